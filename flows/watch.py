@@ -25,7 +25,6 @@ from prefect.deployments import run_deployment
 from pydantic import Field
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import Settings
 from beam_jobs.core.storage import is_remote
 from flows import add_dump
@@ -51,12 +50,11 @@ class Watch(Settings):
         "ones lie in the store",
     )
     settle_seconds: float = Field(
-        default=60.0,
+        default=900.0,
         ge=0,
         le=86_400,
-        description="A file that changed more recently may still be being written; one that "
-        "changed within the last 15 minutes must also be the same in two looks. "
-        "0: neither is checked",
+        description="A file that changed more recently may still be being written: uploads stall "
+        "for minutes. An announced one is taken at once",
     )
     each: Literal["whole run", "added"] = Field(
         default="whole run",
@@ -146,18 +144,18 @@ def check_templates(watch: Watch, run: RunTemplate, addition: AdditionTemplate) 
 
 
 def look_at_places(store: Store, watch: Watch, announced: str) -> Look:
-    """Return what lies in the places, and log what is not taken; remember what is there for the
-    next look. Relative places lie in the store.
+    """Return what lies in the places, and log what is not taken. Relative places lie in the
+    store.
     """
 
     def resolve(place: str) -> str:
         return place if is_remote(place) else str(store.root / Path(place).expanduser())
 
     places, at_once = [resolve(place) for place in watch.places], announced and resolve(announced)
-    memory, log = store.root / "arrivals" / "last_look.json", find_run_logger()
-    before = json.loads(memory.read_text()) if memory.exists() else {}
-    found = find_arrivals(places, watch.settle_seconds, time.time(), before, at_once)
-    write_json(memory, found.seen)
+    log, found = (
+        find_run_logger(),
+        find_arrivals(places, watch.settle_seconds, time.time(), at_once),
+    )
     for place in found.missing:
         log.warning("watch.places: there is no %s; relative places lie in the store", place)
     if found.not_taken:

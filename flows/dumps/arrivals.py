@@ -30,10 +30,6 @@ UNFINISHED = (
 """Names under which files are written before they are whole, and of what lies beside them
 meanwhile.
 """
-SURELY_SETTLED = 900.0
-"""Seconds: a file that changed longer ago need not have the same size in two looks. Uploads stall
-for minutes.
-"""
 CLOCKS_APART = 60.0
 """Seconds by which a file server's clock may be ahead."""
 
@@ -59,8 +55,6 @@ class Look:
 
     whole: list[Arrival] = field(default_factory=list)
     """Oldest first."""
-    seen: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """Key and whether it is whole by path, for the next look."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """Why, by path; without those that are unfinished by their name or still empty."""
     unreachable: list[str] = field(default_factory=list)
@@ -75,12 +69,10 @@ def find_arrivals(
     places: Sequence[str],
     settle_seconds: float,
     now: float,
-    before: Mapping[str, tuple[str, bool]] | None = None,
     announced: str = "",
 ) -> Look:
     """Return what lies in the places, apart from files that are still being written.
 
-    `before` is `seen` of the last look; what was whole then and is the same now still is.
     `announced` is whole, as somebody says who knows; it must lie in one of the places all the same.
     """
     found = Look()
@@ -99,19 +91,14 @@ def find_arrivals(
         if readable != path:  # the bytes of names that are not UTF-8 are surrogates in a path
             del lying[path]
             found.left_alone[readable] = "its name is not UTF-8, rename it"
-    known_whole, found.not_taken = _find_announced(announced, places, lying)
+    known_whole, found.not_taken = _find_announced(announced, lying)
     for path, arrival in sorted(lying.items()):
         name = path.rsplit("/", 1)[-1]
         if arrival.size == 0 or any(fnmatch(name, pattern) for pattern in UNFINISHED):
             if path == known_whole:
                 found.not_taken = "it is empty, or its name is that of an unfinished file"
             continue
-        key, was_whole = (before or {}).get(path, ("", False))
-        is_same = key == arrival.key
-        is_known = path == known_whole or (is_same and was_whole)
-        why = explain_skip(arrival, 0.0 if is_known else settle_seconds, now, is_same)
-        found.seen[path] = arrival.key, not why
-        if why:
+        if why := explain_skip(arrival, 0.0 if path == known_whole else settle_seconds, now):
             found.left_alone[path] = why
         else:
             found.whole.append(arrival)
@@ -120,7 +107,7 @@ def find_arrivals(
     return found
 
 
-def _find_announced(announced: str, places: Iterable[str], lying: Iterable[str]) -> tuple[str, str]:
+def _find_announced(announced: str, lying: Iterable[str]) -> tuple[str, str]:
     """Return the path that is meant; or an empty text, and why none is.
 
     The address is compared with what lies in the places and never opened: an event may come from
@@ -131,13 +118,8 @@ def _find_announced(announced: str, places: Iterable[str], lying: Iterable[str])
     if refusal := explain_refusal(announced):
         return "", refusal
     wanted = _normalize(announced)
-    for path in lying:
-        if _normalize(path) == wanted:
-            return path, ""
-    folders = [_normalize(_strip_pattern(place)).rstrip("/") for place in places]
-    if any(wanted.startswith(f"{folder}/") for folder in folders):
-        return "", "there is no such file in watch.places"
-    return "", "it lies in none of watch.places"
+    found = next((path for path in lying if _normalize(path) == wanted), "")
+    return found, "" if found else "no such file lies in one of watch.places"
 
 
 def _normalize(address: str) -> str:
@@ -150,7 +132,7 @@ def _normalize(address: str) -> str:
     return f"{scheme}://{rest.lstrip('/')}"
 
 
-def explain_skip(arrival: Arrival, settle_seconds: float, now: float, seen_before: bool) -> str:
+def explain_skip(arrival: Arrival, settle_seconds: float, now: float) -> str:
     """Return why a file is left alone, or an empty text if it is a dump and whole."""
     if not is_named_like_a_dump(arrival.path):
         return f"its name does not end like a dump's ({', '.join(TEXTS)}; also {', '.join(PACKED)})"
@@ -161,10 +143,6 @@ def explain_skip(arrival: Arrival, settle_seconds: float, now: float, seen_befor
         return f"it changed {-age:,.0f} s in the future; set its time: touch {arrival.path}"
     if age < settle_seconds:
         return f"it changed {max(age, 0):,.0f} s ago"
-    if age < SURELY_SETTLED and not seen_before:
-        return (
-            "it is seen for the first time; the next look takes it, if it has not changed by then"
-        )
     return ""
 
 

@@ -13,9 +13,9 @@ import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 
 from flows.dumps import increments
-from flows.dumps.arrivals import SURELY_SETTLED
 from flows.servers.settings import DUMP_EVENT
 from flows.store.store import Store
+from flows.watch import Watch
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.served import serve
@@ -88,7 +88,7 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
         path = served.store / "inbox" / f"{name}.json"
         path.parent.mkdir(exist_ok=True)
         write_lines(path, [review(i, text_of(i)) for i in texts])
-    os.utime(served.store / "inbox" / "b.json", (time.time() - 2 * SURELY_SETTLED,) * 2)
+    os.utime(served.store / "inbox" / "b.json", (time.time() - 2 * Watch().settle_seconds,) * 2)
     post_event(served, "inbox/a.json")
     looks = eventually(lambda: started_by_an_event(served))
     eventually(lambda: len(runs_of(served, "add-dump")) == 2, lambda: served.told(min(looks)))

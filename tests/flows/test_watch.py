@@ -73,7 +73,7 @@ def test_two_watchers_at_once_start_one_run_for_each(store):
 def test_an_announced_dump_that_lies_in_the_store_starts_its_run_with_the_first_look(store, heard):
     dump(store.root / "inbox" / "a.json", changed=time.time())
     assert look_for_dumps(store, Watch(), announced="outbox/a.json") == []
-    assert "announced, but not taken: outbox/a.json: it lies in none of" in heard.text
+    assert "announced, but not taken: outbox/a.json: no such file lies in one of" in heard.text
     look_for_dumps(store, Watch(), announced="inbox/a.json")
     assert paths(runs(store)) == ["a.json"]
 

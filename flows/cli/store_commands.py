@@ -1,8 +1,7 @@
-"""`amazon-electra runs`, `show`, `store du` and `store prune`: what a store holds."""
+"""`amazon-electra runs`, `show`, `why`, `store verify` and `store prune`: what a store holds."""
 
 import argparse
 import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from beam_jobs.core.errors import UserError
@@ -42,10 +41,9 @@ def add_store_commands(commands: Any) -> None:
     )
     why.add_argument("first", help="fingerprint of a stage, or how it begins")
     why.add_argument("second", help="that of another one")
-    actions = commands.add_parser("store", help="what takes room, and what may go").add_subparsers(
+    actions = commands.add_parser("store", help="what is damaged, and what may go").add_subparsers(
         dest="action", required=True, metavar="ACTION"
     )
-    add_command(actions, "du", print_usage, "what takes room, by stage and by run")
     add_command(
         actions,
         "verify",
@@ -58,9 +56,8 @@ def add_store_commands(commands: Any) -> None:
         "prune",
         prune_store,
         "remove what no kept run, study or model of the registry needs",
-        "Lists unfinished stages, stages of runs that are not kept, and checkpoints of finished "
-        "stages; with --yes removes them. What is being made stays, and what runs that did not end "
-        "have made; while a run is under way only checkpoints go.",
+        "Lists unfinished stages and stages of runs that are not kept; with --yes removes them. "
+        "What is being made stays, and what runs that did not end have made.",
     )
     prune.add_argument(
         "--keep",
@@ -81,7 +78,7 @@ def add_store_commands(commands: Any) -> None:
 
 def print_runs(arguments: argparse.Namespace) -> None:
     """Print a line per run, or per stage."""
-    from flows.store.usage import list_begun_runs, list_runs, measure_folder
+    from flows.store.usage import list_begun_runs, list_runs, name_folder
     from flows.ui.terminal import summarize_manifest
 
     store = open_store(arguments)
@@ -98,7 +95,7 @@ def print_runs(arguments: argparse.Namespace) -> None:
             f"{store.address} --dump …"
         )
     for run in runs:
-        size = sum(measure_folder(store, manifest) for manifest in run.lineage)
+        size = sum(store.place.measure(name_folder(manifest)) for manifest in run.lineage)
         print(format_run(run, size))
     for name, state in begun:
         about = "the same command continues it" if state == "killed" else ""
@@ -189,21 +186,6 @@ def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
     ]
 
 
-def print_usage(arguments: argparse.Namespace) -> None:
-    """Print what takes room: by kind of stage, checkpoints apart, then by run."""
-    from flows.store.usage import list_runs, measure_folder, measure_kinds
-
-    store = open_store(arguments)
-    kinds = measure_kinds(store)
-    for kind, size in sorted(kinds.items(), key=lambda item: -item[1]):
-        if size > 0:
-            print(f"{format_bytes(size):>8}  {kind}")
-    print(f"{format_bytes(sum(kinds.values())):>8}  in {store.address}")
-    for run in list_runs(store):
-        size = sum(measure_folder(store, manifest) for manifest in run.lineage)
-        print(format_run(run, size))
-
-
 def verify_store(arguments: argparse.Namespace) -> None:
     """Print what is damaged; a UserError where something is."""
     from flows.store.store import ExistingStage
@@ -224,24 +206,19 @@ def verify_store(arguments: argparse.Namespace) -> None:
 
 def prune_store(arguments: argparse.Namespace) -> None:
     """List what may go, or remove it."""
-    from flows.store.usage import list_prunable, measure_removal, remove_names
+    from flows.store.usage import list_prunable
 
-    store = open_store(arguments)
-    names = list_prunable(store, arguments.keep, list_registered(arguments, store), arguments.drop)
-    total = print_names((remove_names if arguments.yes else measure_removal)(store, names))
+    store, total = open_store(arguments), 0
+    registered = list_registered(arguments, store)
+    for name in list_prunable(store, arguments.keep, registered, arguments.drop):
+        size = store.place.measure(name)
+        if not arguments.yes or store.place.remove(name):
+            print(f"{format_bytes(size):>8}  {name}")
+            total += size
     if arguments.yes:
         print(f"removed {format_bytes(total)} from {store.address}")
     else:
         print(f"{format_bytes(total)} may go from {store.address}; add --yes to remove it")
-
-
-def print_names(names: Iterable[tuple[str, int]]) -> int:
-    """Print a line for each name, and return the bytes of all."""
-    total = 0
-    for name, size in names:
-        print(f"{format_bytes(size):>8}  {name}")
-        total += size
-    return total
 
 
 def list_registered(arguments: argparse.Namespace, store: "Store") -> list[str]:

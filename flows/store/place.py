@@ -7,24 +7,13 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import atomic_path, hash_file, stat_files, write_json
 from beam_jobs.core.locks import exclusive_lock, try_lock
 
 MANIFEST = "manifest.json"
-MLFLOW = "mlflow"
-
-
-class StoredFile(NamedTuple):
-    """A file of a store, as far as it takes room."""
-
-    identity: Any
-    """Two names of the same bytes have one identity."""
-    size: int
-    names: int = 1
-    """How many names the bytes have."""
 
 
 class Place:
@@ -131,46 +120,33 @@ class Place:
 
         Return the one that counts: another host's where that came first.
         """
-        self.rewrite_manifest(name, manifest)
+        write_json(self.root / name / MANIFEST, manifest)
         self.mark_checked(name, manifest["files"])
         return manifest
-
-    def rewrite_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
-        """Replace the manifest of a complete folder."""
-        write_json(self.root / name / MANIFEST, manifest)
-
-    def list_kinds(self) -> list[str]:
-        """Return the top folders, in order.
-
-        MLflow's comes last: a file that it has a second name of counts where it was made.
-        """
-        folders = [path.name for path in self.root.iterdir() if path.is_dir()]
-        return sorted(folders, key=lambda name: (name == MLFLOW, name))
 
     def list_folders(self) -> list[str]:
         """Return the names of all stage folders, complete or not, in order."""
         found = (path for path in self.root.glob("*/*") if path.is_dir())
         return sorted(n for p in found if is_stage_folder(n := str(p.relative_to(self.root))))
 
-    def list_files(self, name: str) -> list[StoredFile]:
-        """Return what takes room below a name, also of a folder in a stage's."""
-        states = (state for _, state in stat_files(self.root / name, follow_links=False))
-        return [StoredFile(s.st_ino, s.st_size, s.st_nlink) for s in states]
+    def measure(self, name: str) -> int:
+        """Return the bytes of all files of a stage folder."""
+        return sum(s.st_size for _, s in stat_files(self.root / name, follow_links=False))
 
     def list_held(self, names: Sequence[str]) -> set[str]:
         """Return those of the folders that are being made."""
         return {name for name in names if is_locked(self.root / name)}
 
     def remove(self, name: str) -> bool:
-        """Remove all that lies below a name, a manifest first, unless a stage is made there; return
-        whether it is gone. The lock's file stays: a maker may be waiting for it.
+        """Remove a stage folder, its manifest first, unless it is being made; return whether it is
+        gone. The lock's file stays: a maker may be waiting for it.
         """
-        path, stage = self.root / name, "/".join(name.split("/")[:2])
-        with open((self.root / stage).with_suffix(".lock"), "a+") as lock:
+        folder = self.root / name
+        with open(folder.with_suffix(".lock"), "a+") as lock:
             if not try_lock(lock):
                 return False
-            (path / MANIFEST).unlink(missing_ok=True)  # what is half removed is not complete
-            shutil.rmtree(path)
+            (folder / MANIFEST).unlink(missing_ok=True)  # what is half removed is not complete
+            shutil.rmtree(folder)
         return True
 
 

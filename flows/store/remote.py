@@ -27,7 +27,7 @@ from flows.configuration.addresses import has_secret
 from flows.store.attempt import AT_ONCE, RENEWALS, Attempt, Sign, read_lease_seconds, read_signs
 from flows.store.bucket import Bucket
 from flows.store.cache import MAKER, remove_copy, shrink, use_copy
-from flows.store.place import MANIFEST, Place, StoredFile, check_path, is_part, is_stage_folder
+from flows.store.place import MANIFEST, Place, check_path, is_part, is_stage_folder
 
 log = logging.getLogger("amazon_electra")
 
@@ -207,7 +207,9 @@ class RemotePlace(Place):
         if self.read_manifest(name) is None:
             attempt.finish(manifest["files"], extras)
         named: Mapping[str, Any] = {**manifest, "attempt": attempt.sign.files}
-        is_first = self._bucket.create(f"{name}/{MANIFEST}", encode_manifest(named))
+        is_first = self._bucket.create(
+            f"{name}/{MANIFEST}", json.dumps(named, indent=1, ensure_ascii=False).encode()
+        )
         del self._attempts[name]
         attempt.stop()
         if is_first:
@@ -228,18 +230,12 @@ class RemotePlace(Place):
         shrink(self.root)
         return named
 
-    def rewrite_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
-        self._bucket.write(f"{name}/{MANIFEST}", encode_manifest(manifest))
-
-    def list_kinds(self) -> list[str]:
-        return sorted({name.split("/")[0] for name in self._listing if "/" in name})
-
     def list_folders(self) -> list[str]:
         folders = {"/".join(name.split("/")[:2]) for name in self._listing if name.count("/") > 1}
         return sorted(filter(is_stage_folder, folders))
 
-    def list_files(self, name: str) -> list[StoredFile]:
-        return [StoredFile(n, size) for n, size in self._listing.items() if is_below(n, name)]
+    def measure(self, name: str) -> int:
+        return sum(size for n, size in self._listing.items() if n.startswith(f"{name}/"))
 
     def list_held(self, names: Sequence[str]) -> set[str]:
         """Return the folders of which a sign is renewed while we look; a dead maker's is not."""
@@ -250,10 +246,8 @@ class RemotePlace(Place):
 
     def remove(self, name: str) -> bool:
         self._bucket.remove(f"{name}/{MANIFEST}")
-        stage, _, fingerprint = name.partition("/")
-        for there in self._bucket.list_sizes(f"{stage}/{fingerprint[:16]}/"):
-            if is_below(there, name):
-                self._bucket.remove(there)
+        for there in self._bucket.list_sizes(f"{name}/"):
+            self._bucket.remove(there)
         remove_copy(self.root / name)
         return True
 
@@ -294,22 +288,6 @@ def read_remote_address(folder: Path) -> str:
         return str(json.loads((folder / HOME).read_text())["address"])
     except (FileNotFoundError, NotADirectoryError):
         return ""
-
-
-def is_below(there: str, name: str) -> bool:
-    """Return whether an object lies below `<stage>`, `<stage>/<fingerprint>`, or
-    `<stage>/<fingerprint>/<folder>` of whatever attempt.
-    """
-    stage_folder, of_attempt = "/".join(name.split("/")[:2]), name.split("/")[2:]
-    return (
-        there.startswith(f"{stage_folder}/")
-        and there.split("/")[3:-1][: len(of_attempt)] == of_attempt
-    )
-
-
-def encode_manifest(manifest: Mapping[str, Any]) -> bytes:
-    """Return a manifest as a local place writes it."""
-    return json.dumps(manifest, indent=1, ensure_ascii=False).encode()
 
 
 def damage_error(address: str, name: str, what: str) -> UserError:

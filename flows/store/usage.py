@@ -1,6 +1,5 @@
 """Who needs which stage folder of a store, what room each takes, and what may go."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,6 @@ RESULTS = ("report", "study", "scores", "pretraining", "shards", "corpus", "voca
 """Stages that a run may end with, in this order; the others are on the way to one of them."""
 RUN_MARK = "process.lock"
 """In a run's folder of the store: locked for as long as the process of the run lives."""
-CHECKPOINTS = "checkpoints"
-"""Folder in a pre-training's (model/pretraining/outputs.py)."""
 
 
 @dataclass(frozen=True)
@@ -79,48 +76,9 @@ def list_begun_runs(store: Store) -> Iterator[tuple[str, str]]:
         yield mark.read_text() or mark.parent.name, state
 
 
-def measure_folder(store: Store, manifest: Manifest) -> int:
-    """Return the bytes of all files of a stage; a file with two names counts once."""
-    files = store.place.list_files(name_folder(manifest))
-    return sum({file.identity: file.size for file in files}.values())
-
-
-def measure_kinds(store: Store) -> dict[str, int]:
-    """Return the bytes below each folder of a store; checkpoints count apart.
-
-    A file with two names counts with the first.
-    """
-    places = {kind: [kind] for kind in store.place.list_kinds()}
-    found, seen = dict[str, int](), set[Any]()
-    for kind, names in ({CHECKPOINTS: list_checkpoints(store)} | places).items():
-        files = {f.identity: f.size for name in names for f in store.place.list_files(name)}
-        found[kind] = sum(size for identity, size in files.items() if identity not in seen)
-        seen |= set(files)
-    return found
-
-
-def measure_removal(store: Store, names: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield each name with the bytes that are free once it and those before it are removed.
-
-    A file that has another name, as an artifact of MLflow, stays.
-    """
-    known = Counter[Any]()
-    for name in names:
-        files = store.place.list_files(name)
-        known.update(file.identity for file in files)
-        freed = {f.identity: f.size for f in files if known[f.identity] == f.names}
-        yield name, sum(freed.values())
-
-
 def name_folder(manifest: Manifest) -> str:
     """Return the name of the folder of a complete stage in its store."""
     return f"{manifest['stage']}/{manifest['fingerprint']}"
-
-
-def list_checkpoints(store: Store) -> list[str]:
-    """Return the checkpoints of finished pre-trainings, which nothing reads any more."""
-    names = [f"{name_folder(m)}/{CHECKPOINTS}" for m in store.list_manifests()]
-    return sorted(name for name in names if store.place.list_files(name))
 
 
 def list_prunable(
@@ -129,15 +87,14 @@ def list_prunable(
     registered: Iterable[str] = (),
     dropped: Sequence[str] = (),
 ) -> list[str]:
-    """Return what no kept run, study or registered model needs, and checkpoints of finished stages.
+    """Return the folders that no kept run, study or registered model needs.
 
     `kept` are beginnings of the fingerprints of runs, empty for all; `registered` the fingerprints
-    of the stages that models of the registry were made of. Runs that did not end are kept, and of
-    a store in which one is under way only checkpoints go: nobody knows what it needs next.
+    of the stages that models of the registry were made of. Runs that did not end are kept.
     `dropped` are beginnings of the fingerprints of stages that no complete run needs: they go too.
+    UserError while a run is under way: nobody knows what it needs next.
     """
-    under_way = [name for name, state in list_begun_runs(store) if state == "running"]
-    if under_way and (kept or dropped):
+    if under_way := [name for name, state in list_begun_runs(store) if state == "running"]:
         raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
     needed: set[str] = set()
     for run in _choose_runs(list_runs(store), list(kept)):
@@ -153,11 +110,9 @@ def list_prunable(
     for fingerprint in registered:
         for manifest in store.find(fingerprint):
             needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}
-    folders = store.place.list_folders()
-    unneeded = [n for n in folders if not under_way and n.split("/")[1] not in needed]
+    unneeded = [n for n in store.place.list_folders() if n.split("/")[1] not in needed]
     held = store.place.list_held(unneeded)
-    gone = [name for name in unneeded if name not in held]
-    return [*gone, *(n for n in list_checkpoints(store) if n.rpartition("/")[0] not in gone)]
+    return [name for name in unneeded if name not in held]
 
 
 def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:
@@ -172,22 +127,3 @@ def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:
             )
     studies = [run for run in complete if run.last["stage"] == "study"]
     return [*chosen, *studies, *unfinished] if kept else runs
-
-
-def remove_names(store: Store, names: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Remove stage folders and checkpoints; yield each with the bytes that are free now."""
-    for name, size in list(measure_removal(store, names)):
-        if name.endswith(f"/{CHECKPOINTS}"):
-            _forget_files(store, name)
-        if store.place.remove(name):
-            yield name, size
-
-
-def _forget_files(store: Store, checkpoints: str) -> None:
-    """Take the files of checkpoints out of their stage's manifest."""
-    folder, _, _ = checkpoints.rpartition("/")
-    manifest = store.read_manifest(*folder.split("/"))
-    assert manifest is not None
-    start = f"{CHECKPOINTS}/"
-    files = [listed for listed in manifest["files"] if not listed["path"].startswith(start)]
-    store.place.rewrite_manifest(folder, manifest | {"files": files})

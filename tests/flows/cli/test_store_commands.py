@@ -12,7 +12,7 @@ from flows.cli import main
 from flows.runs.lost_runs import mark_run
 from flows.servers.mlflow_server import resolve_mlflow_database
 from flows.store.store import ExistingStage, Stage, Store
-from flows.store.usage import list_runs, measure_kinds
+from flows.store.usage import list_runs
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import REGISTERED, Registry
 from tests.flows.runs.test_lost_runs import KILLED
@@ -20,24 +20,23 @@ from tests.flows.runs.test_lost_runs import KILLED
 
 def publish(store, stage, **files):
     folder = store.folder(stage)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, size in files.items():
-        path = folder / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x" * size)
+        (folder / name).write_bytes(b"x" * size)
     store.publish(stage, dict(stage.result), seconds=1.0)
     return stage
 
 
 @pytest.fixture
 def store(tmp_path):
-    """Two runs of one dump, a pre-training with checkpoints, and a stage that did not end."""
+    """Two runs of one dump, and a stage that did not end."""
     store = Store(tmp_path / "store")
     dump = publish(store, Stage("dump", 1, {}, result={"name": "kettles", "files": 1}))
     corpus = publish(store, Stage("corpus", 1, {}, {"dump": dump}, result={"kept": 9}), a=1000)
     for steps in (10, 20):
         parameters = {"recipe": "sample", "steps": steps}
         encoder = Stage("pretraining", 1, parameters, {"corpus": corpus}, result={"steps": steps})
-        publish(store, encoder, model=2000, checkpoints__one=5000)
+        publish(store, encoder, model=2000)
         answer = {"answer": f"{steps} steps are enough"}
         publish(store, Stage("report", 1, {}, {"encoder": encoder}, result=answer), page=100)
     (store.root / "finetuning" / "0123456789abcdef").mkdir(parents=True)
@@ -96,18 +95,11 @@ def test_a_stage_is_shown_in_twenty_lines_with_its_lineage_first(store, capsys):
     assert json.loads("\n".join(lines)) == first.last
 
 
-def test_usage_tells_checkpoints_apart(store, capsys):
-    _, lines = run(store, capsys, "store", "du")
-    sizes = {line.split()[2]: line.split()[:2] for line in lines[:4]}
-    assert sizes["checkpoints"] == ["10", "kB"]
-    assert any("10 steps are enough" in line for line in lines)
-
-
 def test_pruning_lists_first_and_removes_what_nobody_needs(store, capsys):
     before = {p for p in store.root.rglob("*") if p.is_file()}
     [first, second] = list_runs(store)
     _, lines = run(store, capsys, "store", "prune")
-    assert {line.split()[-1].split("/")[0] for line in lines[:-1]} == {"finetuning", "pretraining"}
+    assert [line.split()[-1].split("/")[0] for line in lines[:-1]] == ["finetuning"]
     assert "add --yes" in lines[-1]
     assert {p for p in store.root.rglob("*") if p.is_file()} == before, "a listing removes nothing"
     keep = first.last["fingerprint"][:8]
@@ -118,7 +110,6 @@ def test_pruning_lists_first_and_removes_what_nobody_needs(store, capsys):
         kept = store.root / manifest["stage"] / manifest["fingerprint"]
         listed = json.loads((kept / "manifest.json").read_text())["files"]
         assert all((kept / file["path"]).exists() for file in listed)
-    assert not list(store.root.glob("pretraining/*/checkpoints"))
     gone = [m["fingerprint"] for m in second.lineage if m not in left.lineage]
     assert len(gone) == 2
     assert not [path for name in gone for path in store.root.glob(f"*/{name}")]
@@ -140,8 +131,6 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     registry.promote(version, "a test")
     tracking.finish()
 
-    database = sum(file.size for file in store.place.list_files("mlflow")) - 2000
-    assert measure_kinds(store)["mlflow"] == database, "an artifact is the stage's own file"
     prune = "store", "prune", "--keep", first.last["fingerprint"], "--yes"
     run(store, capsys, *prune)
     assert [one.last for one in list_runs(store)] == [first.last, second.last]
@@ -177,15 +166,11 @@ def test_what_runs_that_did_not_end_have_made_goes_only_when_it_is_named(store, 
     assert store.manifest(trained)
 
 
-def test_while_a_run_is_under_way_only_checkpoints_go(store, capsys):
+def test_while_a_run_is_under_way_nothing_goes(store, capsys):
     unfinished = store.root / "finetuning" / "0123456789abcdef"
-    keep = list_runs(store)[0].last["fingerprint"]
     with mark_run(store, "b", "lamps"):
-        assert run(store, capsys, "store", "prune", "--keep", keep, "--yes")[0] == 2
-        assert len(list_runs(store)) == 2
-        run(store, capsys, "store", "prune", "--yes")
+        assert run(store, capsys, "store", "prune", "--yes")[0] == 2
         assert unfinished.is_dir()
-        assert not list(store.root.glob("pretraining/*/checkpoints"))
     run(store, capsys, "store", "prune", "--yes")
     assert not unfinished.exists()
 

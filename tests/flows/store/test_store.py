@@ -97,7 +97,7 @@ def test_a_manifest_whose_paths_lead_out_of_its_folder_is_damaged(store, corpus,
     manifest = store.publish(corpus, {})
     assert store.manifest(corpus)
     manifest["files"] = [{"path": path, "size": 1, "sha256": "x"}]
-    store.place.rewrite_manifest(corpus.path, manifest)
+    (store.folder(corpus) / "manifest.json").write_text(json.dumps(manifest))
     assert store.manifest(corpus) is None
 
 

@@ -18,7 +18,7 @@ from flows.dumps import increments, labels
 from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.stage_runner import Plan, StageMaker
-from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
+from flows.runs.graph_run import name_run, run_graph
 from flows.servers import mlflow_server
 from flows.stages import arms, report
 from flows.stages.dump import build_dump_stage
@@ -27,12 +27,7 @@ from flows.store.store import Stage, Store
 from model.tracking.registry import Registry
 
 
-def name_addition_run() -> str:
-    """Dump, base and date."""
-    return name_run(f"added to {read_flow_parameter('increment', 'base', 'last')[:8]}")
-
-
-@flow(name="add-dump", flow_run_name=name_addition_run)
+@flow(name="add-dump", flow_run_name=name_run)
 @take_fields(Addition)
 def add_dump(**given: Any) -> dict[str, Any]:
     """Add a new dump to what a model has seen, go on with its pre-training, and measure what that

@@ -15,7 +15,7 @@ from flows.configuration.form import Parameters
 from flows.configuration.form_tools import take_fields
 from flows.dumps import labels
 from flows.runner.stage_runner import StageMaker
-from flows.runs.graph_run import name_run_by_recipe, run_graph
+from flows.runs.graph_run import name_run, run_graph
 from flows.stages import arms, report
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
@@ -63,7 +63,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells, curve))
 
 
-@flow(name="domain-adaptation", flow_run_name=name_run_by_recipe)
+@flow(name="domain-adaptation", flow_run_name=name_run)
 @take_fields(Parameters)
 def domain_adaptation(**form: Any) -> dict[str, Any]:
     """Adapt a language model to a dump of reviews and measure what that was worth.

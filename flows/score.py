@@ -11,7 +11,7 @@ from flows.configuration.form import Parameters, Scoring
 from flows.configuration.form_tools import take_fields
 from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import call_with_retries
-from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
+from flows.runs.graph_run import name_run, run_graph
 from flows.stages.dump import build_dump_stage
 from flows.stages.scores import (
     copy_scores,
@@ -23,12 +23,7 @@ from flows.stages.scores import (
 from flows.store.store import Store
 
 
-def name_scoring_run() -> str:
-    """Dump, model and date."""
-    return name_run(f"labelled by the {read_flow_parameter('model', 'alias', 'champion')}")
-
-
-@flow(name="score", flow_run_name=name_scoring_run)
+@flow(name="score", flow_run_name=name_run)
 @take_fields(Scoring)
 def score(**given: Any) -> dict[str, Any]:
     """Label every record of a dump with the champion; files that it has scored are left out."""

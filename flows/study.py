@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows.configuration.form import Parameters, Pretraining, RecipeName
@@ -30,9 +29,7 @@ from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
 from flows.studies.study_reading import (
     LoadedStudy,
-    find_wanted_stages,
     load_study,
-    reads_recipe,
 )
 from flows.studies.study_report import build_study_report
 from flows.studies.study_stages import DEV, StudyStages
@@ -117,15 +114,6 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
     return at_once, max(1, (os.cpu_count() or 1) // at_once)
 
 
-def name_study_run() -> str:
-    """Return dump, study, recipe and date, without dump and recipe if no stage reads them."""
-    choice = StudyChoice.model_validate(flow_run.parameters.get("study") or {})
-    wanted = find_wanted_stages(choice)
-    recipe = flow_run.parameters.get("recipe", "sample")
-    what = [choice.title, *([recipe] if reads_recipe(wanted) else [])]
-    return name_run(*what, reads_dump=bool(wanted))
-
-
 class StudyForm(Parameters):
     """What a run of a study is asked to do."""
 
@@ -139,7 +127,7 @@ class StudyForm(Parameters):
 OF_DATA = ("dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "engine", "store")
 
 
-@flow(name="study", flow_run_name=name_study_run)
+@flow(name="study", flow_run_name=name_run)
 @take_fields(StudyForm, "study", *OF_DATA)
 def study(**given: Any) -> dict[str, Any]:
     """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired

@@ -1,5 +1,5 @@
-"""A study as it is written: arms × tasks × seeds × settings. The file (YAML) and the form in the
-Prefect UI share these models; nothing is None in them, for a form cannot say that.
+"""A study as it is written: arms × tasks × seeds × settings in a YAML file; and the form in the
+Prefect UI that names such a file.
 """
 
 import itertools
@@ -260,10 +260,6 @@ class StudyChoice(Settings):
         min_length=1,
         description="A study file (YAML), or a shipped one: losses, search, sizes, …",
     )
-    own: Study = Field(
-        default=Study(),
-        description="Instead of a file, as soon as one field says something: the same fields",
-    )
     variables: dict[str, str] = Field(
         default={}, description='Fills ${name} in the file, for example {"reviews": "…"}'
     )
@@ -284,10 +280,5 @@ class StudyChoice(Settings):
     )
 
     @property
-    def is_own(self) -> bool:
-        """Return whether the study is filled in here rather than read from a file."""
-        return self.own != Study()
-
-    @property
     def title(self) -> str:
-        return f"study {self.own.title if self.is_own else Path(self.file).stem}"
+        return f"study {Path(self.file).stem}"

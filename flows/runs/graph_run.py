@@ -2,9 +2,9 @@
 tracks it in MLflow, publishes the results, and lets the model become champion.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -39,40 +39,25 @@ from flows.ui import artifacts, plan_page
 from flows.ui.terminal import summarize_manifest
 from model.tracking.mlflow_run import FLOW_RUN, Tracking
 
-GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma "
-    "tau upsilon phi chi psi omega"
-)
-PROPOSED = re.compile(rf"({GREEK.replace(' ', '|')})\d*(-[a-z-]+)?|[a-z]+-[a-z]+")
-"""What Prefect proposes: its form a Greek letter and stars (no deployment can set another
-default), its API two words."""
 
+def name_run() -> str:
+    """Return dump, flow and date, or study and date: what one looks for in a list of runs. A run
+    that goes on keeps its name.
 
-def name_run_by_recipe() -> str:
-    """Return the name of a run of a flow with a recipe, which is left out where nobody chose it."""
-    recipe = flow_run.parameters.get("recipe", "auto")
-    return name_run(*([] if recipe == "auto" else [recipe]))
-
-
-def name_run(*what: str, reads_dump: bool = True) -> str:
-    """Return dump, what is made of it, and date: what one looks for in a list of runs.
-
-    A name that somebody typed in the form stays, and so does that of a run which goes on.
+    Prefect asks for it before it validates the parameters: they may be plain dictionaries.
     """
-    if (given := str(flow_run.name or "")) and not PROPOSED.fullmatch(given):
-        return given
-    parts = [name_dump(read_flow_parameter("dump", "paths", ["dump"]))] if reads_dump else []
-    return " · ".join([*parts, *what, f"{flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"])
+    if " · " in (flow_run.name or ""):
+        return str(flow_run.name)
 
+    def read(section: str, field: str) -> Any:
+        value = flow_run.parameters.get(section) or {}
+        return value.get(field) if isinstance(value, dict) else getattr(value, field)
 
-def read_flow_parameter(section: str, field: str, default: Any) -> Any:
-    """Return a field of a parameter of this flow run.
-
-    Prefect asks for the name of a run before it validates the parameters: they may be plain
-    dictionaries or models.
-    """
-    value = flow_run.parameters.get(section)
-    return value.get(field, default) if isinstance(value, dict) else getattr(value, field, default)
+    if file := read("study", "file"):
+        what = [f"study {Path(file).stem}"]
+    else:
+        what = [name_dump(read("dump", "paths") or ["dump"]), str(flow_run.flow_name)]
+    return " · ".join([*what, f"{flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"])
 
 
 def check_engine(parameters: Parameters) -> None:
@@ -182,12 +167,12 @@ def show_plan(
     plan = Plan(runner.store, champion.encoder)
     try:
         graph(parameters, plan)
-        line, page = plan_page.format_total(plan), plan_page.render_plan(plan)
+        line, lines = plan_page.format_total(plan), plan_page.list_lines(plan)
         warning = plan_page.find_small_budget(plan)
     except Exception as unknown:
         find_run_logger().warning("the plan of this run could not be determined: %s", unknown)
     else:
-        runner.show_plan(line, page)
+        runner.show_plan(line, "\n".join(["```", *lines, "```"]))
         if warning:
             find_run_logger().warning(warning)
     return [stage for stage, is_complete in plan.stages if not is_complete]

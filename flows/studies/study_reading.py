@@ -1,5 +1,5 @@
-"""Reads a study, a YAML file or the one of the form, once: variables filled, changes applied,
-everything checked that can be checked before something is made.
+"""Reads a study once: variables filled, changes applied, everything checked that can be checked
+before something is made.
 """
 
 import re
@@ -62,7 +62,11 @@ class LoadedStudy:
 
 def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
     """Return the study that the form chooses; UserError names the file and the field."""
-    name, content = read_content(choice)
+    name = choice.file
+    try:
+        content = read_yaml(find_study_file(name))
+    except UserError as mistake:
+        raise UserError(f"study.file: {mistake}") from None
     variables = list_variables(content)
     for given in choice.variables:
         if given not in variables:
@@ -100,27 +104,9 @@ def list_wanted_stages(variables: Sequence[str], choice: StudyChoice) -> frozens
     return frozenset(set(variables) & set(MADE) - choice.variables.keys())
 
 
-def find_wanted_stages(choice: StudyChoice) -> frozenset[str]:
-    """Return the variables that stages fill, of a study that may still be wrong; then none."""
-    try:
-        return list_wanted_stages(list_variables(read_content(choice)[1]), choice)
-    except UserError:
-        return frozenset()
-
-
 def reads_recipe(wanted: frozenset[str]) -> bool:
     """Return whether the vocabulary is made, whose size the recipe says."""
     return bool(wanted & {"shards", "general_shards", "encoder"})
-
-
-def read_content(choice: StudyChoice) -> tuple[str, Any]:
-    """Return what messages call the study, and its content before variables are filled."""
-    if choice.is_own:
-        return "study.own", choice.own.model_dump(mode="json", exclude_defaults=True)
-    try:
-        return choice.file, read_yaml(find_study_file(choice.file))
-    except UserError as mistake:
-        raise UserError(f"study.file: {mistake}") from None
 
 
 def read_yaml(file: Path) -> Any:
@@ -128,14 +114,6 @@ def read_yaml(file: Path) -> Any:
         return load_yaml(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{file}: not YAML that can be read: {error}") from error
-
-
-def format_study(study: Study) -> str:
-    """Return YAML that reads back as the same study."""
-    import yaml
-
-    content = study.model_dump(mode="json", exclude_defaults=True)
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
 def find_study_file(name_or_file: str) -> Path:

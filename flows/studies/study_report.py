@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ from flows.stages.report import (
 )
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
-from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
+from flows.studies.study_reading import LoadedStudy, find_study_file
 from flows.studies.study_stages import StudyStages
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
 
@@ -40,14 +41,8 @@ def build_study_report(
     loaded = stages.loaded
 
     def list_arguments(store: Store, folder: Path) -> list[str]:
-        choice = loaded.choice
-        own = (
-            format_study(choice.own)
-            if choice.is_own
-            else find_study_file(choice.file).read_text("utf-8")
-        )
-        (folder / "study.yaml").write_text(own, encoding="utf-8")
-        describe_study(stages, parameters, counted, folder).write(folder / "study.json")
+        shutil.copyfile(find_study_file(loaded.choice.file), folder / "study.yaml")
+        describe_study(stages, parameters, counted).write(folder / "study.json")
         return ["--study", str(folder / "study.json"), "--output", str(folder)]
 
     inputs = {cell.evaluated.label: cell.evaluated for cell in stages.cells}
@@ -67,7 +62,7 @@ def build_study_report(
 
 
 def describe_study(
-    stages: StudyStages, parameters: Parameters, counted: Sequence[Stage], folder: Path
+    stages: StudyStages, parameters: Parameters, counted: Sequence[Stage]
 ) -> ReportInput:
     """Return study.json, as model/report/report.py reads it."""
     study, store = stages.study, stages.store
@@ -76,7 +71,7 @@ def describe_study(
     return ReportInput(
         title=study.title,
         question=study.question,
-        command=format_command(stages.loaded, parameters, folder / "study.yaml"),
+        command=format_command(stages.loaded, parameters),
         comparisons=list_pairs(study),
         arms=[describe_arm(stages, arm, placed) for arm in stages.arms.values()],
         left_out=dict(stages.loaded.left_out),
@@ -166,12 +161,10 @@ def read_json(store: Store, stage: Stage, name: str) -> Any:
     return json.loads((store.fetch(stage, name) / name).read_text())
 
 
-def format_command(loaded: LoadedStudy, parameters: Parameters, written: Path) -> str:
-    """Return what makes the study again, as a shell reads it; `written` is the file of a study that
-    was filled into the form.
-    """
+def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:
+    """Return what makes the study again, as a shell reads it."""
     choice = loaded.choice
-    words = ["amazon-electra", "study", str(written) if choice.is_own else choice.file]
+    words = ["amazon-electra", "study", choice.file]
     words += ["--recipe", parameters.recipe, "--store", parameters.store]
     words += ["--dump", *parameters.dump.paths] if loaded.reads_dump else []
     words += ["--general", *choice.general_text] if choice.general_text else []

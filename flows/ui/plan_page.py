@@ -1,9 +1,8 @@
-"""What a graph is going to make, as lines and as a page: its stages, how much its pre-trainings go
+"""What a graph is going to make, as lines: its stages, how much its pre-trainings go
 through, and whether that is too little to pay.
 """
 
 import json
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,9 +56,6 @@ def find_small_budget(plan: Plan) -> str | None:
     return None
 
 
-NAMES = {"pretraining": "pre-training", "finetuning": "fine-tuning"}
-
-
 def format_total(plan: Plan) -> str:
     """Return how many stages are to do, in one line; a stage that two arms share counts once."""
     todo = len({stage.fingerprint for stage, is_complete in plan.stages if not is_complete})
@@ -87,30 +83,3 @@ def describe_training(stage: Stage) -> str:
     """Return `, 6,000 steps, 24.6 M tokens` of a pre-training whose steps are known."""
     counted = count_training(stage) if stage.name == "pretraining" else None
     return f", {counted[0]:,} steps, {counted[1] / 1e6:,.1f} M tokens" if counted else ""
-
-
-def render_plan(plan: Plan) -> str:
-    """Return the plan as Markdown: the total, a row for each kind of stage, a line for each
-    pre-training to do, what speaks against the plan.
-    """
-    stages = {stage.fingerprint: (stage, is_complete) for stage, is_complete in plan.stages}
-    todo = Counter(stage.name for stage, is_complete in stages.values() if not is_complete)
-    complete = Counter(stage.name for stage, is_complete in stages.values() if is_complete)
-    kinds = dict.fromkeys(stage.name for stage, _ in stages.values())
-    trainings = [
-        f"- {stage.label}{about}"
-        for stage, is_complete in stages.values()
-        if not is_complete and (about := describe_training(stage))
-    ]
-    warning = find_small_budget(plan)
-    return "\n".join(
-        [
-            f"**{format_total(plan)}**",
-            "",
-            "| stage | to do | complete |",
-            "| --- | ---: | ---: |",
-            *(f"| {NAMES.get(kind, kind)} | {todo[kind]} | {complete[kind]} |" for kind in kinds),
-            *(["", *trainings] if trainings else []),
-            *(["", f"**Warning:** {warning}"] if warning else []),
-        ]
-    )

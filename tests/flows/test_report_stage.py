@@ -68,19 +68,8 @@ def test_the_command_of_a_study_gives_the_same_study(tmp_path):
         general_text=["/some/g x.txt"],
         at_once=3,
     )
-    command = format_study_command(
-        load_study(parameters, choice), parameters, tmp_path / "study.yaml"
-    )
+    command = format_study_command(load_study(parameters, choice), parameters)
     assert read_choice(read_back(command)) == (parameters, choice)
-    own = StudyChoice(
-        own={
-            "arms": [{"name": "a", "encoder": "${encoder}"}],
-            "tasks": [{"task": "stars", "data": "${corpus}"}],
-        }
-    )
-    plain = fill_form(Parameters, [], recipe="small", store=str(tmp_path))
-    command = format_study_command(load_study(plain, own), plain, tmp_path / "study.yaml")
-    assert f"study {tmp_path / 'study.yaml'} --recipe small" in command
 
 
 @pytest.fixture

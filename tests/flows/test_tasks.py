@@ -8,14 +8,13 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRun
 from prefect.client.schemas.sorting import FlowRunSort
 
 from beam_jobs.core.errors import UserError
-from flows import add_dump, domain_adaptation, score, study
+from flows import domain_adaptation
 from flows.configuration.form import Dump, fill_parameters
-from flows.configuration.study_file import Study, StudyChoice
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import JobFailed
 from flows.runner.stage_runner import StageRunner
 from flows.runs.champion import Champion, ChampionLookup, find_champion
-from flows.runs.graph_run import name_run_by_recipe, run_graph
+from flows.runs.graph_run import name_run, run_graph
 from flows.servers.health import find_free_port
 from flows.stages.dump import list_dump
 from flows.store.store import ACCELERATOR, ExistingStage, Store
@@ -119,65 +118,27 @@ def test_prefect_shows_what_was_made_and_the_accelerator_is_taken_for_that_alone
         eventually(lambda: len(made()) == 2 * 8 + 1)  # Prefect writes them down a moment later
         tagged = [run.name for run in made() if ACCELERATOR in run.tags]
     assert {"corpus-progress", "corpus-counts", "pretraining-progress", "stages"} <= names
-    assert all(run.name.startswith("sample-100 · sample · 2") for run in runs)
+    assert all(run.name.startswith("sample-100 · domain-adaptation · 2") for run in runs)
     assert sorted(tagged) == ["finetuning side by side", "pretraining"]
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "expected"),
+    ("given", "expected"),
     [
-        (
-            name_run_by_recipe,
-            {"dump": {"paths": ["a/Toys.json.gz", "b.json"]}, "recipe": "base"},
-            "Toys+1 · base · ",
-        ),
-        (
-            score.name_scoring_run,
-            {"dump": Dump(paths=["new.csv"]), "model": {}},
-            "new · labelled by the champion · ",
-        ),
-        (
-            study.name_study_run,
-            {"study": {"file": "losses"}, "dump": Dump(), "recipe": "base"},
-            "sample-20000 · study losses · base · 20",
-        ),
-        (study.name_study_run, {"study": StudyChoice(own=Study(title="Mine"))}, "study Mine · 20"),
-        (
-            add_dump.name_addition_run,
-            {"dump": {"paths": ["c.json"]}, "increment": {"base": "0123456789"}},
-            "c · added to 01234567 · ",
-        ),
+        ({"dump": {"paths": ["a/Toys.json.gz", "b.json"]}}, "Toys+1 · named · 20"),
+        ({"dump": Dump(paths=["new.csv"])}, "new · named · 20"),
+        ({"study": {"file": "/own/mine.yaml"}, "dump": Dump()}, "study mine · 20"),
     ],
 )
-def test_runs_are_named_after_what_is_made_of_what(name, given, expected):
+def test_runs_are_named_after_what_is_made_of_what(given, expected):
     from prefect import flow
     from prefect.runtime import flow_run
 
-    @flow(flow_run_name=name)
-    def named(dump=None, recipe="sample", model=None, study=None, increment=None):
+    @flow(flow_run_name=name_run)
+    def named(dump=None, study=None):
         return flow_run.name
 
     assert named(**given).startswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("typed", "kept"),
-    [
-        ("Toys · sample · 2026-01-01 09:00", True),
-        ("losses-with-half-the-rate", True),
-        ("pi2-canis-majoris-nebula", False),
-    ],
-)
-def test_a_name_that_somebody_typed_stays_and_a_proposed_one_does_not(typed, kept, prefect_home):
-    from prefect import flow
-    from prefect.context import FlowRunContext
-
-    @flow
-    def name():
-        FlowRunContext.get().flow_run.name = typed
-        return name_run_by_recipe()
-
-    assert name().startswith(typed if kept else "dump · 20")
 
 
 @pytest.mark.parametrize(

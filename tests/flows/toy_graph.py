@@ -87,9 +87,9 @@ def run_toy(
     """One run of the toy graph in a Prefect flow of the real one's name; a server must be there."""
     from prefect import flow
 
-    from flows.runs.graph_run import name_run_by_recipe, run_graph
+    from flows.runs.graph_run import name_run, run_graph
 
-    @flow(name="domain-adaptation", flow_run_name=name_run_by_recipe)
+    @flow(name="domain-adaptation", flow_run_name=name_run)
     def toy(dump: dict[str, Any], recipe: str, store: str) -> dict[str, Any]:
         return run_graph(toy_graph(ways), fill_parameters(dump=dump, recipe=recipe, store=store))
 

@@ -27,13 +27,13 @@ def plan_pretraining(tmp_path, *settings, **changes):
 def test_a_plan_warns_of_a_small_budget(tmp_path, settings, tokens):
     plan = plan_pretraining(tmp_path, *settings)
     warning = find_small_budget(plan)
-    shown = ["\n".join(plan_page.list_lines(plan)), plan_page.render_plan(plan)]
+    shown = "\n".join(plan_page.list_lines(plan))
     if tokens:
         assert f"with {tokens} M tokens" in warning
-        assert all(warning in text for text in shown)
+        assert warning in shown
     else:
         assert warning is None
-        assert not any("arning" in text for text in shown)
+        assert "arning" not in shown
 
 
 def test_loaded_weights_and_steps_that_another_arm_decides_are_not_warned_of(tmp_path):

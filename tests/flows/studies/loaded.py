@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from flows.configuration.form import Parameters
 from flows.configuration.study_file import Study, StudyChoice
 from flows.store.store import Store
@@ -32,9 +34,10 @@ def list_shipped_variables(name: str) -> list[str]:
 
 
 def load_content(content: Mapping[str, Any], store: Path, **choice: Any) -> LoadedStudy:
-    return load_study(
-        Parameters(store=str(store)), StudyChoice(own=Study.model_validate(content), **choice)
-    )
+    store.mkdir(parents=True, exist_ok=True)
+    file = store / "written.yaml"
+    file.write_text(yaml.safe_dump(dict(content)))
+    return load_study(Parameters(store=str(store)), StudyChoice(file=str(file), **choice))
 
 
 def write_study_data(folder: Path) -> Path:

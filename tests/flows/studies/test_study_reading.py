@@ -3,17 +3,14 @@
 import json
 
 import pytest
-import yaml
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Parameters, fill_parameters
 from flows.configuration.study_file import StudyChoice, expand_grid
-from flows.studies import study_reading
 from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
 from tests.flows.studies.loaded import (
     list_shipped_variables,
     load_content,
-    read_shipped,
     write_study_data,
 )
 
@@ -44,12 +41,6 @@ def fill(name):
     """Something for every variable of a shipped study."""
     variables = dict.fromkeys(list_shipped_variables(name), "100")
     return variables | ({"origin": "<origin>"} if "origin" in variables else {})
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_study_written_out_reads_back_the_same(name):
-    study = read_shipped(name, fill(name))
-    assert parse_study(yaml.safe_load(study_reading.format_study(study)), "written") == study
 
 
 def test_without_general_text_its_arms_and_their_students_are_left_out(tmp_path):

@@ -4,19 +4,17 @@ Every request is repeated while the server is away. What else fails is told in o
 """
 
 import logging
-import re
 import time
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from beam_jobs.core.errors import (
     TransientError,
     UserError,
     describe_error,
     is_network_error,
-    is_refusal,
 )
 
 T = TypeVar("T")
@@ -25,17 +23,10 @@ PATIENCE_SECONDS = 300.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds
 REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}
 """Codes of S3 for an object that is there already, or is being created."""
-WRONG_REGION = {
-    "AuthorizationHeaderMalformed",
-    "IllegalLocationConstraintException",
-    "PermanentRedirect",
-    "301",
+SETTINGS = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
 }
-MISSING_CREDENTIALS = re.compile("NoCredentials|DefaultCredentials|PartialCredentials")
-ANONYMOUS = "Anonymous caller"
-"""What gs:// calls someone for whom gcsfs found no credentials."""
-NO_BUCKET = re.compile(r"bucket does not exist|Invalid bucket name")
-CLOCK_SKEW = "RequestTimeTooSkewed"
 
 
 class Bucket:
@@ -138,7 +129,9 @@ class Bucket:
         except FileNotFoundError as error:
             if error.errno is not None:  # a local file
                 raise
-            raise bucket_error(self.address) from error
+            raise UserError(
+                f"--store {self.address}: no such bucket; make it, or name another"
+            ) from error
 
     def _ask(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Return the answer to a request; ask again while the server is away."""
@@ -148,7 +141,7 @@ class Bucket:
                 return request(*arguments, **options)
             except Exception as error:  # each store's package has exceptions of its own
                 if not is_network_error(error):
-                    raise_in_words(error, self.address)
+                    self._raise_in_words(error)
                 if time.monotonic() + pause > deadline:
                     raise TransientError(
                         f"--store {self.address}: the server cannot be reached: "
@@ -157,40 +150,22 @@ class Bucket:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    def _raise_in_words(self, error: Exception) -> NoReturn:
+        """Raise what the server says in one line; as it is what callers tell by its kind, and what
+        this machine's own files raise.
+        """
+        is_here = isinstance(error, OSError) and error.errno is not None and not find_code(error)
+        kinds = (UserError, FileNotFoundError, FileExistsError)
+        if is_here or isinstance(error, kinds) or find_code(error) in REFUSED_CREATIONS:
+            raise error
+        settings = SETTINGS.get(self.address.partition("://")[0], "the credentials")
+        raise UserError(
+            f"--store {self.address}: {describe_error(error)}; look at the bucket's name, your "
+            f"rights there, this machine's clock, and {settings}"
+        ) from error
+
 
 def find_code(error: BaseException) -> str:
     """Return the code of S3 that s3fs turned into this error of Python, or nothing."""
     answer = getattr(error.__cause__ or error, "response", None) or {}
     return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
-
-
-def bucket_error(address: str) -> UserError:
-    return UserError(f"--store {address}: no such bucket; make it, or name another")
-
-
-def raise_in_words(error: Exception, address: str) -> None:
-    """Raise what the user can put right as UserError, in one line; anything else as it is."""
-    code, kind = find_code(error), type(error).__name__
-    words = describe_error(error)
-    scheme = address.partition("://")[0]
-    if MISSING_CREDENTIALS.search(kind) or words.startswith(ANONYMOUS):
-        names = (
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-            if scheme == "s3"
-            else "GOOGLE_APPLICATION_CREDENTIALS"
-        )
-        raise UserError(f"--store {address}: no credentials here; set {names}") from error
-    # botocore asks a server that names no region for it; one that redirects that too ends so
-    if code in WRONG_REGION or isinstance(error, RecursionError):
-        raise UserError(
-            f"--store {address}: the bucket is in another region; set AWS_DEFAULT_REGION ({words})"
-        ) from error
-    if code == CLOCK_SKEW:
-        raise UserError(
-            f"--store {address}: this machine's clock is wrong; set it ({words})"
-        ) from error
-    if "NoSuchBucket" in code or NO_BUCKET.search(words):
-        raise bucket_error(address) from error
-    if is_refusal(error):
-        raise UserError(f"--store {address}: no rights to read and write there: {words}") from error
-    raise error

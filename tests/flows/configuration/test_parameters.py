@@ -69,7 +69,7 @@ def test_settings_reach_their_fields():
         ),
         (
             "finetuning.arms=champion,base",
-            "finetuning.arms: champion and base may not exist; add pre-trained, random",
+            "finetuning.arms: champion and base may not exist; add pre-trained or random",
         ),
         (
             'pretraining.settings={"lerning_rate": "3"}',

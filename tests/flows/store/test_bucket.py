@@ -79,9 +79,9 @@ def use(monkeypatch):
             "AuthorizationHeaderMalformed",
             "The authorization header is malformed; the region 'us-east-1' is wrong; expecting "
             "'eu-central-1'",
-            r"another region; set AWS_DEFAULT_REGION .*eu-central-1",
+            r"expecting 'eu-central-1'.*AWS_DEFAULT_REGION",
         ),
-        (403, "AccessDenied", "Access Denied", "no rights to read and write there"),
+        (403, "AccessDenied", "Access Denied", "Access Denied; look at"),
         (404, "NoSuchBucket", "The specified bucket does not exist", "no such bucket"),
     ],
 )
@@ -95,7 +95,7 @@ def test_what_the_user_can_put_right_is_one_line(use, status, code, message, wor
 
 def test_without_credentials_their_names_are_told(use):
     use("http://127.0.0.1:1", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
-    with pytest.raises(UserError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+    with pytest.raises(UserError, match="AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"):
         Bucket("s3://bucket/x", patience=0).create("a", b"1")
 
 
@@ -114,8 +114,12 @@ def test_a_server_that_stays_away_is_told_as_such(use):
 @pytest.mark.parametrize(
     ("status", "message", "words"),
     [
-        (403, "a does not have storage.objects.create access", "no rights to read and write .*a d"),
-        (401, "Anonymous caller does not have access", "set GOOGLE_APPLICATION_CREDENTIALS"),
+        (403, "a does not have storage.objects.create access", "a does not have storage"),
+        (
+            401,
+            "Anonymous caller does not have access",
+            "Anonymous .*GOOGLE_APPLICATION",
+        ),
         (404, "The specified bucket does not exist.", "no such bucket"),
     ],
 )
@@ -133,16 +137,14 @@ def test_what_the_user_can_put_right_on_gs_is_one_line(gs, status, message, word
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("status", [503])
-def test_an_error_of_a_gs_server_is_asked_again(gs, status):
+def test_an_error_of_a_gs_server_is_asked_again(gs):
     """gcsfs itself asks six times."""
-    gs.refuse(status, "Backend Error", times=7)
+    gs.refuse(503, "Backend Error", times=7)
     assert Bucket("gs://bucket/x", patience=60).read("a") is None
 
 
-@pytest.mark.parametrize("status", [503])
-def test_a_gs_server_that_stays_away_is_told_as_such(gs, status):
-    gs.refuse(status, "Backend Error")
+def test_a_gs_server_that_stays_away_is_told_as_such(gs):
+    gs.refuse(503, "Backend Error")
     with pytest.raises(TransientError, match=r"the server cannot be reached: ."):
         Bucket("gs://bucket/x", patience=0).read("a")
 

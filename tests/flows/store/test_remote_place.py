@@ -337,7 +337,7 @@ def test_a_server_that_is_away_for_a_while_is_asked_again(open_host, s3):
     ("user", "more", "given", "words"),
     [
         ("owner", {}, "s3://nowhere/x", "no such bucket"),
-        ("reader", {}, "s3://store/x", "no rights"),
+        ("reader", {}, "s3://store/x", "rights there"),
         ("owner", {}, "s3://", "it has no bucket"),
         ("owner", {}, "hdfs://store/x", "results go to a local folder"),
         ("owner", {}, "s3://KEY:TOPSECRET@store/x", "a password"),

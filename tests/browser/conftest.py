@@ -18,8 +18,8 @@ PATIENCE = 180_000
 """Milliseconds for a click, a picture or what a page shows in the end: on a loaded machine the
 browser itself is slow.
 """
-ORDER = ["test_prefect_ui.py", "test_other_deployments.py", "test_mlflow_ui.py"]
-"""What the first makes the others look at."""
+ORDER = ["test_prefect_ui.py", "test_mlflow_ui.py"]
+"""What the first makes the other looks at."""
 
 
 def pytest_collection_modifyitems(items):

@@ -17,12 +17,6 @@ ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
-WORKERS = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "workers.yaml").read_text()))
-SECRETS_OF_CLIENTS = {
-    "PREFECT_API_AUTH_STRING",
-    "MLFLOW_TRACKING_USERNAME",
-    "MLFLOW_TRACKING_PASSWORD",
-}
 SET_BY_IMAGE = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB", "PYTHON_IMAGE"}
 
 
@@ -34,10 +28,6 @@ def environment_names():
         if found := re.match(r"(?:# )?([A-Z][A-Z0-9_]+)=", line):
             yield found[1]
     yield from re.findall(r"\b([A-Z][A-Z0-9_]+)=", (DEPLOY / "Dockerfile").read_text())
-
-
-def containers(document):
-    return document["spec"]["template"]["spec"]["containers"]
 
 
 def test_every_variable_is_one_that_somebody_reads():
@@ -53,27 +43,6 @@ def test_every_variable_is_one_that_somebody_reads():
     unknown = set(environment_names()) - known
     modules = prefect, environment_variables
     assert {name for name in unknown if not any(hasattr(m, name) for m in modules)} == set()
-
-
-def test_workers_get_what_they_need_and_no_secret_of_a_server():
-    text = (DEPLOY / "kubernetes" / "workers.yaml").read_text()
-    (pattern,) = re.findall(r"grep -E '(.+)' \.env", text)
-    example = (DEPLOY / "env.example").read_text().replace("# ", "")
-    filled = [
-        re.sub(r"=.*", "=x", line) for line in example.splitlines() if re.match(r"[A-Z_]+=", line)
-    ]
-    given = {line.split("=")[0] for line in filled if re.search(pattern, line)}
-    assert given == {
-        "PREFECT_API_URL",
-        "MLFLOW_TRACKING_URI",
-        *SECRETS_OF_CLIENTS,
-        "AMAZON_ELECTRA_MLFLOW_UI",
-    }
-    assert not re.search(pattern, "PREFECT_API_AUTH_STRING="), "an empty password is none"
-    for document in WORKERS:
-        if document["kind"] == "Deployment":
-            assert document["spec"]["template"]["spec"]["securityContext"]["fsGroup"] == 1000
-    assert "--uid 1000" in (DEPLOY / "Dockerfile").read_text()
 
 
 def test_every_worker_gives_signs_of_life_as_often_as_the_automation_expects():
@@ -155,24 +124,6 @@ def test_secrets_reach_neither_git_nor_an_image():
             r"^COPY (?!--)(.+) \S+$", (DEPLOY / dockerfile).read_text(), re.M
         ):
             assert {f"!{source.rstrip('/')}" for source in sources.split()} <= set(sent)
-
-
-def test_pods_have_no_rights_they_do_not_need():
-    pods = [
-        document["spec"]["template"]["spec"]
-        for document in WORKERS
-        if "template" in document["spec"]
-    ]
-    assert len(pods) == 3
-    for pod in pods:
-        assert pod["automountServiceAccountToken"] is False
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"]:
-            assert container["securityContext"] == {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-            }
 
 
 GCLOUD = """#!/bin/sh

@@ -56,17 +56,14 @@ def test_every_stage_keeps_its_fingerprint_and_its_command_line(store):
     assert [one.fingerprint for one in crossed] == [one.fingerprint for one in chain]
 
 
-def test_a_published_start_crosses_with_its_generator_and_general_text(
-    list_stages, encoder, tmp_path
-):
-    (tmp_path / "general.txt").write_text("An encyclopaedia.\n")
+def test_a_published_start_crosses_with_its_generator(list_stages, encoder):
     start = [f"pretraining.{name}={encoder}" for name in ("start_from", "start_generator_from")]
-    store, stages = list_stages(*start, f"pretraining.general_text={tmp_path / 'general.txt'}")
-    for one in (stages["general-text shards"], stages["pre-training"]):
-        [other] = read_order(Order(**send([one], store)), store)
-        assert one.fingerprint == other.fingerprint
-        folder = store.folder(one)
-        assert other.arguments(store, folder) == one.arguments(store, folder)
+    store, stages = list_stages(*start)
+    one = stages["pre-training"]
+    [other] = read_order(Order(**send([one], store)), store)
+    assert one.fingerprint == other.fingerprint
+    folder = store.folder(one)
+    assert other.arguments(store, folder) == one.arguments(store, folder)
 
 
 def test_a_host_with_another_store_says_so(tmp_path, store):

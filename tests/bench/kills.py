@@ -4,8 +4,9 @@
 Two hosts, with a folder and a Prefect server of their own, make the same encoder in one bucket of a
 local S3 server: corpus, vocabulary, shards, pre-training. Of the one that works a random process is
 killed (SIGKILL) at random moments: the trainer or Beam job, a worker of the job, the run, its
-Prefect server, or the whole host, which comes back once the other has taken over. When the encoder
-is made its files are compared with those of a run that nobody disturbed, and the next round begins
+Prefect server, or the whole host, which comes back once the other has taken over; or the host only
+stands still (SIGSTOP) until then, and goes on as if nothing had happened. When the encoder is made
+its files are compared with those of a run that nobody disturbed, and the next round begins
 in an empty bucket. Work goes on when a job reports progress, or a stage is complete. Prints a
 row for each kind of kill; ends with an error if bytes differ or work does not go on.
 """
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -97,7 +99,7 @@ class Host:
         if not found["job"]:
             return {}
         run = psutil.Process(self.run.pid)
-        return {**found, "run": [run], "host": [run, *below]}
+        return {**found, "run": [run], "host": [run, *below], "host stood still": [run, *below]}
 
     def clear(self) -> None:
         """Forget the stages; the servers' databases stay."""
@@ -162,11 +164,10 @@ class Bench:
 
     def kill(self, host: Host, kind: str, processes: list[psutil.Process]) -> None:
         began = time.monotonic()
-        for process in processes if kind == "host" else [random.choice(processes)]:
-            try:
-                process.kill()
-            except psutil.NoSuchProcess:
-                continue
+        stands_still = kind == "host stood still"
+        for process in processes if kind.startswith("host") else [random.choice(processes)]:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend() if stands_still else process.kill()
         if kind == "run":
             host.run.wait()
             host.start()
@@ -174,6 +175,9 @@ class Bench:
         self.seconds[kind].append(time.monotonic() - began)
         if kind == "host":
             host.start()
+        for process in processes if stands_still else []:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
         print(f"{kind}: {self.seconds[kind][-1]:.1f} s", file=sys.stderr, flush=True)
 
     def make_round(self, kills: int, deadline: float) -> int:

@@ -11,6 +11,7 @@ import re
 import zipfile
 import zlib
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ MAGIC: dict[Compression, bytes] = {
 }
 SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
 MAX_ZIP_MEMBERS = 10_000
-"""To find a member takes time that grows with their number, and each becomes a unit."""
+"""Each becomes a unit."""
 UNREADABLE = {  # what a file without lines is, and how to get lines out of it
     b"\xfd7zXZ\0": ("packed with xz, which is not read", "unpack it first: xz -d"),
     b"\x28\xb5\x2f\xfd": ("packed twice", "unpack it first: zstd -d"),
@@ -114,25 +115,31 @@ def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, me
     if compression == "zst":
         return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
     if compression == "zip":
-        return _open_zip_member(packed, path, member)
+        return _open_zip_member(path, member)
     return packed
 
 
-def _open_zip_member(source: BinaryIO, path: str, member: str) -> Any:
+@lru_cache(maxsize=1)
+def _open_zip(identity: tuple[str, int, int | None]) -> zipfile.ZipFile:
+    """Open the zip file of `storage.describe_identity`, once for all its members: reading the list
+    of them takes time that grows with their number.
+    """
     try:
-        return zipfile.ZipFile(source).open(member)
+        return zipfile.ZipFile(storage.open_bytes(identity[0]))
     except zipfile.BadZipFile as error:
+        path = identity[0]
         raise UserError(f"{path}: not a whole zip file ({error}); fetch it again") from None
+
+
+def _open_zip_member(path: str, member: str) -> Any:
+    try:
+        return _open_zip(storage.describe_identity(path)).open(member)
     except (RuntimeError, NotImplementedError) as error:  # a password, another method than deflate
         raise UserError(f"{path}: {error}") from None
 
 
 def list_zip_members(path: str) -> list[str]:
-    with storage.open_bytes(path) as source:
-        try:
-            entries = zipfile.ZipFile(source).infolist()
-        except zipfile.BadZipFile as error:
-            raise UserError(f"{path}: not a whole zip file ({error}); fetch it again") from None
+    entries = _open_zip(storage.describe_identity(path)).infolist()
     if any(e.filename == "xl/workbook.xml" for e in entries):
         raise UserError(
             f"{path} is an Excel workbook; save it as CSV first: libreoffice --headless "

@@ -50,6 +50,11 @@ class PreparedData:
     head: Head
     featurizer: Featurizer
     train: list[Example]
+    """Empty without a teacher: millions of texts would stay in memory."""
+    labels: np.ndarray
+    """Of the training examples."""
+    n_train: int
+    """Training examples, without swapped copies."""
     dev: list[Example]
     train_features: Sequence[Feature]
     dev_features: list[Feature]
@@ -73,7 +78,7 @@ def finetune(request: Request, output: Path, device: str = "auto") -> dict[str, 
         "learning_rate": best.learning_rate,
         "dev": best.dev,
         "tried": [attempt.summarize() for attempt in attempts],
-        "n_train": sum(not example.is_swapped for example in prepared.train),
+        "n_train": prepared.n_train,
         "n_dev": len(prepared.dev),
         "left_out": prepared.left_out,
         **({"warnings": prepared.warnings} if prepared.warnings else {}),
@@ -118,7 +123,12 @@ def prepare_data(request: Request) -> PreparedData:
     warnings = [warning] if warning else []
     for told in warnings:
         print(f"warning: {told}", file=sys.stderr)
-    return PreparedData(head, featurizer, train, dev, features, dev_features, counts, warnings)
+    labels = np.array([example.label or 0 for example in train])
+    n_train = sum(not example.is_swapped for example in train)
+    train = train if request.start.teacher else []
+    return PreparedData(
+        head, featurizer, train, labels, n_train, dev, features, dev_features, counts, warnings
+    )
 
 
 def find_tokenizer(start: Start) -> str:
@@ -208,8 +218,7 @@ def make_training(request: Request, prepared: PreparedData, device: Device) -> T
     task = request.task
     weights = None
     if request.settings.class_weights == "balanced":
-        labels = np.array([e.label for e in prepared.train], dtype=np.int64)
-        weights = balance_class_weights(labels, len(task.labels)).to(device.torch)
+        weights = balance_class_weights(prepared.labels, len(task.labels)).to(device.torch)
     return Training(
         features=prepared.train_features,
         shape=task.shape,

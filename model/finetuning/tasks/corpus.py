@@ -9,7 +9,7 @@ time, and only the chosen ones become examples.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,17 +107,15 @@ def read_reviews(
 
     Keep the `n` rows of the smallest hashes of each class while streaming, then sample them.
     """
-    kept: list[pa.RecordBatch] = []
-    for batch in _stream_batches(data, split, column, classes):
-        kept.append(batch)
-        if (
-            sampling.n is not None
-            and sum(b.num_rows for b in kept) > 4 * len(classes) * sampling.n + 100_000
-        ):
-            kept = [_select_smallest(kept, sampling, column)]
-    if sampling.n is not None and kept:
-        kept = [_select_smallest(kept, sampling, column)]
-    rows = (row for batch in kept for row in batch.to_pylist())
+    batches: Iterable[pa.RecordBatch] = _stream_batches(data, split, column, classes)
+    if sampling.n is not None:
+        kept: list[pa.RecordBatch] = []
+        for batch in batches:
+            kept.append(batch)
+            if sum(b.num_rows for b in kept) > 4 * len(classes) * sampling.n + 100_000:
+                kept = [_select_smallest(kept, sampling, column)]
+        batches = [_select_smallest(kept, sampling, column)] if kept else []
+    rows = (row for batch in batches for row in batch.to_pylist())
     return sample_examples(
         (_make_example(row, classes[row[column]]) for row in rows),
         Sampling(sampling.n, sampling.seed, sampling.balanced),

@@ -222,7 +222,7 @@ def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights)
     if weights == "none":
         assert training.class_weights is None
         return
-    counts = np.bincount([example.label for example in prepared.train], minlength=5)
+    counts = np.bincount(prepared.labels, minlength=5)
     assert training.class_weights.tolist() == pytest.approx(
         (sum(counts) / 5 / counts).tolist(), rel=1e-5
     )

@@ -11,6 +11,7 @@ import numpy as np
 from beam_jobs.core.files import make_writable_folder, write_json
 from model.baselines import frozen, tfidf
 from model.baselines.regression import Attempt, ScoreDev, save_pipeline
+from model.baselines.states import compute_states
 from model.device import open_device
 from model.evaluation import metrics
 from model.evaluation.metrics import rank_dev_metrics
@@ -95,8 +96,12 @@ def _fit_frozen(
     featurizer = head.make_featurizer(network.load_tokenizer(folder))
     encoder: Any = frozen.open_encoder(folder, task, head, target)
     states, dev_states = (
-        frozen.compute_states(
-            encoder, PackedFeatures(load_features(featurizer, examples, request.cache)), target
+        compute_states(
+            encoder,
+            PackedFeatures(load_features(featurizer, examples, request.cache)),
+            length,
+            target,
+            request.cache,
         )
         for examples in (train, dev)
     )

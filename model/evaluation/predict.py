@@ -64,7 +64,7 @@ def compute_logits(
     if head.kind == "frozen":
         from model.baselines import frozen
 
-        return frozen.predict_logits(folder, task, head, features, target), features
+        return frozen.predict_logits(folder, task, head, features, target, cache), features
     model, _, _ = load_finetuned(folder)
     prepare_network(model, head, target)
     return predict_logits(model, features, head.shape, target), features

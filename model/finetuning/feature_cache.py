@@ -23,7 +23,9 @@ FORMAT = 1
 MOST_EXAMPLES = 200_000
 """Of a file; 60 MB where texts have 100 tokens. More are tokenized again."""
 FOLDER_BYTES = 1 << 30
-"""Of all files; beyond it those go that were unused for longest."""
+"""Of all files, those of states too (model/baselines/states.py); beyond it those go that were
+unused for longest.
+"""
 
 
 def load_features(
@@ -44,13 +46,13 @@ def load_features(
         cache.mkdir(parents=True, exist_ok=True)
         with atomic_path(file) as part:
             save_file(_pack_features(features), part)
-        _make_room(cache)
+        make_room(cache)
     return features
 
 
-def _make_room(cache: Path) -> None:
+def make_room(cache: Path) -> None:
     """Remove the files that were unused for longest while all are larger than FOLDER_BYTES."""
-    found = [(file.stat(), file) for file in cache.glob("features-*.safetensors")]
+    found = [(file.stat(), file) for file in cache.glob("*.safetensors")]
     size = sum(state.st_size for state, _ in found)
     for state, file in sorted(found, key=lambda one: one[0].st_mtime):
         if size <= FOLDER_BYTES:

@@ -1,0 +1,47 @@
+"""States of a frozen encoder, which a cache keeps."""
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertModel
+
+from model.baselines import states
+from model.device import open_device
+from model.finetuning.features import Feature
+
+LONGEST = 40
+
+
+def write_texts(count):
+    """Texts of 1 to 40 tokens."""
+    draw = np.random.default_rng(0)
+    sizes = draw.integers(1, LONGEST + 1, count)
+    ids = [draw.integers(1, 90, size).astype(np.uint16) for size in sizes]
+    return [Feature(i, [row], [np.zeros(len(row), np.uint8)]) for i, row in enumerate(ids)]
+
+
+def test_a_text_has_the_same_states_whatever_it_is_computed_with(tmp_path):
+    torch.manual_seed(0)
+    shape = {"hidden_size": 64, "num_hidden_layers": 5, "num_attention_heads": 4}
+    encoder = BertModel(BertConfig(vocab_size=90, intermediate_size=256, **shape)).eval()
+    device, texts = open_device("cpu", "fp32"), write_texts(60)
+    calls = []
+    encoder.register_forward_pre_hook(lambda *_: calls.append(1))
+
+    def compute(part, cache=None):
+        return states.compute_states(encoder, part, LONGEST, device, cache)
+
+    whole = compute([*texts, texts[0]])
+    assert np.array_equal(whole[-1], whole[0])
+    inputs = torch.tensor(texts[7].ids[0].astype(np.int64))[None]
+    with torch.no_grad():
+        layers = encoder(inputs, output_hidden_states=True).hidden_states[-4:]
+    np.testing.assert_allclose(whole[7], torch.cat(layers, -1)[0].mean(0), atol=1e-5)
+    for i in range(0, 60, 7):
+        assert np.array_equal(compute(texts[i : i + 1])[0], whole[i])
+    assert np.array_equal(compute(texts[:20], tmp_path), whole[:20])
+    assert np.array_equal(compute(texts[10:], tmp_path), whole[10:60])
+    calls.clear()
+    assert np.array_equal(compute(texts[::-1], tmp_path), whole[:60][::-1])
+    assert not calls, "all states were kept"
+    next(tmp_path.glob("states-*")).write_bytes(b"damaged")
+    assert np.array_equal(compute(texts[:3], tmp_path), whole[:3])

@@ -212,6 +212,12 @@ class FinetuningSettings(Settings):
     epochs: float = Field(
         default=3.0, ge=0.01, le=1000, description="passes through the training examples"
     )
+    least_examples: int = Field(
+        default=0,
+        ge=0,
+        description="with few labels there are more epochs, up to 20, so that a training goes "
+        "through at least so many examples",
+    )
     batch: int = Field(default=32, ge=1, le=65_536, description="examples in one step (paper)")
     warmup: float = Field(default=0.1, ge=0, le=1, description="share of the steps (google)")
     weight_decay: float = Field(

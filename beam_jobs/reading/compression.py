@@ -10,7 +10,8 @@ import lzma
 import re
 import zipfile
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, BinaryIO, Literal
 
@@ -120,26 +121,32 @@ def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, me
 
 
 @lru_cache(maxsize=1)
-def _open_zip(identity: tuple[str, int, int | None]) -> zipfile.ZipFile:
+def _read_zip(identity: tuple[str, int, int | None]) -> zipfile.ZipFile:
     """Open the zip file of `storage.describe_identity`, once for all its members: reading the list
     of them takes time that grows with their number.
     """
+    return zipfile.ZipFile(storage.open_bytes(identity[0]))
+
+
+@contextmanager
+def _open_zip(path: str) -> Iterator[zipfile.ZipFile]:
+    """Open a zip file; UserError for one that is broken or cannot be read."""
     try:
-        return zipfile.ZipFile(storage.open_bytes(identity[0]))
+        yield _read_zip(storage.describe_identity(path))
     except zipfile.BadZipFile as error:
-        path = identity[0]
         raise UserError(f"{path}: not a whole zip file ({error}); fetch it again") from None
-
-
-def _open_zip_member(path: str, member: str) -> Any:
-    try:
-        return _open_zip(storage.describe_identity(path)).open(member)
     except (RuntimeError, NotImplementedError) as error:  # a password, another method than deflate
         raise UserError(f"{path}: {error}") from None
 
 
+def _open_zip_member(path: str, member: str) -> Any:
+    with _open_zip(path) as archive:
+        return archive.open(member)
+
+
 def list_zip_members(path: str) -> list[str]:
-    entries = _open_zip(storage.describe_identity(path)).infolist()
+    with _open_zip(path) as archive:
+        entries = archive.infolist()
     if any(e.filename == "xl/workbook.xml" for e in entries):
         raise UserError(
             f"{path} is an Excel workbook; save it as CSV first: libreoffice --headless "

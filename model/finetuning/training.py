@@ -29,6 +29,8 @@ CHECKPOINT_SHARE = 20.0
 """Between two checkpoints lie at least so many seconds, and so many times what it took to write
 one: a kill loses a minute, and saving costs a twentieth.
 """
+MOST_EPOCHS = 20
+"""That `least_examples` may make of the epochs."""
 ScoreDev = Callable[[nn.Module], dict[str, float]]
 """Returns {metric: value} on dev; the first decides, larger is better; `loss` breaks ties."""
 
@@ -62,7 +64,8 @@ class Training:
 
     @property
     def steps(self) -> int:
-        return max(1, round(self.steps_per_epoch * self.settings.epochs))
+        few = min(MOST_EPOCHS, self.settings.least_examples / len(self.features))
+        return max(1, round(self.steps_per_epoch * max(self.settings.epochs, few)))
 
     @property
     def evaluate_every(self) -> int:

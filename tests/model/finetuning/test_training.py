@@ -60,6 +60,11 @@ def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None, **changes):
     )
 
 
+@pytest.mark.parametrize(("least", "steps"), [(0, 8), (100, 8), (640, 40), (10_000, 80)])
+def test_few_examples_are_gone_through_more_often(tmp_path, least, steps):
+    assert tiny_training(tmp_path, epochs=2.0, least_examples=least).steps == steps
+
+
 def tiny_model():
     torch.manual_seed(0)
     shape = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1}

@@ -24,13 +24,12 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.deployments import run_deployment
 from pydantic import Field
 
-from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
 from beam_jobs.core.storage import is_remote
 from flows import add_dump
 from flows.configuration.addresses import Address
-from flows.configuration.form import STORE, Addition, AdditionTemplate, RunTemplate
-from flows.configuration.form_tools import list_changes, take_fields
+from flows.configuration.form import STORE, Addition
+from flows.configuration.form_tools import take_fields
 from flows.dumps.arrivals import Arrival, Look, find_arrivals
 from flows.runner.logs import find_run_logger
 from flows.servers.access import restrict_store
@@ -58,8 +57,9 @@ class Watch(Settings):
     )
     each: Literal["whole run", "added"] = Field(
         default="whole run",
-        description="whole run: a model of its own for each dump; added: each is added, after the "
-        "one before, to the newest model that goes back to increment.base",
+        description="whole run: a model of its own for each dump, with the parameters of the "
+        "deployment domain-adaptation; added: each is added, after the one before, with those of "
+        "add-dump, to the newest model that goes back to its increment.base",
     )
 
 
@@ -67,8 +67,6 @@ class WatchForm(Settings):
     """What the watcher is asked to do."""
 
     watch: Watch = Watch()
-    run: RunTemplate = RunTemplate()
-    addition: AdditionTemplate = AdditionTemplate()
     announced: str = Field(
         default="",
         description="A complete dump in one of the places, as an event reports it; usually left "
@@ -93,25 +91,19 @@ class NotStarted(RuntimeError):
 def watch_dumps(**given: Any) -> list[str]:
     """Look for new dumps and start one run for each, once."""
     form = WatchForm(**given)
-    return look_for_dumps(Store(form.store), form.watch, form.run, form.addition, form.announced)
+    return look_for_dumps(Store(form.store), form.watch, form.announced)
 
 
-def look_for_dumps(
-    store: Store,
-    watch: Watch,
-    run: RunTemplate = RunTemplate(),  # noqa: B008
-    addition: AdditionTemplate = AdditionTemplate(),  # noqa: B008
-    announced: str = "",
-) -> list[str]:
+def look_for_dumps(store: Store, watch: Watch, announced: str = "") -> list[str]:
     """Start what is new and return its paths; raise NotStarted at the end if some failed."""
-    check_templates(watch, run, addition)
     restrict_store(store.root)
     if INBOX in watch.places:
         (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
     found = look_at_places(store, watch, announced)
-    deployment, template = DEPLOYMENTS[watch.each], addition if watch.each == "added" else run
+    deployment = DEPLOYMENTS[watch.each]
     started, failed = list[str](), dict[str, str]()
     with get_client(sync_client=True) as client:
+        given = client.read_deployment_by_name(deployment).parameters
         new = find_new(client, store, found.whole)
         find_run_logger().info("found %d dumps, %d of them new", len(found.whole), len(new))
         running = find_running_addition(client, store) if watch.each == "added" and new else None
@@ -120,7 +112,7 @@ def look_for_dumps(
         new = []
     for arrival in new:
         try:
-            start_run(store, deployment, arrival, fill_template(template, arrival.path, store))
+            start_run(store, deployment, arrival, fill_form(given, arrival.path, store, watch))
         except Exception as error:  # what goes wrong with one must not keep the others waiting
             failed[arrival.path] = " ".join(str(error).split()) or type(error).__name__
             find_run_logger().error(
@@ -132,15 +124,6 @@ def look_for_dumps(
             break
     raise_failures(found.unreachable, failed)
     return started
-
-
-def check_templates(watch: Watch, run: RunTemplate, addition: AdditionTemplate) -> None:
-    """Raise UserError where the template is changed of a kind of run that is not started."""
-    name, idle = ("addition", addition) if watch.each == "whole run" else ("run", run)
-    if changed := list_changes(idle):
-        raise UserError(
-            f"{name}.{changed[0]} has no effect where watch.each is {watch.each}: leave it out"
-        )
 
 
 def look_at_places(store: Store, watch: Watch, announced: str) -> Look:
@@ -187,16 +170,15 @@ def find_running_addition(client: SyncPrefectClient, store: Store) -> FlowRun | 
     return next((run for run in runs if run.parameters.get("store") == store.address), None)
 
 
-def fill_template(
-    template: RunTemplate | AdditionTemplate, path: str, store: Store
-) -> dict[str, Any]:
-    """Return the parameters of a run on a dump, without what the form leaves as it is."""
-    chosen = template.model_dump(mode="json", exclude_defaults=True)
-    chosen["dump"] = {**chosen.get("dump", {}), "paths": [path]}
+def fill_form(given: Mapping[str, Any], path: str, store: Store, watch: Watch) -> dict[str, Any]:
+    """Return the parameters of a run on a dump in which it differs from its deployment, whose own
+    are `given`.
+    """
+    chosen: dict[str, Any] = {"dump": {**given.get("dump", {}), "paths": [path]}}
     chosen["store"] = store.address
-    if isinstance(template, RunTemplate):
-        return {"recipe": template.recipe, **chosen}
-    form = add_dump.choose_newest_base(Addition(**chosen), store)
+    if watch.each == "whole run":
+        return chosen
+    form = add_dump.choose_newest_base(Addition(**{**given, **chosen}), store)
     return {**chosen, "increment": form.increment.model_dump(mode="json")}
 
 

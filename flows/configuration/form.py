@@ -52,8 +52,8 @@ else:
     Format = Literal["", *FORMATS]
 
 
-class Files(Settings):
-    """Where the reviews lie."""
+class Dump(Settings):
+    """The reviews, as they were published."""
 
     paths: list[Address] = Field(
         default=["sample:20000"],
@@ -63,22 +63,6 @@ class Files(Settings):
         "also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a synthetic dump "
         "of 20,000 reviews",
     )
-
-    @field_validator("paths")
-    @classmethod
-    def _check_paths(cls, paths: list[str]) -> list[str]:
-        for path in paths:
-            if not path.strip():
-                raise ValueError("an empty path; name a file, a glob or sample:NUMBER")
-            number = path.removeprefix("sample:")
-            if path.startswith("sample:") and not (number.isdecimal() and int(number)):
-                raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
-        return paths
-
-
-class Reading(Settings):
-    """How the files of a dump are read."""
-
     columns: str = make_form_field(CorpusOptions, "columns", default="")
     records: str = make_form_field(CorpusOptions, "records", default="")
     format: Format = Field(default="", description="Empty: found out from the content")
@@ -90,6 +74,17 @@ class Reading(Settings):
         "task label:COLUMN",
     )
     max_damaged_files: int = make_form_field(CorpusOptions, "max_damaged_files")
+
+    @field_validator("paths")
+    @classmethod
+    def _check_paths(cls, paths: list[str]) -> list[str]:
+        for path in paths:
+            if not path.strip():
+                raise ValueError("an empty path; name a file, a glob or sample:NUMBER")
+            number = path.removeprefix("sample:")
+            if path.startswith("sample:") and not (number.isdecimal() and int(number)):
+                raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
+        return paths
 
     @field_validator("columns")
     @classmethod
@@ -117,10 +112,6 @@ class Reading(Settings):
         except LookupError:
             raise ValueError("not an encoding Python knows") from None
         return encoding
-
-
-class Dump(Reading, Files):
-    """The reviews, as they were published."""
 
 
 HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"
@@ -615,10 +606,10 @@ def check_shared_batch(recipe: RecipeName, chosen: "Pretraining") -> None:
         )
 
 
-class RunTemplate(Settings):
-    """What a whole run is asked to do, whatever the dump."""
+class Parameters(Settings):
+    """All of it: what one run of the graph is asked to do."""
 
-    dump: Reading = Reading()
+    dump: Dump = Dump()
     recipe: RecipeChoice = Field(
         default="auto",
         description="Size of the model and length of its training; every number of it is in "
@@ -633,6 +624,12 @@ class RunTemplate(Settings):
     finetuning: Finetuning = Finetuning()
     promotion: Promotion = Promotion()
     engine: Engine = Engine()
+    store: str = STORE
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_recipe(cls, values: Any) -> Any:
+        return choose_recipe(values)
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -645,7 +642,7 @@ class RunTemplate(Settings):
 
     @property
     def sizes(self) -> RecipeName:
-        """Return the recipe that settings are checked by where a template leaves it to the dump."""
+        """Return the recipe that settings are checked by; of defaults no recipe is chosen."""
         return "published" if self.recipe == "auto" else self.recipe
 
     @property
@@ -662,39 +659,21 @@ class RunTemplate(Settings):
         return list(self.finetuning.arms) or chosen
 
 
-class Parameters(RunTemplate):
-    """All of it: what one run of the graph is asked to do."""
+class Addition(Settings):
+    """What a run that adds a new dump is asked to do; everything else it has from its base."""
 
     dump: Dump = Dump()
-    store: str = STORE
-
-    @model_validator(mode="before")
-    @classmethod
-    def _choose_recipe(cls, values: Any) -> Any:
-        return choose_recipe(values)
-
-
-class AdditionTemplate(Settings):
-    """What a run that adds a dump is asked to do, whatever the dump; all else is the base's."""
-
-    dump: Reading = Reading()
     increment: Increment = Increment()
     finetuning: Comparison = Comparison()
     promotion: Promotion = Promotion()
     engine: Engine = Engine()
+    store: str = STORE
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         # the base may say otherwise
         check_trainer_settings("sample", self.increment, "increment", has_start=True)
         return self
-
-
-class Addition(AdditionTemplate):
-    """What a run that adds a new dump is asked to do; everything else it has from its base."""
-
-    dump: Dump = Dump()
-    store: str = STORE
 
     def replace_base(self, base: str) -> "Addition":
         """Return the same form with another base."""

@@ -71,10 +71,14 @@ def started_by_an_event(served):
 
 
 def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(served):
-    base = served.start(
-        "pre-train", dump={"paths": ["sample:300"]}, pretraining={"steps": 5, "settings": SHAPE}
-    )
     small = {"tasks": ["polarity"], "seeds": [0], "learning_rates": [0.001]}
+    base = served.start(
+        "domain-adaptation",
+        dump={"paths": ["sample:300"]},
+        pretraining={"steps": 5, "settings": SHAPE},
+        finetuning={**small, "arms": ["pre-trained"]},
+        promotion={"mode": "off"},
+    )
     with served.client() as client:
         watcher = client.read_deployment_by_name("watch-dumps/watch-dumps")
         chosen = {**watcher.parameters, "watch": {"each": "added"}}
@@ -103,7 +107,7 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
     )
     assert [one.dump.result["name"] for one in longest.rounds] == ["sample-300", "b", "a"]
     reports = [m for m in store.list_manifests() if m["stage"] == "report"]
-    assert len(reports) == 2
+    assert len(reports) == 3
     post_event(served, "inbox/a.json")
     again = eventually(lambda: started_by_an_event(served) - looks)
     served.wait(again.pop(), "Completed")

@@ -66,7 +66,11 @@ def _nothing_left_running(served):
 
 def train(served, seed):
     return served.start(
-        "pre-train", dump=DUMP, pretraining={"steps": ENDLESS, "seed": seed, "settings": SHAPE}
+        "domain-adaptation",
+        dump=DUMP,
+        pretraining={"steps": ENDLESS, "seed": seed, "settings": SHAPE},
+        finetuning={"arms": ["pre-trained"]},
+        promotion={"mode": "off"},
     )
 
 

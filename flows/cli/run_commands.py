@@ -1,4 +1,4 @@
-"""`amazon-electra sample`, `run` and `score`: what is made of a dump."""
+"""`amazon-electra run` and `score`: what is made of a dump."""
 
 import argparse
 import json
@@ -26,20 +26,7 @@ if TYPE_CHECKING:
 
 
 def add_run_commands(commands: Any) -> None:
-    """Add `sample`, `run` and `score`."""
-    sample = commands.add_parser(
-        "sample",
-        help="write a synthetic dump",
-        description="Readable synthetic reviews with the mess of real dumps.",
-    )
-    sample.add_argument("--reviews", type=int, default=20_000, help="how many (default: 20000)")
-    sample.add_argument(
-        "--seed", type=int, default=0, help="the same seed gives the same bytes (default: 0)"
-    )
-    sample.add_argument(
-        "--output", type=Path, required=True, help="the file; gzipped when its name ends in .gz"
-    )
-    sample.set_defaults(do=write_sample)
+    """Add `run` and `score`."""
     run = add_command(
         commands,
         "run",
@@ -108,22 +95,6 @@ def add_run_commands(commands: Any) -> None:
         action="store_true",
         help="print which model would label, what each file of the dump holds, and what is to do",
     )
-
-
-def write_sample(arguments: argparse.Namespace) -> None:
-    """Write the synthetic dump and print what is in it, as one JSON line."""
-    from beam_jobs.sample.sample_dump import write_sample
-
-    if arguments.reviews < 1:
-        raise UserError(f"--reviews {arguments.reviews}: write at least 1")
-    try:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        result = write_sample(arguments.output, arguments.reviews, arguments.seed)
-    except OSError as error:
-        raise UserError(
-            f"--output {arguments.output}: cannot be written: {error.strerror or error}"
-        ) from None
-    print(json.dumps(result))
 
 
 def run_from_arguments(arguments: argparse.Namespace) -> None:

@@ -248,7 +248,6 @@ def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_pa
             2,
             "error: store: .* is a file; give the folder of the results",
         ),
-        (["sample", "--output", "FILE/a.json"], 2, "error: --output .*a.json: cannot be written: "),
         (
             ["promote", "1", "--store", "STORE"],
             1,

@@ -9,7 +9,7 @@ from flows.configuration.form import Addition, Parameters
 from flows.configuration.form_tools import list_changes
 from flows.stages.arms import ADAPTED
 from flows.stages.finetuning import Cell
-from flows.stages.origin import get_name, read_origin
+from flows.stages.origin import get_name, list_place_files, read_origin
 from flows.stages.versions import VERSIONS
 from flows.store.store import Manifest, Stage, Store
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
@@ -148,14 +148,12 @@ def _describe_arm(
     origin, steps = trace_origin(store, made), list_written_steps(store, [encoder])
     if made is None or made["stage"] != "pretraining":
         return ArmFacts(name=name, data_known=False, origin=origin, written_steps=steps)
-    corpora = [one for _, one in store.trace_lineage(made) if one["stage"] == "corpus"]
-    held_out = _is_held_out(store, corpora, corpus.fingerprint)
     return ArmFacts(
         name=name,
         data_known=True,
         origin=origin,
         written_steps=steps,
-        held_out=tasks if held_out else [],
+        held_out=tasks if is_held_out(store, made, corpus) else [],
     )
 
 
@@ -173,12 +171,23 @@ def trace_origin(store: Store, made: Manifest | None) -> str:
     return next((one["fingerprint"] for _, one in lineage if one["stage"] == "origin"), "")
 
 
-def _is_held_out(store: Store, corpora: Sequence[Manifest], corpus: str) -> bool:
-    """Return whether each of these corpora, which an encoder was made of, is this one, or was made
-    later without the texts of this one.
+def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:
+    """Return whether the store shows that the test texts of a task were kept out of all that an
+    encoder was pre-trained on.
+
+    `data` is a corpus: every corpus that the encoder was made of is this one, or was made later
+    without its texts. Other data: each of its files was withheld.
     """
-    every = [{made["fingerprint"] for _, made in store.trace_lineage(one)} for one in corpora]
-    return bool(every) and all(corpus in made_of for made_of in every)
+    lineage = [made for _, made in store.trace_lineage(encoder)]
+    corpora = [made for made in lineage if made["stage"] == "corpus"]
+    if data.name == "corpus":
+        made_of = [{m["fingerprint"] for _, m in store.trace_lineage(one)} for one in corpora]
+        return bool(corpora) and all(data.fingerprint in one for one in made_of)
+    read = [*corpora, *(made for made in lineage if "general_text" in made["parameters"])]
+    files = {store.digest(file) for file in list_place_files(Path(data.result["path"]))}
+    return bool(corpora and files) and all(
+        files <= set(made["parameters"].get("withhold", [])) for made in read
+    )
 
 
 def describe_dump(dump: Stage) -> dict[str, Any]:

@@ -3,35 +3,31 @@
 import json
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.files import hash_file
 from flows.configuration.form import Parameters
 from flows.configuration.study_file import (
     Arm,
-    Study,
     StudyChoice,
     find_teacher,
     is_without_folder,
     list_pairs,
 )
-from flows.stages.origin import locate_stage
-from flows.stages.pretraining import locate_encoder
 from flows.stages.report import (
     describe_dump,
     describe_origins,
     describe_stages,
+    is_held_out,
     list_changed_settings,
     list_written_steps,
 )
 from flows.stages.versions import VERSIONS
-from flows.store.store import Stage, Store
+from flows.store.store import Manifest, Stage, Store
 from flows.studies.study_reading import LoadedStudy, find_study_file
 from flows.studies.study_stages import StudyStages
-from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
+from model.report.inputs import ArmFacts, CellFacts, ReportInput, TrainingFacts
 
 
 def build_study_report(
@@ -66,18 +62,17 @@ def describe_study(
 ) -> ReportInput:
     """Return study.json, as model/report/report.py reads it."""
     study, store = stages.study, stages.store
-    placed = place_study(stages)
     dump = next((stage for stage in counted if stage.name == "dump"), None)
     return ReportInput(
         title=study.title,
         question=study.question,
         command=format_command(stages.loaded, parameters),
         comparisons=list_pairs(study),
-        arms=[describe_arm(stages, arm, placed) for arm in stages.arms.values()],
+        arms=[describe_arm(stages, arm) for arm in stages.arms.values()],
         left_out=dict(stages.loaded.left_out),
         dump=describe_dump(dump) if dump else {},
         synthetic=bool(dump and dump.result.get("synthetic")),
-        stages=describe_stages(store, counted) if counted else describe_corpora(stages),
+        stages=describe_stages(store, counted),
         pretraining=[
             TrainingFacts(
                 name=stage.label.removeprefix("pre-training "),
@@ -100,54 +95,24 @@ def describe_study(
     )
 
 
-def place_study(stages: StudyStages) -> Study:
-    """Return the study with the folders that its places are now, and each arm's first encoder."""
-    store = stages.store
-
-    def place_arm(arm: Arm) -> Arm:
-        update: dict[str, Any] = {}
-        if arm.pretraining:
-            placed = {"shards": locate_stage(store, stages.find_source(arm.pretraining.shards))}
-            update["pretraining"] = arm.pretraining.model_copy(update=placed)
-        elif not is_without_folder(arm.encoder):
-            update["encoder"] = locate_encoder(store, stages.find_encoder(arm, None))
-        return arm.model_copy(update=update)
-
-    tasks = [
-        task.model_copy(update={"data": locate_stage(store, stages.find_source(task.data))})
-        for task in stages.study.tasks
-    ]
-    arms = [place_arm(arm) for arm in stages.arms.values()]
-    return stages.study.model_copy(update={"tasks": tasks, "arms": arms})
-
-
-def describe_corpora(stages: StudyStages) -> list[StageFacts]:
-    """Return the counts of external corpora that the tasks are from."""
-    described = []
-    for place in dict.fromkeys(task.data for task in stages.study.tasks):
-        stage = stages.find_source(place)
-        file = Path(locate_stage(stages.store, stage)) / "corpus.json"
-        if file.exists():
-            counts = json.loads(file.read_text())
-            counts.pop("files", None)
-            name = f"corpus {file.parent.name}"
-            described.append(StageFacts(stage=name, counts=counts))
-    return described
-
-
-def describe_arm(stages: StudyStages, arm: Arm, placed: Study) -> ArmFacts:
+def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
     """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is."""
-    arms = {one.name: one for one in placed.arms}
-    arm_here = arms[arm.name]
-    seen = list_seen_shards(arm_here, arms)
+    seen = list_trainings(stages, arm)
     origin, latency = stages.find_arm_origin(arm), stages.latencies.get(arm.name)
     seeds = stages.study.pretraining_seeds if arm.pretraining else []
     trained = {seed: stages.build_pretraining(arm, seed) for seed in seeds}
     result = read_json(stages.store, trained[seeds[0]], "result.json") if trained else {}
     return ArmFacts(
         name=arm.name,
-        data_known=is_data_known(arm_here, arms),
-        held_out=[t.name for t in placed.tasks if is_held_out(t.data, seen)] if seen else None,
+        data_known=is_data_known(stages, arm),
+        held_out=[
+            task.name
+            for task in stages.study.tasks
+            for data in [stages.find_source(task.data)]
+            if all(is_held_out(stages.store, made, data) for made in seen)
+        ]
+        if seen
+        else None,
         origin=origin.fingerprint if origin else "",
         written_steps=list_written_steps(stages.store, list(trained.values())),
         tokens=result.get("tokens"),
@@ -174,100 +139,37 @@ def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:
     return shlex.join([*words, *list_changed_settings(parameters), *settings])
 
 
-def is_data_known(arm: Arm, arms: Mapping[str, Arm]) -> bool:
+def is_data_known(stages: StudyStages, arm: Arm) -> bool:
     """Return whether it is known what the arm's encoder, and those of its teachers, were trained
-    on.
+    on: of what is pre-trained in this store, and where the study says so.
     """
-    return all(_is_known(one) for one in _list_teachers(arm, arms))
+    for one in list_teachers(stages, arm):
+        if one.training_data:
+            is_known = one.training_data == "known"
+        elif one.teacher and not find_teacher(one):
+            is_known = False
+        elif one.pretraining or is_without_folder(one.encoder):
+            is_known = True
+        else:
+            is_known = stages.find_encoder(one, None).name == "pretraining"
+        if not is_known:
+            return False
+    return True
 
 
-def list_seen_shards(arm: Arm, arms: Mapping[str, Arm]) -> frozenset[str]:
-    """Return the folders of shards that the arm's encoder, and those of its teachers, were
-    pre-trained on.
-    """
-    return frozenset(shards for one in _list_teachers(arm, arms) for shards in _list_shards(one))
+def list_trainings(stages: StudyStages, arm: Arm) -> list[Manifest]:
+    """Return the pre-trainings, in this store, of the arm's encoder and those of its teachers."""
+    encoders = [
+        stages.find_encoder(one, None)
+        for one in list_teachers(stages, arm)
+        if one.pretraining or not is_without_folder(one.encoder)
+    ]
+    found = [stages.store.manifest(one) for one in encoders if one.name == "pretraining"]
+    return [made for made in found if made]
 
 
-def is_held_out(data: str, shards: Iterable[str]) -> bool:
-    """Return whether the test texts of a task were kept out of every one of these folders of
-    shards.
-
-    `data` of a corpus: the shards are of its pretrain split, from which near copies of the others'
-    texts were withheld, or its test reviews were withheld. Other `data`: each of its files was
-    withheld.
-    """
-    return all(_is_withheld(Path(data), Path(folder)) for folder in shards)
-
-
-def _list_teachers(arm: Arm, arms: Mapping[str, Arm]) -> Iterator[Arm]:
+def list_teachers(stages: StudyStages, arm: Arm) -> Iterator[Arm]:
+    """Yield an arm, its teacher, that one's teacher, …"""
     yield arm
-    if find_teacher(arm):
-        yield from _list_teachers(arms[find_teacher(arm)], arms)
-
-
-def _is_known(arm: Arm) -> bool:
-    if arm.training_data:
-        return arm.training_data == "known"
-    if arm.teacher and not find_teacher(arm):
-        return False
-    return is_without_folder(arm.encoder) or bool(_list_shards(arm))
-
-
-def _list_shards(arm: Arm) -> list[str]:
-    if arm.pretraining:
-        return [arm.pretraining.shards]
-    return [] if is_without_folder(arm.encoder) else list_encoder_shards(Path(arm.encoder))
-
-
-def list_encoder_shards(encoder: Path) -> list[str]:
-    """Return the shards of a folder that model.pretrain exported; none where it is another, or was
-    begun from other weights.
-    """
-    config, result = encoder.parent / "config.json", encoder.parent / "result.json"
-    if not config.is_file() or not result.is_file():
-        return []
-    told = json.loads(config.read_text())
-    if "shards" not in told or told.get("start_from") != "":
-        return []
-    return [told["shards"], *told.get("replay", [])]
-
-
-def _is_withheld(data: Path, shards: Path) -> bool:
-    made_of = _read_lineage(shards)
-    if (data / "corpus.json").is_file():
-        return _is_made_of(data, made_of, "withheld_corpus") or (
-            _is_made_of(data, made_of) and _withholds_own(data)
-        )
-    files = (
-        [data]
-        if data.is_file()
-        else [p for p in data.rglob("*") if p.is_file() and not p.name.startswith(".")]
-    )
-    withheld = {named.rpartition(" ")[2] for named in made_of.get("withheld", [])}
-    return bool(files) and all(_hash_file_once(file)[:16] in withheld for file in files)
-
-
-def _is_made_of(corpus: Path, made_of: Mapping[str, Any], role: str = "corpus") -> bool:
-    return _hash_file_once(corpus / "corpus.json") == made_of.get(role)
-
-
-def _withholds_own(corpus: Path) -> bool:
-    """Return whether a corpus says that near copies of its dev and test reviews were withheld from
-    its pretrain split; one that was made before that could be chosen does not.
-    """
-    told = json.loads((corpus / "corpus.json").read_text())
-    return bool(told.get("agreed", {}).get("withhold_own"))
-
-
-def _read_lineage(shards: Path) -> Mapping[str, Any]:
-    file = shards / "shards.json"
-    told = json.loads(file.read_text()) if file.is_file() else {}
-    return told.get("made_of", {}) if told.get("split", "pretrain") == "pretrain" else {}
-
-
-@cache
-def _hash_file_once(file: Path) -> str:
-    """Return the hash of a file, computed once: evaluation sets may be large, and every arm asks
-    for the same ones.
-    """
-    return hash_file(file)
+    if teacher := find_teacher(arm):
+        yield from list_teachers(stages, stages.arms[teacher])

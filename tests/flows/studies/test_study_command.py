@@ -16,8 +16,6 @@ import yaml
 from beam_jobs.core.files import write_json
 from flows.cli import study_command
 from flows.cli.main import attempt, build_parser
-from flows.configuration.form import Parameters
-from flows.configuration.study_file import StudyChoice
 from flows.runner.stage_runner import Plan
 from flows.store.store import Store
 from flows.studies.study_reading import load_study
@@ -224,15 +222,3 @@ def test_without_a_dump_a_study_takes_what_is_there_and_other_data_are_another_s
     assert list_stages()[-1].fingerprint == stages[-1].fingerprint
     write_json(tmp_path / "corpus" / "corpus.json", {"read": 1})
     assert list_stages()[-1].fingerprint != stages[-1].fingerprint
-
-
-def test_a_study_of_the_form_is_the_one_of_the_file(place, tmp_path):
-    parameters, variables = Parameters(store=str(tmp_path)), {"own": str(place / "own.csv")}
-    text = [str(place / "general.txt")]
-    own = load_study(parameters, StudyChoice(own=STUDY, variables=variables, general_text=text))
-    filed = load_study(
-        parameters,
-        StudyChoice(file=str(place / "small.yaml"), variables=variables, general_text=text),
-    )
-    assert own.study == filed.study
-    assert own.wanted == {"corpus", "shards", "general_shards"}

@@ -65,11 +65,11 @@ def is_network_error(error: BaseException) -> bool:
 
 
 def read_status(error: BaseException) -> int:
-    """Return the HTTP status that s3fs, gcsfs or aiohttp made this error of, or 0."""
+    """Return the status of HTTP of an answer that s3fs or gcsfs made this error of, or 0."""
     answer = getattr(error.__cause__ or error, "response", None)
     if isinstance(answer, dict):
         return int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    code = getattr(error, "status", None) or getattr(error, "code", 0)
+    code = getattr(error, "code", 0)
     return code if isinstance(code, int) else 0
 
 

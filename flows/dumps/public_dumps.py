@@ -6,10 +6,13 @@ huggingface_hub, which does the same in a cache of its own beside them.
 """
 
 import gzip
+import http.client
 import os
 import shutil
 import sys
 import time
+import urllib.error
+import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,14 +20,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import aiohttp
-import fsspec
 import yaml
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import JobFailed, TransientError, UserError, describe_error
+from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from beam_jobs.core.files import hash_file
-from beam_jobs.core.hosts import check_host
+from beam_jobs.core.hosts import check_host, open_checked_url
 from beam_jobs.core.locks import try_lock
 from beam_jobs.core.progress import track_progress
 from flows.configuration.addresses import explain_refusal
@@ -33,9 +33,8 @@ HUB = "hf://datasets/"
 BLOCK = 1 << 20  # bytes
 ATTEMPTS = 8  # in a row without one new byte
 LONGEST_WAIT = 60.0  # seconds between two attempts
-TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=60.0, sock_read=60.0)  # seconds
-SIGNS = ("ETag", "etag", "generation", "Last-Modified", "LastModified", "mtime", "created")
-"""Of a version of a file, as fsspec's packages name them."""
+SILENCE = 60.0  # seconds without a byte after which the connection counts as broken
+RETRIED_STATUS = (408, 416, 425, 429, 500, 502, 503, 504)
 
 
 def read_releases() -> dict[str, dict[str, Any]]:
@@ -116,27 +115,30 @@ def _fetch_from_hub(address: str, target: Path) -> None:
 def _fetch_from_server(address: str, target: Path, sleep: Callable[[float], None]) -> None:
     """Fetch over http(s), or from what else fsspec knows; go on where it broke off."""
     part = target.with_name(f"{target.name}.part")
-    note = part.with_name(f"{part.name}.etag")
     with open(part, "ab", buffering=0) as file, track_progress(0, "bytes", f"{target.name}") as bar:
         if not try_lock(file):
             raise UserError(f"{target}: another process is fetching it; wait for that one")
+        read = _read_http if address.startswith("http") else _read_store
         farthest, fruitless = file.tell(), 0
         while True:
             try:
-                for size, block in _read_rest(address, file, note):
+                size = None
+                for size, block in read(address, file, part.with_name(f"{part.name}.etag")):
                     with _name_full_disk(part):
                         while block:
                             block = block[file.write(block) :]
-                    bar.total = size
+                    bar.total = size or 0
                     bar.update(file.tell())
+                if size is not None and file.tell() != size:
+                    raise TransientError(f"{file.tell():,} of {size:,} bytes arrived")
                 break
-            except TransientError as error:
+            except (TransientError, OSError, http.client.HTTPException) as error:
                 fruitless = 0 if file.tell() > farthest else fruitless + 1
                 farthest = max(farthest, file.tell())
                 if fruitless == ATTEMPTS:
                     raise TransientError(
-                        f"{error}; gave up after {fruitless} attempts without a new byte. "
-                        f"{file.tell():,} bytes are kept: the same command continues"
+                        f"{address}: {error}; gave up after {fruitless} attempts without a new "
+                        f"byte. {file.tell():,} bytes are kept: the same command continues"
                     ) from error
                 wait = min(2.0**fruitless, LONGEST_WAIT)
                 print(f"{target.name}: {error}; again in {wait:.0f} s", file=sys.stderr, flush=True)
@@ -145,52 +147,78 @@ def _fetch_from_server(address: str, target: Path, sleep: Callable[[float], None
         if target.suffix == ".gz":
             _check_gzip(part)
         os.replace(part, target)
-    note.unlink(missing_ok=True)
+    part.with_name(f"{part.name}.etag").unlink(missing_ok=True)
 
 
-def _read_rest(address: str, file: Any, note: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the size of the whole, 0 if the server does not tell it, and block after block of what
-    is missing.
+def _read_http(address: str, file: Any, note: Path) -> Iterator[tuple[int | None, bytes]]:
+    """Yield the size of the whole, if the server tells it, and block after block of what is
+    missing.
 
-    `note` keeps what the server tells versions by (ETag, generation, date): of another version what
-    has arrived is dropped. Without such a sign, or ranges, the file is fetched from its beginning.
+    `note` keeps the remote file's ETag or date: on the condition that it is still the same, the
+    server sends the rest alone (If-Range); else all of it, and what has arrived is dropped.
     """
-    is_web = address.startswith("http")
     check_host(address, "fetching")
-    with storage.report_unreachable(address, "fetching"):
-        more = {"client_kwargs": {"timeout": TIMEOUT}} if is_web else {}
-        system, path = fsspec.core.url_to_fs(address, skip_instance_cache=True, **more)
-        try:
-            about = system.info(path)
-        except FileNotFoundError as missing:  # fsspec hides the server's answer behind this
-            raise missing.__cause__ or missing from None
-    size = int(about.get("size") or 0)
-    tag = str(next((about[name] for name in SIGNS if about.get(name)), ""))
-    has_ranges = size and tag and about.get("partial", True)
-    known = {"size": size} if is_web else {}  # else it is asked for again
-    if not has_ranges or not note.exists() or note.read_text() != tag:
-        if file.tell():
-            file.truncate(0)
-        note.write_text(tag)
-    at = file.seek(0, os.SEEK_END)
-    _check_room(note.parent, size - at)
+    at, known = file.tell(), note.read_text() if note.exists() else ""
+    request = urllib.request.Request(address, headers={"User-Agent": "amazon-electra"})
+    request.add_header("Accept-Encoding", "identity")
+    if at and known:
+        request.add_header("Range", f"bytes={at}-")
+        request.add_header("If-Range", known)
     try:
-        blocks = 8 * BLOCK if has_ranges else 0
-        with system.open(path, "rb", block_size=blocks, **known) as remote:
-            if at:
-                remote.seek(at)
-            yield size, b""
-            while at != size and (block := remote.read(BLOCK)):
-                at += len(block)
-                yield size, block
-    except (UserError, GeneratorExit):
-        raise
-    except Exception as error:  # each store's package has exceptions of its own
-        if isinstance(error, ValueError):  # what came is no range of this file
-            note.unlink(missing_ok=True)
-        raise TransientError(f"{address}: {describe_error(error)}") from error
-    if size and at != size:
-        raise TransientError(f"{address}: {at:,} of {size:,} bytes arrived")
+        response = open_checked_url(request, SILENCE)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:
+            _begin_again(file, note)
+        if error.code in RETRIED_STATUS:
+            raise TransientError(f"the server answered {error.code}") from error
+        raise UserError(
+            f"{address}: the server answered {error.code} {error.reason}; check the address"
+        ) from error
+    with response:
+        tag = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
+        length = response.headers.get("Content-Length")
+        if response.status != 206:
+            _begin_again(file, note)
+            note.write_text("" if tag.startswith("W/") else tag)  # a weak one is no condition
+        elif (
+            tag not in ("", known)
+            or response.headers["Content-Range"].split("-")[0] != f"bytes {at}"
+        ):
+            _begin_again(file, note)
+            raise TransientError("the file changed on the server")
+        size = None if length is None else file.tell() + int(length)
+        _check_room(note.parent, int(length or 0))
+        yield size, b""
+        while block := response.read1(BLOCK):
+            yield size, block
+
+
+def _read_store(address: str, file: Any, note: Path) -> Iterator[tuple[int | None, bytes]]:
+    """Yield what `_read_http` yields, of gs://, s3:// and whatever else fsspec knows."""
+    import fsspec
+
+    try:
+        system, path = fsspec.core.url_to_fs(address)
+        size, tag = int(system.size(path)), str(system.ukey(path))
+    except (ImportError, ValueError, FileNotFoundError, PermissionError) as error:
+        raise UserError(f"{address}: {error}") from error
+    if not note.exists() or note.read_text() != tag:
+        _begin_again(file, note)
+        note.write_text(tag)
+    _check_room(note.parent, size - file.tell())
+    with system.open(path, "rb", block_size=8 * BLOCK) as remote:
+        remote.seek(file.tell())
+        yield size, b""
+        while block := remote.read(BLOCK):
+            yield size, block
+
+
+def _begin_again(file: Any, note: Path) -> None:
+    """Drop what has arrived: it is of another file."""
+    if file.tell():
+        file.truncate(0)
+        file.seek(0)
+    note.unlink(missing_ok=True)
 
 
 def _check_room(folder: Path, size: int) -> None:

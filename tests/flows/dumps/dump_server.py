@@ -14,8 +14,8 @@ DUMP = gzip.compress(TEXT, mtime=0)
 
 
 class Server:
-    """Answers each GET with the next of `answers`, the last one again and again; keeps what it was
-    asked.
+    """Answers each request with the next of `answers`, the last one again and again; keeps what it
+    was asked.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
@@ -26,13 +26,12 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                outer.asked.append({"method": self.command, **dict(self.headers)})
-                is_last = len(outer.answers) == 1 or self.command == "HEAD"
-                answer = outer.answers[0] if is_last else outer.answers.pop(0)
+                outer.asked.append(dict(self.headers))
+                answer = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
                 answer(self)
                 self.close_connection = True
 
-            do_HEAD = do_GET  # looks, and leaves the answer to the request that follows
+            do_HEAD = do_GET
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -52,11 +51,15 @@ def send(
 ) -> None:
     """Serves `body` as asked; `promised` replaces the honest length of what follows."""
     start = 0
-    asked = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range", ""))
-    if asked and ranged:
+    asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+    condition = handler.headers.get("If-Range")
+    if asked and ranged and condition in (None, handler.server.etag()):
         start, status = int(asked[1]), 206
-        headers["Content-Range"] = f"bytes {start}-{asked[2]}/{len(body)}"
-        body = body[: int(asked[2]) + 1]
+        if start >= len(body):
+            handler.send_response(416)
+            handler.end_headers()
+            return
+        headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
     handler.send_response(status)
     handler.send_header("Content-Length", str(len(body) - start if promised is None else promised))
     handler.send_header("ETag", handler.server.etag())
@@ -84,7 +87,7 @@ def breaking_after(received: int) -> Callable[[Any], None]:
     """Promises the rest of the file and sends so many bytes of it."""
 
     def answer(handler: Any) -> None:
-        asked = re.fullmatch(r"bytes=(\d+)-\d+", handler.headers.get("Range", ""))
+        asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
         start = int(asked[1]) if asked else 0
         handler.send_response(206 if asked else 200)
         if asked:
@@ -92,8 +95,7 @@ def breaking_after(received: int) -> Callable[[Any], None]:
         handler.send_header("Content-Length", str(len(DUMP) - start))
         handler.send_header("ETag", handler.server.etag())
         handler.end_headers()
-        if handler.command != "HEAD":
-            handler.wfile.write(DUMP[start : start + received])
+        handler.wfile.write(DUMP[start : start + received])
 
     return answer
 

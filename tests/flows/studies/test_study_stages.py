@@ -5,6 +5,7 @@ teachers and encoders; no job is run.
 import json
 
 import pytest
+import yaml
 
 from flows.configuration.form import Finetuning, Parameters, Pretraining, fill_parameters
 from flows.configuration.study_file import StudyChoice
@@ -108,7 +109,8 @@ def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
     study = Plan(store)
     default = Finetuning()
     parameters = parameters.model_copy(update={"finetuning": default})
-    loaded = load_study(parameters, StudyChoice(own=written))
+    (tmp_path / "written.yaml").write_text(yaml.safe_dump(written))
+    loaded = load_study(parameters, StudyChoice(file=str(tmp_path / "written.yaml")))
     build_study_graph(loaded)(parameters, study)
     of_run = ("model", "report")
     made_by_run = {stage.fingerprint for stage, _ in run.stages if stage.name not in of_run}

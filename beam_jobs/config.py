@@ -131,6 +131,9 @@ class CorpusOptions(TextOptions):
     withhold: Patterns = Field(
         default=(), description="files of evaluation texts that must never reach pre-training"
     )
+    withhold_corpus: str = Field(
+        default="", description="corpus whose dev and test reviews must not get in either"
+    )
     withhold_own: bool = Field(
         default=True,
         description="drop pretrain and train reviews that nearly repeat a dev or test review; a "

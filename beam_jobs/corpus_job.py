@@ -46,9 +46,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     corpus = plan.plan_corpus(options, flags)
     engine = beam_options.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
-    if corpus.withheld_files:
+    if corpus.preparation.withheld:
         evaluation_index.write_index(
-            corpus.withheld_files, corpus.folders.withheld, limits=corpus.limits
+            corpus.withheld_files,
+            corpus.preparation.withheld,
+            held_out.read_held_out_texts(corpus.withheld_corpus),
+            corpus.limits,
         )
     progress = CorpusProgress(corpus)
     with track_progress(corpus.expected_units * 2, "units", f"corpus ({engine})") as bar:

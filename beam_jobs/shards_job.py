@@ -5,9 +5,9 @@ r"""Corpus (or general text) + vocabulary → shards: packed sequences of token 
     python -m beam_jobs.shards_job --general-text wiki/*.gz --vocabulary vocabulary \
         --output control --max-length 128
 
-One pass over units of work (corpus_units.py, general_text.py): each becomes one shard, or none
-where the split has nothing in it. A unit that an earlier, interrupted run has finished is
-recognised by the shard's footer and not done again.
+General text is made a corpus first (general_text.py). One pass over units of work
+(corpus_units.py): each becomes one shard, or none where the split has nothing in it. A unit that an
+earlier, interrupted run has finished is recognised by the shard's footer and not done again.
 
     units ─► pack into a shard ─► (counts are read back from the shards' footers)
 
@@ -25,7 +25,8 @@ from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
-from beam_jobs.packing.plan import ShardsPlan, plan_shards
+from beam_jobs.packing.general_text import make_corpus
+from beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
 from beam_jobs.packing.shards import (
     PackIntoShards,
     finish_shards,
@@ -41,7 +42,9 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Make the shards; return what shards.json holds, or what was staged."""
     measure = start_clock()
     options, flags = read_known_options(ShardsOptions, argv, "shards_job", DESCRIPTION)
-    plan = plan_shards(options, flags)
+    packing = prepare_output(options)
+    corpus = options.corpus or make_corpus(options, flags)
+    plan = plan_shards(options, flags, packing, corpus)
     engine, units = beam_options.describe_engine(plan.engine), len(plan.units)
     remove_strays(plan.packing, plan.units)
     with track_progress(units, "units", f"shards ({engine})") as bar:

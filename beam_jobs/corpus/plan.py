@@ -106,6 +106,10 @@ class CorpusPlan:
     punkt: str | None
     max_damaged_files: int
     withheld_files: tuple[str, ...]
+    withheld_corpus: tuple[str, ...]
+    """The Parquet files of the corpus whose dev and test reviews are withheld."""
+    withheld_digest: str
+    """SHA-256 of its corpus.json; "" without one."""
     limits: Limits
     stars_scale: str
     shared_settings: dict[str, Any]
@@ -132,11 +136,15 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     work_units.check_split_field(args.split_by, files)
     storage.check_output(args.output, [file.path for file in files])
     withheld = storage.expand_patterns(args.withhold, "--withhold")
+    other, option, others, digest = args.withhold_corpus, "--withhold-corpus", [], ""
+    if other:
+        _, digest = earlier_corpora.read_result(other, option)
+        others = [path for path, _ in earlier_corpora.list_corpus_files(other, option)]
     engine = beam_options.resolve_beam_options(flags, sum(file.plain_size for file in files))
     bounds = splits.parse_shares(args.split)
     shared = list_shared_settings(args, bounds, withheld)
     earlier = earlier_corpora.inspect_corpora(list(args.seen), shared, args.output, args.punkt)
-    work = f"_work-{compute_fingerprint(args, files, withheld, earlier)}"
+    work = f"_work-{compute_fingerprint(args, files, [*withheld, *others], earlier)}"
     folders = Folders(args.output, storage.join_path(args.output, work))
     return CorpusPlan(
         files=tuple(files),
@@ -147,6 +155,8 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
         punkt=args.punkt or earlier.punkt,
         max_damaged_files=args.max_damaged_files,
         withheld_files=tuple(withheld),
+        withheld_corpus=tuple(others),
+        withheld_digest=digest,
         limits=args.limits,
         stars_scale=args.stars_scale,
         shared_settings=shared,
@@ -189,7 +199,7 @@ def plan_preparation(
         min_words=args.min_words,
         max_characters=args.max_characters,
         languages=tuple(args.languages),
-        withheld=folders.withheld if args.withhold else "",
+        withheld=folders.withheld if args.withhold or args.withhold_corpus else "",
         withhold_own=args.withhold_own,
         near_duplicates=args.near_duplicates,
         labels=tuple(dict.fromkeys(args.label)),

@@ -36,7 +36,7 @@ from beam_jobs.text import languages, personal_data, splits
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
 from beam_jobs.text.word_runs import count_words
 
-BATCH_REVIEWS = 4096
+BATCH_REVIEWS, BATCH_CHARACTERS = 4096, 1 << 28
 MAX_RAW_EXPANSION = 10
 """Times the characters that a text may have: what is longer before it is cleaned is not cleaned."""
 SCHEMA = pa.schema(
@@ -314,7 +314,7 @@ class UnitReader:
 
     def read_tables(self) -> Iterator[pa.Table]:
         by = self.preparation.split_by
-        batch = Batch(self.unit.file.source, by)
+        batch, characters = Batch(self.unit.file.source, by), 0
         for review in self.read_reviews():
             text = self.clean_text(review.text)
             if text is not None:
@@ -323,9 +323,10 @@ class UnitReader:
                     longest = self.preparation.max_characters
                     title = make_title(review.title, text, self.preparation.cleaning, longest)
                 batch.add_review(review, title, text)
-                if len(batch.texts) == BATCH_REVIEWS:
+                characters += len(text)
+                if len(batch.texts) == BATCH_REVIEWS or characters > BATCH_CHARACTERS:
                     yield self.finish_batch(batch)
-                    batch = Batch(self.unit.file.source, by)
+                    batch, characters = Batch(self.unit.file.source, by), 0
         if batch.texts:
             yield self.finish_batch(batch)
 

@@ -108,7 +108,11 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
     for first, second in zip(prepared, written, strict=True):
         files[first.file]["read"] += first.read
         files[first.file]["kept"] += second.kept
-    withheld = {"withheld_files": list(plan.withheld_files)} if plan.withheld_files else {}
+    withheld: dict[str, Any] = {}
+    if plan.withheld_files:
+        withheld["withheld_files"] = list(plan.withheld_files)
+    if plan.withheld_digest:
+        withheld["withheld_corpus"] = plan.withheld_digest
     stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
     labels = {
         column: choose_classes(sum_counts(unit.labels.get(column, {}) for unit in written))
@@ -122,7 +126,8 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
-    if kept and not labels and all(name.endswith("none") for name in stars):
+    is_text = all(file.layout.name == "text" for file in plan.files)
+    if kept and not labels and all(name.endswith("none") for name in stars) and not is_text:
         warnings.append(warn_of_missing_stars(columns))
     split = describe_split(plan, written, sum_counts(notes).get(NO_KEY, 0))
     warnings.append(warn_of_missing_keys(split["by"], split["without"]))

@@ -85,11 +85,12 @@ def resolve_folder(folder: str) -> str:
     return folder.rstrip("/") if storage.is_remote(folder) else os.path.realpath(folder)
 
 
-def read_result(folder: str) -> tuple[dict[str, Any], str]:
+def read_result(folder: str, option: str = "--seen") -> tuple[dict[str, Any], str]:
+    """Return what the corpus.json of a folder holds, and its SHA-256."""
     path = storage.join_path(folder, "corpus.json")
     if not storage.exists(path):
         raise UserError(
-            f"--seen {folder}: no corpus.json in it; give folders that corpus_job has finished"
+            f"{option} {folder}: no corpus.json in it; give what corpus_job has finished"
         )
     content = storage.read_bytes(path)
     try:
@@ -97,7 +98,7 @@ def read_result(folder: str) -> tuple[dict[str, Any], str]:
         assert isinstance(result["kept"], int)
     except (ValueError, KeyError, TypeError, AssertionError):
         raise UserError(
-            f"--seen {folder}: its corpus.json is not one of corpus_job's; make the corpus again"
+            f"{option} {folder}: its corpus.json is not one of corpus_job's; make the corpus again"
         ) from None
     return result, hash_bytes(content)
 
@@ -121,7 +122,7 @@ def quote_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def list_corpus_files(folder: str) -> Iterator[tuple[str, int]]:
+def list_corpus_files(folder: str, option: str = "--seen") -> Iterator[tuple[str, int]]:
     """Yield a corpus's Parquet files and the number of reviews in each."""
     for name in storage.list_names(folder):
         if name.startswith("corpus-") and name.endswith(".parquet"):
@@ -131,7 +132,7 @@ def list_corpus_files(folder: str) -> Iterator[tuple[str, int]]:
                     yield path, pq.read_metadata(file).num_rows
             except (pa.ArrowInvalid, OSError) as error:
                 raise UserError(
-                    f"--seen {folder}: {name} cannot be read ({error}); make the corpus again"
+                    f"{option} {folder}: {name} cannot be read ({error}); make the corpus again"
                 ) from None
 
 

@@ -175,6 +175,12 @@ def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> HeldOut
     return HeldOutFile(**json.loads(storage.read_bytes(marker)))
 
 
+def read_held_out_texts(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the dev and test reviews of corpus files, without their titles."""
+    for texts in read_held_out_batches(paths):
+        yield from texts
+
+
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
     """Yield the dev and test reviews of corpus files, without their titles."""
     for path in paths:

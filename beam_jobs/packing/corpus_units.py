@@ -8,7 +8,6 @@ that packing has enough to choose from.
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +16,6 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes, hash_stream
-from beam_jobs.deduplication.held_out import BODY_COLUMNS, list_held_out_bodies
 
 TARGET_UNITS = 64
 """Enough to keep many workers evenly busy, between the two bounds."""
@@ -43,7 +41,6 @@ class RowGroups:
 class CorpusUnit:
     """One shard's worth of corpus; a shard that bears its `digest` was made from these rows."""
 
-    rows_are: ClassVar[str] = "reviews"
     number: int
     parts: tuple[RowGroups, ...]
     digest: str
@@ -65,26 +62,23 @@ class CorpusUnit:
             yield pa.concat_arrays(waiting)
 
 
-def plan_corpus_units(corpus: str, option: str = "--corpus") -> list[CorpusUnit]:
-    """Return all units of a corpus folder, in the order of its files.
-
-    `option` is how the user gave the folder, for the UserError about one that is no corpus.
-    """
+def plan_corpus_units(corpus: str) -> list[CorpusUnit]:
+    """Return all units of a corpus folder, in the order of its files."""
     names = [
         n for n in storage.list_names(corpus) if n.startswith("corpus-") and n.endswith(".parquet")
     ]
     if not names:
         raise UserError(
-            f"{option}: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote"
+            f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote"
         )
     if not storage.exists(storage.join_path(corpus, "corpus.json")):
         raise UserError(
-            f"{option}: no corpus.json in {corpus}: corpus_job has not ended; run it again"
+            f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again"
         )
     groups, digests = [], {}
     for name in names:
         path = storage.join_path(corpus, name)
-        metadata, digests[path] = read_metadata(path, option)
+        metadata, digests[path] = read_metadata(path)
         groups += [
             RowGroups(path, i, i + 1, metadata.row_group(i).num_rows)
             for i in range(metadata.num_row_groups)
@@ -107,14 +101,7 @@ def sample_units(units: list[CorpusUnit], documents: int | None, wanted: int) ->
     return [unit for unit, rows in zip(units, before, strict=False) if rows < needed]
 
 
-def read_held_out_texts(corpus: str) -> Iterator[str]:
-    """Yield the texts of a corpus's dev and test reviews, without their titles."""
-    for unit in plan_corpus_units(corpus, "--withhold-corpus"):
-        for batch in read_batches(unit):
-            yield from list_held_out_bodies(batch)
-
-
-def read_metadata(path: str, option: str) -> tuple[pq.FileMetaData, str]:
+def read_metadata(path: str) -> tuple[pq.FileMetaData, str]:
     """Return a Parquet file's metadata and the SHA-256 of its footer, which bounds every column."""
     try:
         with storage.open_bytes(path) as file:
@@ -123,7 +110,7 @@ def read_metadata(path: str, option: str) -> tuple[pq.FileMetaData, str]:
             return metadata, hash_stream(file)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(
-            f"{option}: {path} cannot be read ({error}); run corpus_job again"
+            f"--corpus: {path} cannot be read ({error}); run corpus_job again"
         ) from None
 
 
@@ -153,5 +140,5 @@ def read_batches(unit: CorpusUnit) -> Iterator[pa.RecordBatch]:
             yield from pq.ParquetFile(file).iter_batches(
                 WINDOW_ROWS // 4,
                 row_groups=list(range(part.first, part.last)),
-                columns=list(BODY_COLUMNS),
+                columns=["split", "sentences"],
             )

@@ -12,11 +12,9 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.core.special_tokens import count_rows
-from beam_jobs.deduplication import evaluation_texts
 from beam_jobs.engine import beam_options
-from beam_jobs.packing import corpus_units, general_text
+from beam_jobs.packing import corpus_units
 from beam_jobs.packing.corpus_units import CorpusUnit
-from beam_jobs.packing.general_text import TextUnit
 from beam_jobs.packing.tokenization import load_tokenizer
 
 FOOTER_VERSION = 1
@@ -27,8 +25,6 @@ WORDS = "vocab.txt"
 """Beside them where the tokenizer is WordPiece: its entries, one a line."""
 REVIEW_BYTES = 500
 """Of a review's text, on average: only to choose how many workers are worth starting."""
-
-Unit = CorpusUnit | TextUnit
 
 
 @dataclass(frozen=True)
@@ -42,10 +38,10 @@ class Packing:
     split: str
     output: str
 
-    def shard_path(self, unit: Unit) -> str:
+    def shard_path(self, unit: CorpusUnit) -> str:
         return storage.join_path(self.output, f"shard-{unit.number:05d}.parquet")
 
-    def describe_shard(self, unit: Unit) -> dict[str, Any]:
+    def describe_shard(self, unit: CorpusUnit) -> dict[str, Any]:
         """Return the part of a shard's footer that is known before the unit is read."""
         return {
             "version": FOOTER_VERSION,
@@ -63,9 +59,9 @@ class Sources:
     """What is packed."""
 
     corpus: str
-    """Path of its corpus.json; "" for general text."""
+    """Path of its corpus.json."""
     documents: int | None
-    """Reviews in the split as corpus.json counts them, where there is one."""
+    """Reviews in the split as corpus.json counts them, where it does."""
     made_of: dict[str, Any]
     """What pre-training will see: the corpus, and the evaluation texts kept out of it."""
     is_sample: bool = False
@@ -77,7 +73,7 @@ class ShardsPlan:
     """What is packed, how, and where the shards go."""
 
     packing: Packing
-    units: Sequence[Unit]
+    units: Sequence[CorpusUnit]
     engine: PipelineOptions
     sources: Sources
 
@@ -86,37 +82,18 @@ class ShardsPlan:
         return replace(self, units=(), engine=PipelineOptions([]))
 
 
-def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:
-    """Return the plan of a job; its output folder then has the vocabulary and no shards.json.
-
-    Raises UserError for a vocabulary, corpus or text that cannot be read.
-    """
-    packing = prepare_output(options)
-    units: Sequence[Unit]
-    if options.corpus:
-        units, sources = choose_corpus_units(options)
-        text_bytes = sum(unit.rows for unit in units) * REVIEW_BYTES
-    else:
-        units = general_text.plan_text_units(
-            options.general_text,
-            options.output,
-            options.punkt,
-            options.withhold,
-            options.withhold_corpus,
-            options.limits,
-        )
-        text_bytes, sources = sum(unit.rows for unit in units), inspect_sources(options)
-    engine = beam_options.resolve_beam_options(flags, text_bytes)
+def plan_shards(
+    options: ShardsOptions, flags: list[str], packing: Packing, corpus: str
+) -> ShardsPlan:
+    """Return the plan of a job on a corpus. Raises UserError for one that cannot be read."""
+    units, sources = corpus_units.plan_corpus_units(corpus), inspect_sources(options, corpus)
+    if options.sample_reviews:
+        units = corpus_units.sample_units(units, sources.documents, options.sample_reviews)
+        sources = replace(sources, documents=None, is_sample=True)
+    engine = beam_options.resolve_beam_options(
+        flags, sum(unit.rows for unit in units) * REVIEW_BYTES
+    )
     return ShardsPlan(packing, units, engine, sources)
-
-
-def choose_corpus_units(options: ShardsOptions) -> tuple[list[CorpusUnit], Sources]:
-    """Return the units of a corpus, of a sample the first ones, and what is known of their text."""
-    units, sources = corpus_units.plan_corpus_units(options.corpus), inspect_sources(options)
-    if not options.sample_reviews:
-        return units, sources
-    sampled = corpus_units.sample_units(units, sources.documents, options.sample_reviews)
-    return sampled, replace(sources, documents=None, is_sample=True)
 
 
 def prepare_output(options: ShardsOptions) -> Packing:
@@ -165,19 +142,15 @@ def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
     return files, size
 
 
-def inspect_sources(options: ShardsOptions) -> Sources:
+def inspect_sources(options: ShardsOptions, corpus: str) -> Sources:
     """Return what is known of the text before it is read."""
-    if options.corpus:
-        path = storage.join_path(options.corpus, "corpus.json")
-        content = storage.read_bytes(path)
-        result = json.loads(content)
-        splits, withheld = result.get("splits"), result.get("agreed", {}).get("withhold", [])
-        documents = splits.get(options.split, 0) if splits else None
-        return Sources(path, documents, {"corpus": hash_bytes(content), "withheld": withheld})
-    files = storage.expand_patterns(options.withhold, "--withhold")
-    withheld = sorted(map(evaluation_texts.identify_file, files))
-    made_of: dict[str, Any] = {"corpus": "", "withheld": withheld}
-    if options.withhold_corpus:
-        path = storage.join_path(options.withhold_corpus, "corpus.json")
-        made_of["withheld_corpus"] = storage.hash_file(path)
-    return Sources("", None, made_of)
+    path = storage.join_path(corpus, "corpus.json")
+    content = storage.read_bytes(path)
+    result = json.loads(content)
+    splits, withheld = result.get("splits"), result.get("agreed", {}).get("withhold", [])
+    documents = splits.get(options.split, 0) if splits else None
+    # a corpus of general text goes when it is packed
+    made_of = {"corpus": hash_bytes(content) if options.corpus else "", "withheld": withheld}
+    if "withheld_corpus" in result:
+        made_of["withheld_corpus"] = result["withheld_corpus"]
+    return Sources(path, documents, made_of)

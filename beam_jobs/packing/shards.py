@@ -17,8 +17,9 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.parquet import read_footer, write_tables
 from beam_jobs.core.progress import Progress
 from beam_jobs.core.special_tokens import find_specials
+from beam_jobs.packing.corpus_units import CorpusUnit
 from beam_jobs.packing.packing import SPECIALS, Counts, Tokens, build_shard_schema, pack_documents
-from beam_jobs.packing.plan import Packing, ShardsPlan, Unit
+from beam_jobs.packing.plan import Packing, ShardsPlan
 from beam_jobs.packing.tokenization import TextIds, WordIds, load_tokenizer
 
 SHARD_NAME = r"shard-\d{5,}\.parquet"
@@ -31,7 +32,7 @@ class PackIntoShards(beam.DoFn):
         self.packing = packing
         self.tokenizer: WordIds | TextIds | None = None
 
-    def process(self, unit: Unit) -> Iterator[tuple[int, int]]:
+    def process(self, unit: CorpusUnit) -> Iterator[tuple[int, int]]:
         if self.tokenizer is None:
             self.tokenizer = read_tokenizer(self.packing.vocabulary)
         yield unit.number, write_shard(unit, self.packing, self.tokenizer).sequences
@@ -43,7 +44,7 @@ def read_tokenizer(vocabulary: str) -> WordIds | TextIds:
     return load_tokenizer(content.decode())
 
 
-def write_shard(unit: Unit, packing: Packing, tokenizer: WordIds | TextIds) -> Counts:
+def write_shard(unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds) -> Counts:
     """Pack a unit unless its shard is already there; return what the shard holds.
 
     A unit without any review of the split gives no shard.
@@ -67,12 +68,12 @@ def write_shard(unit: Unit, packing: Packing, tokenizer: WordIds | TextIds) -> C
 class PackedWindows:
     """The packed windows of a unit, and the counts of those already taken."""
 
-    def __init__(self, unit: Unit, packing: Packing, tokenizer: WordIds | TextIds) -> None:
+    def __init__(self, unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds) -> None:
         self.counts = Counts()
         self.tables = self._pack_windows(unit, packing, tokenizer)
 
     def _pack_windows(
-        self, unit: Unit, packing: Packing, tokenizer: WordIds | TextIds
+        self, unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds
     ) -> Iterator[pa.Table]:
         schema = build_shard_schema(packing.vocabulary_size)
         specials = find_specials(tokenizer.tokenizer)
@@ -85,7 +86,7 @@ class PackedWindows:
                 yield table
 
 
-def remove_strays(packing: Packing, units: Sequence[Unit]) -> None:
+def remove_strays(packing: Packing, units: Sequence[CorpusUnit]) -> None:
     """Remove what is not a finished shard of exactly this job: another job's, a killed worker's."""
     expected = {os.path.basename(packing.shard_path(u)): packing.describe_shard(u) for u in units}
     storage.remove_matching(packing.output, rf"\.{SHARD_NAME}(\.\d+)+\.tmp")
@@ -116,7 +117,7 @@ def update_bar(bar: Progress, plan: ShardsPlan, done: int | None = None) -> None
     shards = set(list_shards(plan.packing.output))
     finished = [u for u in plan.units if os.path.basename(plan.packing.shard_path(u)) in shards]
     rows = sum(unit.rows for unit in finished)
-    bar.update(done or len(finished), **{plan.units[0].rows_are: rows})
+    bar.update(done or len(finished), reviews=rows)
 
 
 def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict
     content.
     """
     result = summarize_shards(plan) | measure()
-    storage.remove_path(storage.join_path(plan.packing.output, "withheld"))
+    storage.remove_path(storage.join_path(plan.packing.output, "corpus"))
     storage.write_json(storage.join_path(plan.packing.output, "shards.json"), result)
     return result
 
@@ -140,7 +141,7 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
     Raises UserError if there is no sequence in what is no sample, or if the corpus says it holds
     other reviews.
     """
-    packing, source = plan.packing, os.path.dirname(plan.sources.corpus) or "the text"
+    packing, source = plan.packing, os.path.dirname(plan.sources.corpus)
     footers = [
         read_footer(storage.join_path(packing.output, name)) for name in list_shards(packing.output)
     ]

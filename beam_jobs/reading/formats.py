@@ -64,6 +64,12 @@ FORMATS: dict[str, Format] = {
         marked_text.find_blank_line_end,
     ),
     "parquet": Format(lambda start: start.startswith(b"PAR1")),
+    "text": Format(  # only where it is asked for: any text is some
+        lambda start: False,
+        marked_text.read_text,
+        marked_text.find_document_end,
+        inspect=marked_text.detect_blocks,
+    ),
     "delimited": Format(
         delimited.recognize,
         delimited.read_delimited,

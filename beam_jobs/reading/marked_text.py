@@ -1,4 +1,4 @@
-"""Reads fastText's labelled lines and SNAP's blocks of keys and values."""
+"""Reads fastText's labelled lines, SNAP's blocks of keys and values, and plain text."""
 
 import re
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from beam_jobs.reading.lines import (
     Stream,
     Tally,
     decode_text,
+    find_line_end,
     make_reject,
     read_line_blocks,
 )
@@ -25,6 +26,7 @@ LABEL = re.compile(r"__label__\S*")
 SNAP_KEY = re.compile(rb"[A-Za-z]+/[A-Za-z]+: ")
 MIN_TITLED_SHARE = 0.9  # of the lines begin with a title: those of Kaggle's file do all
 MAX_TITLE_CHARACTERS = 200  # characters
+EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n")
 
 
 class UnexpectedLabel(ValueError):
@@ -137,3 +139,44 @@ def find_blank_line_end(stretch: bytes, least: int, layout: Layout) -> int:
         if (at := stretch.find(mark, max(least - 2, 0))) >= 0
     ]
     return min(ends, default=-1)
+
+
+def detect_blocks(head: bytes, layout: Layout) -> Layout:
+    """Detect whether documents are blocks of lines: they are lines where no line is empty."""
+    return replace(layout, in_blocks=EMPTY_LINE.search(head.strip()) is not None)
+
+
+def read_text(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tuple[int, dict] | Reject]:
+    """Read documents of plain text: lines, or blocks that end at an empty line."""
+    held: list[bytes] = []
+    first, size = 1, 0
+
+    def finish_block() -> tuple[int, dict] | Reject:
+        block = b"\n".join(held)
+        if size > layout.max_record_bytes:
+            return make_reject(first, "record too long", block, size)
+        return first, {"text": decode_text(block, tally, layout.encoding)}
+
+    for number, raw in _number_lines(stream, layout, tally):
+        if isinstance(raw, Reject):
+            yield raw
+        elif not raw.strip():
+            if held:
+                yield finish_block()
+            held, size = [], 0
+        elif layout.in_blocks:
+            first = first if held else number
+            if size <= layout.max_record_bytes:
+                held.append(raw)
+            size += len(raw) + 1
+        else:
+            yield number, {"text": decode_text(raw, tally, layout.encoding)}
+    if held:
+        yield finish_block()
+
+
+def find_document_end(stretch: bytes, least: int, layout: Layout) -> int:
+    """Return the first place at or after `least` behind a document of plain text, or -1."""
+    if layout.in_blocks:
+        return find_blank_line_end(stretch, least, layout)
+    return find_line_end(stretch, least)

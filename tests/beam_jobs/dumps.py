@@ -20,7 +20,7 @@ from beam_jobs.corpus.result import finish_corpus
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
 from beam_jobs.packing import shards
-from beam_jobs.packing.plan import plan_shards
+from beam_jobs.packing.plan import plan_shards, prepare_output
 from beam_jobs.reading import work_units
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
@@ -84,8 +84,11 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     corpus = plan.plan_corpus(options, flags)
     preparation, folders = corpus.preparation, corpus.folders
     folders.clear_other_runs(plan.CORPUS_FILES)
-    if corpus.withheld_files:
-        evaluation_index.write_index(corpus.withheld_files, folders.withheld, limits=corpus.limits)
+    if preparation.withheld:
+        reviews = held_out.read_held_out_texts(corpus.withheld_corpus)
+        evaluation_index.write_index(
+            corpus.withheld_files, preparation.withheld, reviews, corpus.limits
+        )
     cut = [
         unit
         for file in corpus.files
@@ -133,7 +136,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
 def run_shard_steps(argv: list[str]) -> dict[str, Any]:
     """Makes shards by the steps of the job's graph."""
     options, flags = read_known_options(ShardsOptions, argv, "shards_job", "")
-    plan = plan_shards(options, flags)
+    plan = plan_shards(options, flags, prepare_output(options), options.corpus)
     shards.remove_strays(plan.packing, plan.units)
     packer = shards.PackIntoShards(plan.packing)
     for unit in plan.units:

@@ -1,11 +1,9 @@
 """No held-out text is trained on, in whatever form it comes: each of these once leaked."""
 
-import json
 import re
 
 import pytest
 
-from beam_jobs import shards_job
 from beam_jobs.deduplication.evaluation_index import load_index, write_index
 from beam_jobs.text.cleaning import clean_text
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, texts_in, write_lines
@@ -113,24 +111,3 @@ def test_dumps_in_turn_are_withheld_as_all_at_once(tmp_path, reviews):
     run_job(tmp_path / "once", *once, *split, "--punkt", corpora[0])
     in_turn = [row["review_id"] for corpus in corpora for row in rows_of(corpus)]
     assert sorted(in_turn) == sorted(row["review_id"] for row in rows_of(tmp_path / "once"))
-
-
-def test_general_text_is_searched_for_the_reviews_of_a_corpus(tmp_path, vocabulary):  # noqa: F811
-    write_lines(tmp_path / "d.json", [review(i) for i in range(200)])
-    run_job(tmp_path / "corpus", "--input", tmp_path / "d.json")
-    held_out = [
-        " ".join(row["sentences"])
-        for row in rows_of(tmp_path / "corpus")
-        if row["split"] in ("dev", "test")
-    ]
-    (tmp_path / "text").write_text("\n".join([*held_out, *(text_of(i) for i in range(900, 910))]))
-    result = shards_job.run(
-        [
-            *["--general-text", str(tmp_path / "text"), "--vocabulary", str(vocabulary)],
-            *["--withhold-corpus", str(tmp_path / "corpus"), "--output", str(tmp_path / "out")],
-            *["--direct_running_mode", "in_memory"],
-        ]
-    )
-    assert (result["documents"], result["empty_documents"]) == (10, len(held_out))
-    assert json.loads((tmp_path / "out" / "shards.json").read_text())["made_of"]["withheld_corpus"]
-    assert not list((tmp_path / "out").glob("withheld*"))

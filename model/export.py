@@ -9,7 +9,7 @@ divides the logits before the softmax; it was fitted on dev.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -45,7 +45,7 @@ from model.finetuning.examples import Example, Task, load_examples
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import find_task
 from model.options import ExportOptions
-from model.report.document import Heading, Paragraph, Table, render_template
+from model.report.document import Table, render_template
 from model.report.sections import format_change, format_number
 
 CHECKED_TEXTS = 1_000
@@ -456,7 +456,11 @@ def write_card(cell: Cell, task: Task, results: Mapping[str, Any], output: Path)
         question=task.question or task.source,
         labels=", ".join(task.labels),
         usage=usage,
-        blocks=list(describe_results(results, encoder)),
+        results=results,
+        encoder=encoder,
+        arms=build_arm_table(results),
+        format_number=format_number,
+        format_change=format_change,
     )
     (output / "README.md").write_text(text, encoding="utf-8")
 
@@ -471,75 +475,17 @@ classifier = skops.io.load("THIS FOLDER/model.skops")
 classifier.predict(["A lamp that broke on the first day."])"""
 
 
-def describe_results(
-    results: Mapping[str, Any], encoder: Mapping[str, Any]
-) -> Iterator[Heading | Paragraph | Table]:
-    """Yield the blocks of the card."""
-    metric = results["metric"]
-    yield Heading("Results")
-    chosen = f"This is seed {results['seed']} of {results['arm']}, the best arm by {metric} on dev."
-    if results["best_arm"] != results["arm"]:
-        why = results["best_is_random"]
-        chosen = (
-            f"On dev {results['best_arm']} was best, "
-            f"{'which is untrained' if why else 'whose head no class of transformers has'}; this "
-            f"is seed {results['seed']} of {results['arm']}, the best of the others."
-        )
-    yield Paragraph(f"{chosen} Each row is the mean over the seeds of an arm.")
+def build_arm_table(results: Mapping[str, Any]) -> Table:
+    """Return the metrics of every arm on dev, and on test where all have been measured there."""
     splits = [split for split in ("dev", "test") if all(split in row for row in results["arms"])]
-    names = list(results["arms"][0]["dev"])
-    if results["folds"] > 1:
-        yield Paragraph(
-            f"What is called test here is a cross-validation with {results['folds']} folds: each "
-            "labelled review is answered by a model that was trained on the other folds. This "
-            "model was trained on the train split alone."
-        )
-    yield Table(
-        ["arm", "seeds", *(f"{METRICS[name].title}, {s}" for s in splits for name in names)],
+    places = [(split, name) for split in splits for name in results["arms"][0]["dev"]]
+    return Table(
+        ["arm", "seeds", *(f"{METRICS[name].title}, {split}" for split, name in places)],
         [
             [row["arm"], str(row["seeds"])]
-            + [format_number(name, row[s][name]) for s in splits for name in names]
+            + [format_number(name, row[split][name]) for split, name in places]
             for row in results["arms"]
         ],
-    )
-    for other, found in results["against"].items():
-        difference, low, high = (
-            format_change(metric, found[n]) for n in ("difference", "low", "high")
-        )
-        yield Paragraph(f"On test against {other}: {difference} (95%: {low} to {high}).")
-    yield Heading("Probabilities")
-    errors = "; ".join(
-        f"on {split} {format_number('ece', error['after'])}, "
-        f"without {format_number('ece', error['before'])}"
-        for split, error in results["calibration"].items()
-    )
-    yield Paragraph(
-        f"Divide the logits by {results['temperature']} (temperature in config.json, fitted on "
-        f"dev) before the softmax. Expected calibration error: {errors}."
-    )
-    if int8 := results.get("int8"):
-        yield Heading("ONNX")
-        small = (
-            "model_quantized.onnx has int8 weights"
-            if int8["kept"]
-            else "an int8 model was not kept"
-        )
-        yield Paragraph(
-            f"model.onnx gives the labels of the network, its logits within "
-            f"{results['onnx']['largest_difference']:.1g}; {small}: of {int8['texts']} texts of "
-            f"dev it changes {int8['changed']} labels."
-        )
-    if encoder.get("name"):
-        yield Heading("The encoder")
-        name, license = (encoder.get(part) or "unknown" for part in ("name", "license"))
-        yield Paragraph(
-            f"Its encoder began with {name}, licence {license}, trained on "
-            f"{encoder.get('training_data') or 'unknown'}."
-        )
-    yield Heading("Limits")
-    yield Paragraph(
-        "Reviews are opinions of their writers; a model that was trained on them carries what is "
-        "in them."
     )
 
 

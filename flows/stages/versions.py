@@ -11,7 +11,7 @@ VERSIONS = {
     "corpus": 14,
     "vocabulary": 2,
     "vocabulary-fit": 2,
-    "shards": 4,
+    "shards": 5,
     "dev-shards": 1,
     "pretraining": 10,
     "search": 8,

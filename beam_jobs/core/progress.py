@@ -10,54 +10,32 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Protocol, Self
-
-SECONDS_BETWEEN_JSON_LINES = 1.0
-SECONDS_BETWEEN_PLAIN_LINES = 5.0
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
 
 
-class Display(Protocol):
-    """Where reports go."""
+def do_nothing(*_: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Display:
+    """Where reports go, and the seconds between two of them."""
 
     seconds_between: float
-
-    def show(self, report: dict[str, Any]) -> None: ...
-
-    def close(self) -> None: ...
+    show: Callable[[dict[str, Any]], None] = do_nothing
+    close: Callable[[], None] = do_nothing
 
 
-class Silence:
-    """Nothing: another process reports."""
-
-    seconds_between = float("inf")
-
-    def show(self, report: dict[str, Any]) -> None: ...
-
-    def close(self) -> None: ...
+def print_json_line(report: dict[str, Any]) -> None:
+    """Print a line that a program can read."""
+    print("PROGRESS " + json.dumps(report, ensure_ascii=False), file=sys.stderr, flush=True)
 
 
-class JsonLines:
-    """One line a program can read."""
-
-    seconds_between = SECONDS_BETWEEN_JSON_LINES
-
-    def show(self, report: dict[str, Any]) -> None:
-        print("PROGRESS " + json.dumps(report, ensure_ascii=False), file=sys.stderr, flush=True)
-
-    def close(self) -> None: ...
-
-
-class PlainLines:
-    """One line a person can read in a log."""
-
-    seconds_between = SECONDS_BETWEEN_PLAIN_LINES
-
-    def show(self, report: dict[str, Any]) -> None:
-        print(f"{report['description']}: {format_report(report)}", file=sys.stderr, flush=True)
-
-    def close(self) -> None: ...
+def print_plain_line(report: dict[str, Any]) -> None:
+    """Print a line that a person can read in a log."""
+    print(f"{report['description']}: {format_report(report)}", file=sys.stderr, flush=True)
 
 
 class Bars:
@@ -107,23 +85,6 @@ class Bars:
         self._bars.stop()
 
 
-class Bar:
-    """A rich bar for the one task of a job."""
-
-    seconds_between = 0.1
-
-    def __init__(self, description: str) -> None:
-        self._bars = Bars()
-        self._bars.add("job", description)
-        self._bars.start()
-
-    def show(self, report: dict[str, Any]) -> None:
-        self._bars.show("job", report["description"], report)
-
-    def close(self) -> None:
-        self._bars.close()
-
-
 class Progress:
     """Counts units of work done; `update` may be called as often as one likes."""
 
@@ -166,12 +127,7 @@ class Progress:
         self._show()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._show()
         self._display.close()
 
@@ -190,14 +146,17 @@ def track_progress(
 
 def _choose_display(description: str) -> Display:
     chosen = os.environ.get("AMAZON_ELECTRA_PROGRESS")
-    if chosen in ("json", "none"):
-        return JsonLines() if chosen == "json" else Silence()
+    if chosen == "none":  # another process reports
+        return Display(float("inf"))
+    if chosen == "json":
+        return Display(1.0, print_json_line)
     if sys.stderr.isatty():
-        try:
-            return Bar(description)
-        except ImportError:
-            return PlainLines()
-    return PlainLines()
+        with suppress(ImportError):  # rich is not installed
+            bars = Bars()
+            bars.add("job", description)
+            bars.start()
+            return Display(0.1, lambda report: bars.show("job", description, report), bars.close)
+    return Display(5.0, print_plain_line)
 
 
 def announce_job(address: str) -> None:

@@ -214,7 +214,7 @@ def write_unit(
         labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
         trained_items=len(trained),
     )
-    storage.write_bytes(marker, json.dumps(asdict(counts)).encode())
+    storage.write_json(marker, asdict(counts))
     return counts
 
 

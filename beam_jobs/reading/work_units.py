@@ -222,13 +222,9 @@ def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
     """
     marker = storage.join_path(folder, f"{file.index:04d}.json")
     if not storage.exists(marker):
-        units = list(_cut_by_layout(file, size, folder))
-        storage.write_bytes(marker, json.dumps([_encode_unit(unit) for unit in units]).encode())
+        units = [asdict(unit) for unit in _cut_by_layout(file, size, folder)]
+        storage.write_json(marker, [{n: v for n, v in u.items() if n != "file"} for u in units])
     return [Unit(file=file, **fields) for fields in json.loads(storage.read_bytes(marker))]
-
-
-def _encode_unit(unit: Unit) -> dict[str, Any]:
-    return {name: value for name, value in asdict(unit).items() if name != "file"}
 
 
 def _cut_by_layout(file: DumpFile, size: int, folder: str) -> Iterator[Unit]:

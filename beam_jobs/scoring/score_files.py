@@ -30,6 +30,7 @@ from beam_jobs.core.command import give_memory_back
 from beam_jobs.corpus.prepare import Preparation, join_title, make_title
 from beam_jobs.corpus.result import read_finished, sum_counts
 from beam_jobs.reading import work_units
+from beam_jobs.reading.fields import unwrap
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
 from beam_jobs.scoring.classifier import Classifier, load_classifier
@@ -174,8 +175,7 @@ def is_integer(text: str) -> bool:
 
 def format_id(value: Any) -> str | None:
     """Return an id as text: `{"$oid": "5f"}` of MongoDB as 5f, other nested values as JSON."""
-    if isinstance(value, dict) and len(value) == 1 and next(iter(value)).startswith("$"):
-        (value,) = value.values()
+    value = unwrap(value)
     if isinstance(value, (dict, list, tuple)):
         return json.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, bytes):

@@ -31,7 +31,7 @@ from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_unit
 from beam_jobs.corpus.result import CorpusProgress, finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
-from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
+from beam_jobs.deduplication import earlier_corpora, exact, held_out, near
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.reading import work_units
@@ -46,13 +46,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     corpus = plan.plan_corpus(options, flags)
     engine = beam_options.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
-    if corpus.preparation.withheld:
-        evaluation_index.write_index(
-            corpus.withheld_files,
-            corpus.preparation.withheld,
-            held_out.read_held_out_texts(corpus.withheld_corpus),
-            corpus.limits,
-        )
     progress = CorpusProgress(corpus)
     with track_progress(corpus.expected_units * 2, "units", f"corpus ({engine})") as bar:
         run_beam_graph(
@@ -149,13 +142,16 @@ def match_held_out(
     near_duplicates: beam.PCollection | None,
     plan: CorpusPlan,
 ) -> Any:
-    """Return the files of what reviews share with dev and test reviews as a side input; none if
-    not wanted.
+    """Return the files of what reviews share with held-out texts as a side input; none if not
+    wanted.
     """
-    if not plan.preparation.withhold_own:
+    if not plan.preparation.withholds:
         return ()
+    withheld = held_out.write_withheld_runs(
+        plan.withheld_files, plan.withheld_corpus, plan.folders.seen, plan.limits
+    )
     earlier: Any = ()
-    if plan.earlier.runs:
+    if plan.earlier.runs and plan.preparation.withhold_own:
         earlier = beam.pvalue.AsList(
             pipeline
             | "List files of earlier corpora" >> beam.Create(list(enumerate(plan.earlier.runs)))
@@ -164,7 +160,7 @@ def match_held_out(
         )
     return beam.pvalue.AsList(
         counts
-        | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, earlier)
+        | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, earlier, withheld)
         | "Spread run buckets" >> beam.Reshuffle()
         | "Match held-out reviews"
         >> beam.Map(
@@ -174,6 +170,7 @@ def match_held_out(
             beam.pvalue.AsSingleton(counts),
             beam.pvalue.AsList(near_duplicates) if near_duplicates else (),
             earlier,
+            withheld,
         )
     )
 

@@ -19,9 +19,9 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 14
+VERSION = 15
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 9
+WORK_VERSION = 10
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""
@@ -71,13 +71,8 @@ class Folders:
         return storage.join_path(self.work, "seen")
 
     @property
-    def withheld(self) -> str:
-        """Index of the evaluation files."""
-        return storage.join_path(self.work, "withheld")
-
-    @property
     def matches(self) -> str:
-        """What reviews share with the corpus's own dev and test reviews."""
+        """What reviews share with held-out texts."""
         return storage.join_path(self.work, "matches")
 
     def clear_other_runs(self, results: str) -> None:
@@ -199,7 +194,7 @@ def plan_preparation(
         min_words=args.min_words,
         max_characters=args.max_characters,
         languages=tuple(args.languages),
-        withheld=folders.withheld if args.withhold or args.withhold_corpus else "",
+        withholds=bool(args.withhold_own or args.withhold or args.withhold_corpus),
         withhold_own=args.withhold_own,
         near_duplicates=args.near_duplicates,
         labels=tuple(dict.fromkeys(args.label)),

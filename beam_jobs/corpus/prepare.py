@@ -27,7 +27,7 @@ from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
-from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, near
+from beam_jobs.deduplication import buckets, exact, held_out, near
 from beam_jobs.reading import fields, stars, work_units
 from beam_jobs.reading.dates import FORMS, parse_day
 from beam_jobs.reading.lines import Reject, Tally
@@ -81,9 +81,9 @@ class Preparation:
     min_words: int = 1
     max_characters: int = 20_000
     languages: tuple[str, ...] = ()  # ISO 639-1; none: all
-    withheld: str = ""  # path of the evaluation texts' hashes
     keep_raw_rejects: bool = False  # the bytes of what cannot be read, reviewers' names and all
-    withhold_own: bool = False  # whether dev and test reviews are compared with the others
+    withholds: bool = False  # whether reviews are compared with held-out texts
+    withhold_own: bool = False  # whether dev and test reviews are such texts
     near_duplicates: float = 0  # Jaccard similarity from which on; 0: only exact ones
     labels: tuple[str, ...] = ()  # columns of the user's own classes
     split_by: str = "text"  # or a key of splits.KEY_FIELDS
@@ -306,7 +306,7 @@ class UnitReader:
         self.hashes: list[bytes] = []
         self.keys: list[np.ndarray] = []
         self.signatures: list[np.ndarray] = []
-        self.runs = held_out.RunHasher() if preparation.withhold_own else None
+        self.runs = held_out.RunHasher() if preparation.withholds else None
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
         self.ratings: Counter[tuple[float, float]] = Counter()
@@ -399,11 +399,6 @@ class UnitReader:
                 languages.find_foreign_texts(batch.texts, preparation.languages),
                 "other language",
             )
-        if preparation.withheld:
-            index = evaluation_index.load_index(preparation.withheld)
-            equal, alike = index.find_withheld(batch.texts)
-            self.drop_rows(batch, equal, "withheld (exact)")
-            self.drop_rows(batch, alike[~equal], "withheld (near)")
         hashes = b"".join(batch.hashes)
         sides = batch.assign_splits(preparation, self.cut_offs)
         if missing := batch.count_missing():
@@ -412,7 +407,8 @@ class UnitReader:
             self.signatures.append(near.compute_signatures(batch.texts))
         runs = np.zeros(len(sides), np.uint32)
         if self.runs:
-            runs = self.runs.add_texts(batch.texts, held_out.mark_held_out(sides))
+            is_held_out = held_out.mark_held_out(sides) & preparation.withhold_own
+            runs = self.runs.add_texts(batch.texts, is_held_out)
         self.hashes.extend(batch.hashes)
         chosen = np.frombuffer(hashes, dtype=">u4").reshape(-1, 4)[:, 2] < int(
             preparation.sample_share * (1 << 32)

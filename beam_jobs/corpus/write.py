@@ -52,7 +52,7 @@ def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
     return pa.schema([*CORPUS_SCHEMA, *labels])
 
 
-WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld (own)")
+WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
 
 

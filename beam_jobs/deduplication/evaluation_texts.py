@@ -28,6 +28,8 @@ from beam_jobs.reading.compression import (
     open_uncompressed,
 )
 from beam_jobs.reading.lines import Reject, Tally, decode_text, read_line_blocks
+from beam_jobs.text.cleaning import clean_text
+from beam_jobs.text.personal_data import mask_personal_data
 from beam_jobs.text.word_runs import space_words
 
 MIN_WORDS = 3
@@ -41,6 +43,15 @@ TAGGED_WORD = re.compile(r"O|[BIES]-\S+")
 NO_ANSWER = "ANSWERNOTFOUND"
 """Stands at the end of every review of SubjQA; it is none of its words."""
 TAGGED = re.compile(r"<(?:review_text|title)>(.*?)</(?:review_text|title)>", re.DOTALL)
+
+
+def list_forms(raw: str) -> set[str]:
+    """Return a text as a job may have it in a review: clean, with personal data masked or not.
+
+    A text of which nothing is left has no form. Repaired run-ons change no word.
+    """
+    text = clean_text(raw)
+    return {text, mask_personal_data(text)[0]} - {""}
 
 
 def identify_file(path: str) -> str:

@@ -1,11 +1,14 @@
-"""Finds the reviews that nearly repeat a dev or test review, so that none is trained on.
+"""Finds the reviews that repeat a held-out text, or nearly so, so that none is trained on: a dev or
+test review of the dump, of an earlier or another corpus, or a text of an evaluation file.
 
-Two texts nearly repeat each other if they share half of their runs of 8 words (overlaps.py). The
+Two texts nearly repeat each other if they share half of their runs of 8 words (overlaps.py). Texts
+of 3 to 7 words are withheld only if the words are equal: "i love it" is in half of all reviews. The
 first pass over a unit leaves the runs of its reviews, bucket by bucket (buckets.py):
 
 0000-00000.runs      RUN of the reviews that may be trained on, by row number
 0000-00000.heldout   HELD_RUN of the dev and test reviews, each run once a review
 00000.heldout        those of earlier corpora, which count their dev and test reviews
+withheld.heldout     those of evaluation files and of the dev and test reviews of another corpus
 
 A bucket has the runs of all reviews that begin with the same bits. Who compares it holds the
 held-out ones and reads the others unit by unit; what both have is counted by pairs of reviews, by
@@ -19,6 +22,7 @@ comes later changes nothing in what the earlier ones left.
 """
 
 import collections
+import itertools
 import json
 import mmap
 import tempfile
@@ -32,8 +36,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.core import storage
+from beam_jobs.core.limits import Limits
 from beam_jobs.deduplication import buckets, overlaps
 from beam_jobs.deduplication.buckets import MAX_BUCKETS, Bucket, Part
+from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
 from beam_jobs.reading.work_units import PreparedUnit
@@ -62,6 +68,8 @@ review"). It is compared with that many of them, those of the earliest dumps and
 with the smallest hashes: the pairs of reviews that share it would grow with the square of the dump.
 So a later dump changes nothing of an earlier one, and of a family of texts that share many runs the
 same members are compared in each run."""
+CHUNK_TEXTS = 4096
+"""Evaluation texts whose forms are held at once."""
 BLOCK_ROWS = 1 << 12
 """Rows of a unit between two places where its matches can be cut."""
 BLOCK_MATCHES = 1 << 21
@@ -76,7 +84,7 @@ class HeldOutFile:
     starts: str
     """Where each bucket begins in it (`buckets.encode_starts`)."""
     dump: int = 0
-    """Number of their dump; 0 for earlier corpora."""
+    """Number of their dump; 0 for earlier corpora and evaluation files."""
     dropped: bytes = b""
     """Packed row numbers of texts that are not held out."""
 
@@ -165,20 +173,37 @@ def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> HeldOut
     """Write the runs of earlier corpora's dev and test reviews, once; return where they are."""
     number, paths = run
     path = storage.join_path(folder, f"{number:05d}.heldout")
+    return write_held_out_runs(read_held_out_batches(paths), path)
+
+
+def write_withheld_runs(
+    files: Sequence[str], corpus_files: Sequence[str], folder: str, limits: Limits
+) -> list[HeldOutFile]:
+    """Write the runs of evaluation files, and of the dev and test reviews of a corpus, once; return
+    where they are, if there are any.
+    """
+    if not files and not corpus_files:
+        return []
+
+    def read_batches() -> Iterator[list[str]]:
+        texts = itertools.chain.from_iterable(read_evaluation_texts(path, limits) for path in files)
+        while chunk := list(itertools.islice(texts, CHUNK_TEXTS)):
+            yield sorted({form for raw in chunk for form in list_forms(raw)})
+        yield from read_held_out_batches(corpus_files)
+
+    return [write_held_out_runs(read_batches(), storage.join_path(folder, "withheld.heldout"))]
+
+
+def write_held_out_runs(batches: Iterable[list[str]], path: str) -> HeldOutFile:
+    """Write the runs of held-out texts, once; return where they are."""
     marker = f"{path}.json"
     if not storage.exists(marker):
         hasher = RunHasher()
-        for texts in read_held_out_batches(paths):
+        for texts in batches:
             hasher.add_texts(texts, np.ones(len(texts), bool))
         starts = hasher.held_out.save(path)
         storage.write_json(marker, {"path": path, "starts": starts})
     return HeldOutFile(**json.loads(storage.read_bytes(marker)))
-
-
-def read_held_out_texts(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the dev and test reviews of corpus files, without their titles."""
-    for texts in read_held_out_batches(paths):
-        yield from texts
 
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -200,10 +225,13 @@ def list_held_out_bodies(batch: pa.RecordBatch) -> list[str]:
 
 
 def list_run_parts(
-    counts: list[PreparedUnit], earlier: Sequence[HeldOutFile] = ()
+    counts: list[PreparedUnit],
+    earlier: Sequence[HeldOutFile] = (),
+    withheld: Sequence[HeldOutFile] = (),
 ) -> Iterator[Part]:
     """Yield the parts of the buckets that are compared."""
-    starts = [*(file.starts for file in earlier), *(unit.heldout for unit in counts)]
+    starts = [file.starts for file in (*withheld, *earlier)]
+    starts += [unit.heldout for unit in counts]
     runs = sum(map(buckets.count_rows, starts))
     reviews = sum(unit.prepared for unit in counts)
     return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
@@ -216,6 +244,7 @@ def write_matches(
     counts: list[PreparedUnit],
     near: Sequence[tuple[str, bytes]],
     earlier: Sequence[HeldOutFile],
+    withheld: Sequence[HeldOutFile] = (),
 ) -> str:
     """Write what the reviews of all units share with held-out ones in a part, once; return the path
     of MATCH, block by block. Where each block begins is in a file with .starts behind it.
@@ -226,7 +255,7 @@ def write_matches(
     marker = f"{path}.starts"
     if not storage.exists(marker):
         units = sorted(counts, key=lambda unit: unit.unit)
-        files = list_held_out_files(prepared, units, near, earlier)
+        files = [*withheld, *list_held_out_files(prepared, units, near, earlier)]
         runs = [(storage.join_path(prepared, f"{u.unit}.runs"), u.runs) for u in units]
         held = [(file.path, file.starts) for file in files]
         blocks = []

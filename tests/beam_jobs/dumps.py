@@ -18,7 +18,7 @@ from beam_jobs.corpus import plan
 from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_unit
 from beam_jobs.corpus.result import finish_corpus
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
-from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
+from beam_jobs.deduplication import earlier_corpora, exact, held_out, near
 from beam_jobs.packing import shards
 from beam_jobs.packing.plan import plan_shards, prepare_output
 from beam_jobs.reading import work_units
@@ -84,11 +84,6 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     corpus = plan.plan_corpus(options, flags)
     preparation, folders = corpus.preparation, corpus.folders
     folders.clear_other_runs(plan.CORPUS_FILES)
-    if preparation.withheld:
-        reviews = held_out.read_held_out_texts(corpus.withheld_corpus)
-        evaluation_index.write_index(
-            corpus.withheld_files, preparation.withheld, reviews, corpus.limits
-        )
     cut = [
         unit
         for file in corpus.files
@@ -114,14 +109,18 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             found_near = near.find_in_band(band, folders.prepared, similarity, units)
             duplicates += [("near", *found) for found in found_near]
     matches = []
-    if preparation.withhold_own:
-        earlier = [held_out.write_earlier_runs(run, folders.seen) for run in runs]
+    if preparation.withholds:
+        withheld = held_out.write_withheld_runs(
+            corpus.withheld_files, corpus.withheld_corpus, folders.seen, corpus.limits
+        )
+        of_corpora = runs if preparation.withhold_own else []
+        earlier = [held_out.write_earlier_runs(run, folders.seen) for run in of_corpora]
         left_out = [(unit, rows) for kind, unit, rows in duplicates if kind == "near"]
         matches = [
             held_out.write_matches(
-                part, folders.prepared, folders.matches, units, left_out, earlier
+                part, folders.prepared, folders.matches, units, left_out, earlier, withheld
             )
-            for part in held_out.list_run_parts(units, earlier)
+            for part in held_out.list_run_parts(units, earlier, withheld)
         ]
     writer = WriteUnits(folders)
     for unit in units:

@@ -36,7 +36,7 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
     given = ["--input", str(tmp_path / "*.json.gz"), *OPTIONS]
     whole = corpus_job.run([*given, "--output", str(tmp_path / "whole")])
     assert whole["dropped"]["duplicate"] > 10
-    assert whole["dropped"]["withheld (own)"] > 10
+    assert whole["dropped"]["withheld"] > 10
     monkeypatch.setattr(buckets, "SHARED_REVIEWS", 50)
     for parts in (2, 128):
         monkeypatch.setattr(buckets, "MAX_PARTS", parts)

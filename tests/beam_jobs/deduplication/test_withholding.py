@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from beam_jobs.deduplication import evaluation_index, evaluation_texts
+from beam_jobs.deduplication import evaluation_texts
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
 from beam_jobs.text.personal_data import mask_personal_data
+from tests.beam_jobs.deduplication.word_texts import find_withheld
 from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
 
 LONG = text_of(1, 6)
@@ -28,9 +29,11 @@ def test_exact_and_near_texts_are_withheld_and_counted(tmp_path):
     ]
     write_lines(tmp_path / "d.json", [review(i, text) for i, text in enumerate(texts)])
     result = run_job(
-        tmp_path / "corpus", "--input", tmp_path / "d.json", "--withhold", evaluation, other
+        tmp_path / "corpus",
+        *("--input", tmp_path / "d.json", "--withhold", evaluation, other),
+        *("--split", "pretrain=1"),
     )
-    assert result["dropped"] == {"withheld (exact)": 3, "withheld (near)": 1}
+    assert result["dropped"] == {"withheld": 4}
     assert set(texts_in(tmp_path / "corpus")) == {"Not good at all, sorry", text_of(3, 5)}
 
 
@@ -40,33 +43,24 @@ def test_a_text_is_withheld_whatever_the_job_makes_of_it(tmp_path):
         "Mail me@example.com for info",
         "Obsessed!It works fine",
     ]
-    index = index_of(tmp_path, *texts)
     for repair in (True, False):
         cleaned = [clean_text(text, CleaningOptions(repair)) for text in texts]
         masked = [mask_personal_data(text)[0] for text in cleaned]
         assert masked[:2] == ["Call [phone] now please", "Mail [email] for info"]
-        assert index.find_withheld([*cleaned, *masked, text_of(3, 5)])[0].tolist() == [
-            *[True] * 6,
-            False,
-        ]
+        (folder := tmp_path / str(repair)).mkdir()
+        found = find_withheld(folder, "\n".join(texts), [*cleaned, *masked, text_of(3, 5)])
+        assert found == [*[True] * 6, False]
 
 
 def test_half_of_the_runs_of_the_shorter_text_decide(tmp_path):
     words = [f"w{i}" for i in range(100)]
-    withheld = index_of(tmp_path, " ".join(words))
     little = " ".join(words[:15] + [f"x{i}" for i in range(85)])
     much = " ".join(words[:70] + [f"x{i}" for i in range(30)])
     inside = " ".join(words[40:52])
     punctuated = ", ".join(words).upper()
-    _, near = withheld.find_withheld([little, much, inside, punctuated, "w1 w2 w3"])
-    assert near.tolist() == [False, True, True, False, False]
-    assert withheld.find_withheld([punctuated])[0].all()
-
-
-def index_of(folder, *texts: str) -> evaluation_index.EvaluationIndex:
-    (folder / "held out.txt").write_text("\n".join(texts))
-    evaluation_index.write_index([str(folder / "held out.txt")], str(folder / "index"))
-    return evaluation_index.load_index(str(folder / "index"))
+    reviews = [little, much, inside, punctuated, "w1 w2 w3"]
+    found = find_withheld(tmp_path, " ".join(words), reviews)
+    assert found == [False, True, True, True, False]
 
 
 FORMS = {

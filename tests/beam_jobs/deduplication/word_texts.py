@@ -4,7 +4,26 @@ from functools import lru_cache
 
 import numpy as np
 
+from beam_jobs.core.limits import DEFAULT_LIMITS
+from beam_jobs.deduplication import held_out
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
+from beam_jobs.reading.work_units import PreparedUnit
+
+
+def find_withheld(folder, evaluation, reviews):
+    """Whether each review repeats a text of an evaluation file, or nearly so."""
+    (folder / "test.txt").write_text(evaluation)
+    paths = [str(folder / "test.txt")]
+    files = held_out.write_withheld_runs(paths, (), str(folder), DEFAULT_LIMITS)
+    hasher = held_out.RunHasher()
+    sizes = hasher.add_texts(reviews, np.zeros(len(reviews), bool))
+    starts = {
+        "runs": hasher.trained.save(str(folder / "u.runs")),
+        "heldout": hasher.held_out.save(str(folder / "u.heldout")),
+    }
+    counts = [PreparedUnit("u", len(reviews), **starts)]
+    path = held_out.write_matches((0, 1, 1), str(folder), str(folder), counts, (), (), files)
+    return held_out.UnitMatches("u", counts, [path]).mark_near(0, sizes).tolist()
 
 
 @lru_cache(5000)

@@ -15,7 +15,7 @@ COUNTS = {
     "read": 2000,
     "kept": 1990,
     "splits": {"pretrain": 9, "dev": 5, "test": 7},
-    "dropped": {"withheld (exact)": 3},
+    "dropped": {"withheld": 3},
     "columns": {"used": {"text": ["review_text"]}, "unused": {"grade": "", "strs": "stars"}},
 }
 COST = {

@@ -1,7 +1,7 @@
 """Everything the corpus job will do, decided once from its options before any work begins."""
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -53,27 +53,17 @@ class Folders:
 
     output: str
     work: str
+    cuts: str = field(init=False)
+    prepared: str = field(init=False)
+    written: str = field(init=False)
+    seen: str = field(init=False)
+    """Hashes of earlier corpora, and runs of texts that are held out."""
+    matches: str = field(init=False)
+    """What reviews share with held-out texts."""
 
-    @property
-    def cuts(self) -> str:
-        return storage.join_path(self.work, "cuts")
-
-    @property
-    def prepared(self) -> str:
-        return storage.join_path(self.work, "prepared")
-
-    @property
-    def written(self) -> str:
-        return storage.join_path(self.work, "written")
-
-    @property
-    def seen(self) -> str:
-        return storage.join_path(self.work, "seen")
-
-    @property
-    def matches(self) -> str:
-        """What reviews share with held-out texts."""
-        return storage.join_path(self.work, "matches")
+    def __post_init__(self) -> None:
+        for name in ("cuts", "prepared", "written", "seen", "matches"):
+            object.__setattr__(self, name, storage.join_path(self.work, name))
 
     def clear_other_runs(self, results: str) -> None:
         """Remove what another job left in the output folder, and what killed writers of this one

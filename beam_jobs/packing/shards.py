@@ -49,41 +49,26 @@ def write_shard(unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds
 
     A unit without any review of the split gives no shard.
     """
-    path = packing.shard_path(unit)
+    path, schema = packing.shard_path(unit), build_shard_schema(packing.vocabulary_size)
     if storage.exists(path):
         return parse_counts(read_footer(path))
-    windows = PackedWindows(unit, packing, tokenizer)
-    first = next(windows.tables, None)
-    if first is None:
-        return Counts()
-    write_tables(
-        path,
-        build_shard_schema(packing.vocabulary_size),
-        chain([first], windows.tables),
-        lambda: packing.describe_shard(unit) | asdict(windows.counts),
-    )
-    return windows.counts
+    specials, packed = find_specials(tokenizer.tokenizer), Counts()
 
-
-class PackedWindows:
-    """The packed windows of a unit, and the counts of those already taken."""
-
-    def __init__(self, unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds) -> None:
-        self.counts = Counts()
-        self.tables = self._pack_windows(unit, packing, tokenizer)
-
-    def _pack_windows(
-        self, unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds
-    ) -> Iterator[pa.Table]:
-        schema = build_shard_schema(packing.vocabulary_size)
-        specials = find_specials(tokenizer.tokenizer)
+    def pack_windows() -> Iterator[pa.Table]:
+        nonlocal packed
         for documents in unit.read_windows(packing.split):
             ids, sentence_offsets = tokenizer.encode_documents(documents)
             tokens = Tokens(ids, sentence_offsets, documents.offsets.to_numpy())
             table, counts = pack_documents(tokens, packing.max_length, *specials, schema)
-            self.counts += counts
+            packed += counts
             if table.num_rows:
                 yield table
+
+    tables = pack_windows()
+    if (first := next(tables, None)) is not None:
+        footer = packing.describe_shard(unit)
+        write_tables(path, schema, chain([first], tables), lambda: footer | asdict(packed))
+    return packed
 
 
 def remove_strays(packing: Packing, units: Sequence[CorpusUnit]) -> None:

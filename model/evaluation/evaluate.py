@@ -49,29 +49,23 @@ def evaluate_model(
     started = time.perf_counter()
     _check_task(folder, task)
     finetuning_run = json.loads((folder / "run.json").read_text())
-    result = json.loads((folder / "result.json").read_text())
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
     sampling = choose_sampling(settings, split, finetuning_run["seed"])
     examples = load_examples(task, data, split, sampling, left_out, settings.fold)
     predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
-    measured = summarize_predictions(predictions, task, split) | {
-        "left_out": dict(left_out),
-        "model": str(folder),
-        "data": str(data),
-        **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
-        "seed": finetuning_run["seed"],
-        "encoder": finetuning_run["encoder"],
-        "seconds": round(time.perf_counter() - started, 3),
-    }
     output.mkdir(parents=True, exist_ok=True)
-    write_predictions(predictions, output / "predictions.parquet")
     _write_mistakes(predictions, examples, task, output / "mistakes.jsonl")
     if task.shape == "span":
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
         write_json(output / "answers.json", answers)
-    write_json(output / "metrics.json", measured)
-    return measured
+    about = {
+        "left_out": dict(left_out),
+        "seed": finetuning_run["seed"],
+        "encoder": finetuning_run["encoder"],
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    return _write_metrics(predictions, task, split, folder, data, output, about)
 
 
 def join_folds(
@@ -87,22 +81,33 @@ def join_folds(
     predictions = join_predictions(
         [read_predictions(fold / "predictions.parquet") for fold in folds]
     )
-    result = json.loads((folder / "result.json").read_text())
-    measured = summarize_predictions(predictions, task, "test") | {
-        "folds": len(folds),
-        "left_out": every[0]["left_out"],
-        "model": str(folder),
-        "data": str(data),
-        **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
-        "seed": every[0]["seed"],
-        "encoder": every[0]["encoder"],
-        "seconds": round(sum(one["seconds"] for one in every), 3),
-    }
     output.mkdir(parents=True, exist_ok=True)
-    write_predictions(predictions, output / "predictions.parquet")
     lines = [line for fold in folds for line in (fold / "mistakes.jsonl").read_text().splitlines()]
     lines.sort(key=lambda line: -json.loads(line)["loss"])
     (output / "mistakes.jsonl").write_text("".join(f"{one}\n" for one in lines[:MISTAKES_KEPT]))
+    about = {"folds": len(folds), "seconds": round(sum(one["seconds"] for one in every), 3)}
+    about |= {name: every[0][name] for name in ("left_out", "seed", "encoder")}
+    return _write_metrics(predictions, task, "test", folder, data, output, about)
+
+
+def _write_metrics(
+    predictions: Predictions,
+    task: Task,
+    split: Split,
+    folder: Path,
+    data: Path,
+    output: Path,
+    about: dict[str, Any],
+) -> dict[str, Any]:
+    """Write predictions.parquet and, last, metrics.json; return the metrics."""
+    result = json.loads((folder / "result.json").read_text())
+    measured = summarize_predictions(predictions, task, split) | {
+        "model": str(folder),
+        "data": str(data),
+        **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
+        **about,
+    }
+    write_predictions(predictions, output / "predictions.parquet")
     write_json(output / "metrics.json", measured)
     return measured
 

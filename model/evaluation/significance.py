@@ -67,10 +67,8 @@ class Comparison:
     low: float
     high: float
     p: float
-    """Two-sided, seeds included where there are several, else the randomization test's."""
-    p_randomization: float
-    """Approximate randomization over examples, the seeds as they are (Noreen 1989); for accuracies
-    of one seed it is McNemar's exact test, by sampling.
+    """Two-sided, seeds included where there are several. Of one seed that of an approximate
+    randomization over examples (Noreen 1989), for accuracies McNemar's exact test by sampling.
     """
     examples: int
     seeds: int
@@ -192,24 +190,24 @@ def compare_arms(
             f"arms of {len(a)} and {len(b)} seeds cannot be compared: give both the same seeds"
         )
     aligned = [metric.columns(p) for p in _align_examples([*a, *b])]
-    columns_a, columns_b, n = aligned[: len(a)], aligned[len(a) :], len(aligned[0])
+    n = len(aligned[0])
     values = np.array([metric.value(columns.sum(0)) for columns in aligned], dtype=float)
     full = _arrange_seeds(values[: len(a)] - values[len(a) :], seed_pairs)
     resampled = metric.value(_resample_sums(aligned, seed, SAMPLES))
     resampled = _arrange_seeds(resampled[: len(a)] - resampled[len(a) :], seed_pairs)
     difference = float(full.mean())
-    p_randomization = _run_randomization_test(metric, columns_a, columns_b, seed_pairs, seed)
-    low, high, p, spread = *_compute_percentiles(resampled[0, 0]), p_randomization, None
     if len(a) > 1:
         spread = _estimate_spread(full, resampled, n)
         low, high, p = _judge(metric, difference, spread)
+    else:
+        spread, (low, high) = None, _compute_percentiles(resampled[0, 0])
+        p = _run_randomization_test(metric, *aligned, seed)
     return Comparison(
         metric.name,
         difference,
         low,
         high,
         p,
-        p_randomization,
         n,
         len(a),
         pretraining_seeds=len({pretraining for pretraining, _ in seed_pairs or [(None, 0)]}),
@@ -427,26 +425,18 @@ def _compute_half_width(spread: Spread) -> float:
     )
 
 
-def _run_randomization_test(
-    metric: Metric,
-    a: Sequence[np.ndarray],
-    b: Sequence[np.ndarray],
-    seed_pairs: Sequence[SeedPair] | None,
-    seed: int,
-) -> float:
-    """Return the p of swapping the arms on a random half of the examples, in all seeds together."""
+def _run_randomization_test(metric: Metric, a: np.ndarray, b: np.ndarray, seed: int) -> float:
+    """Return the p of swapping two arms of one seed on a random half of the examples; the columns
+    of each are [examples, k].
+    """
 
-    def measure_difference(sums_a: list[np.ndarray], sums_b: list[np.ndarray]) -> np.ndarray:
-        values = [metric.value(x) - metric.value(y) for x, y in zip(sums_a, sums_b, strict=True)]
-        return np.abs(_arrange_seeds(np.array(values), seed_pairs).mean((0, 1)))
+    def measure_difference(moved: np.ndarray) -> np.ndarray:
+        return np.abs(metric.value(a.sum(0) + moved) - metric.value(b.sum(0) - moved))
 
-    generator, n = np.random.default_rng(seed + 1), len(a[0])
-    observed = measure_difference([x.sum(0) for x in a], [y.sum(0) for y in b])
+    generator, n = np.random.default_rng(seed + 1), len(a)
+    observed = measure_difference(np.zeros(a.shape[1]))
     as_large, block = 0, max(1, min(SAMPLES, LARGEST_BLOCK // n))
     for start in range(0, SAMPLES, block):
         swap = generator.integers(0, 2, (min(block, SAMPLES - start), n)).astype(float)
-        moved = [swap @ (y - x) for x, y in zip(a, b, strict=True)]
-        swapped_a = [x.sum(0) + m for x, m in zip(a, moved, strict=True)]
-        swapped_b = [y.sum(0) - m for y, m in zip(b, moved, strict=True)]
-        as_large += int((measure_difference(swapped_a, swapped_b) >= observed - 1e-12).sum())
+        as_large += int((measure_difference(swap @ (b - a)) >= observed - 1e-12).sum())
     return (as_large + 1) / (SAMPLES + 1)

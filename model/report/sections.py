@@ -106,11 +106,10 @@ CURVES = (
 HOW_ARMS_ARE_COMPARED = (
     "Arms are compared on the same test examples, seed by seed. The interval and p count both the "
     "examples (paired bootstrap) and the seeds (two-way random effects, whose variance is pooled "
-    "over the comparisons of this table as far as it is alike). p (randomization) swaps the two "
-    "arms' answers to randomly chosen examples, in all seeds together, and takes the seeds as "
-    "they are; with one seed it is p (of accuracies: McNemar's exact test, by sampling). p (Holm) "
-    "is p corrected for all tasks and pairs of this table (Holm's step-down method); a difference "
-    "is called one where p (Holm) is below 0.05."
+    "over the comparisons of this table as far as it is alike). With one seed p is that of "
+    "swapping the two arms' answers to randomly chosen examples (of accuracies: McNemar's exact "
+    "test, by sampling). p (Holm) is p corrected for all tasks and pairs of this table (Holm's "
+    "step-down method); a difference is called one where p (Holm) is below 0.05."
 )
 
 
@@ -234,7 +233,7 @@ def build_difference_blocks(differences: Sequence[Difference], results: Results)
     """Return every comparison with its interval and tests, and how they are made."""
     if not differences:
         return []
-    tests = ("p", "p (Holm)", "p (randomization)", "finding")
+    tests = ("p", "p (Holm)", "finding")
     header = ("task", "comparison", "metric", "difference", "95% interval", *tests)
     rows = [
         (
@@ -245,7 +244,6 @@ def build_difference_blocks(differences: Sequence[Difference], results: Results)
             format_range(d.comparison),
             format_p(d.comparison.p),
             format_p(d.comparison.p_holm),
-            format_p(d.comparison.p_randomization),
             d.finding,
         )
         for d in differences

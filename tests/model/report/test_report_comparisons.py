@@ -18,7 +18,7 @@ from tests.model.report.evaluations import render, said, write_cells
 
 def test_one_sentence_answers_however_many_comparisons_there_are():
     def difference(task, p):
-        comparison = significance.Comparison("accuracy", 0.1, 0.05, 0.15, p, p, 100, 3)
+        comparison = significance.Comparison("accuracy", 0.1, 0.05, 0.15, p, 100, 3)
         return results.Difference("a", "b", task, comparison)
 
     shown = difference("polarity", 0.001)

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import itertools
 import json
 import zipfile
 from pathlib import Path
@@ -20,9 +19,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.reading.work_units import list_dump_files
 from beam_jobs.scoring import plan as scoring_plan
 from beam_jobs.scoring_job import run
-from model import export, finetune
 from tests.beam_jobs.scoring.models import expect, write_network
-from tests.model.corpora import write_corpus
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -255,40 +252,3 @@ def test_the_scores_of_real_files_join_one_to_one(model, tmp_path):
             with gzip.open(path, "rt") as opened:
                 own = [record["review_id"] for record in csv.DictReader(opened)]
             assert [row["id"] for row in rows] == own
-
-
-def cut_lines(path, folder):
-    """The first 200 records of a file of JSON lines, whatever its name; any other file as it is."""
-    opener = gzip.open if path.name.endswith(".gz") else open
-    with opener(path, "rb") as file:
-        lines = list(itertools.islice(file, 200))
-    if not path.name.endswith((".json", ".jsonl", ".json.gz")) or lines[0][:1] != b"{":
-        return path
-    cut = folder / path.name.removesuffix(".gz")
-    cut.write_bytes(b"".join(lines))
-    return cut
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no real data here (../shared/data)")
-def test_the_scores_of_an_exported_model_join_to_real_files(tmp_path):
-    write_corpus(tmp_path / "corpus", reviews=200)
-    about = ["--task", "polarity", "--data", str(tmp_path / "corpus")]
-    finetune.run(["--encoder", "tfidf", *about, "--output", str(tmp_path / "cell")])
-    cells = ["--cells", f"TF-IDF={tmp_path / 'cell'}"]
-    export.run([*cells, *about, "--output", str(tmp_path / "model")])
-    (tmp_path / "dump").mkdir()
-    folders = ("reviews/mcauley_2018", "reviews/mcauley_2023", "reviews/merged")
-    files = [path for name in folders for path in sorted((SHARED / name).glob("*.*"))]
-    names = ("r_10.csv", "drugs.tsv", "mongo.json", "commas.json", "excel_de.csv", "flipkart.csv")
-    files = [cut_lines(path, tmp_path / "dump") for path in files]
-    files += [SHARED / "shapes" / name for name in names]
-    result = score(tmp_path / "model", tmp_path / "scores", *files)
-    assert len(result["files"]) == len(files)
-    for file in result["files"]:
-        rows = read(tmp_path / "scores" / file["scores"])
-        assert [row["row"] for row in rows] == list(range(1, len(rows) + 1))
-        [path] = [one for one in files if one.name == file["file"]]
-        assert count_records(path) in (None, len(rows)), file
-        for row in rows:
-            assert (row["label"] in ("negative", "positive")) != bool(row["reason"])

@@ -5,8 +5,6 @@ import itertools
 import json
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -215,28 +213,6 @@ def test_a_run_that_fails_leaves_no_result_of_an_earlier_one(corpus, vocabulary,
 def test_mistakes_are_named(corpus, vocabulary, tmp_path, broken, message):
     with pytest.raises(UserError, match=message):
         job(corpus, vocabulary, tmp_path, *broken)
-
-
-def test_a_broken_corpus_file_is_named(vocabulary, tmp_path):
-    corpus = write_corpus(tmp_path / "corpus", [["The mixer."]])
-    (corpus / "corpus-00001.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(UserError, match=r"corpus-00001\.parquet cannot be read"):
-        job(corpus, vocabulary, tmp_path / "out")
-
-
-def test_from_the_command_line(corpus, vocabulary, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "beam_jobs.shards_job",
-        "--corpus",
-        str(corpus),
-        "--vocabulary",
-        str(vocabulary),
-    ]
-    done = subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["documents"] == 600
 
 
 def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refused(

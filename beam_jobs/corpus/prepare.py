@@ -44,7 +44,6 @@ SCHEMA = pa.schema(
         pa.field("review_id", pa.binary(16)),
         pa.field("text_hash", pa.binary(16)),
         pa.field("rating", pa.float64()),  # stars as given, on a scale that all units decide
-        pa.field("verified", pa.bool_()),
         pa.field("split", pa.int8()),
         pa.field("text", pa.string()),  # what a classifier reads: the title, a space, the body
         pa.field("title_characters", pa.int32()),  # of the text; 0: it has no title
@@ -102,7 +101,6 @@ class Batch:
         self.hashes: list[bytes] = []
         self.ids: list[bytes] = []
         self.ratings: list[float | None] = []
-        self.verified: list[bool | None] = []
         self.labels: list[tuple[str | None, ...]] = []
         self.items: list[int] = []
         self.keys: list[bytes | None] = []
@@ -116,7 +114,6 @@ class Batch:
             f"{self.source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f"
         )
         self.ratings.append(review.rating[0] if review.rating else None)
-        self.verified.append(review.verified)
         self.labels.append(review.labels)
         item = hash_identifier(review.item_id)
         self.items.append(int.from_bytes(item[:8]) if item else 0)
@@ -154,7 +151,7 @@ class Batch:
         """Remove the reviews marked in `dropped`."""
         if dropped.any():
             stays = np.flatnonzero(~dropped).tolist()
-            columns = "titles texts hashes ids ratings verified labels items keys days"
+            columns = "titles texts hashes ids ratings labels items keys days"
             for name in columns.split():
                 column = getattr(self, name)
                 setattr(self, name, [column[i] for i in stays])
@@ -164,7 +161,6 @@ class Batch:
             build_binary_array(b"".join(self.ids)),
             build_binary_array(b"".join(self.hashes)),
             pa.array(self.ratings, pa.float64()),
-            pa.array(self.verified, pa.bool_()),
             pa.array(sides),
             pa.array(map(join_title, self.titles, self.texts), pa.string()),
             pa.array(map(len, self.titles), pa.int32()),
@@ -175,7 +171,7 @@ class Batch:
         return pa.Table.from_arrays(columns, schema=make_schema(labels))
 
     def list_rest(self) -> list[str]:
-        """Return of each review what is kept besides its text and verified."""
+        """Return of each review what is kept besides its text."""
         columns = zip(self.titles, self.ratings, self.labels, strict=True)
         return [f"{title}\x1f{rating}\x1f{labels}" for title, rating, labels in columns]
 
@@ -423,13 +419,7 @@ class UnitReader:
                     f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200"
                 )
         table = batch.to_table(sides, runs, preparation.labels)
-        given = table["rating"].fill_null(0).to_numpy()
-        whole = np.where(np.isin(given, range(1, 6)), given, 0).astype(np.int8)
-        self.keys.append(
-            exact.compute_keys(
-                b"".join(batch.ids), pa.array(whole), table["verified"], batch.list_rest()
-            )
-        )
+        self.keys.append(exact.compute_keys(b"".join(batch.ids), batch.list_rest()))
         return table
 
     def mask_personal_data(self, batch: Batch) -> None:

@@ -36,7 +36,6 @@ CORPUS_SCHEMA = pa.schema(
         pa.field("review_id", pa.binary(16), nullable=False),
         pa.field("text_hash", pa.binary(16), nullable=False),
         pa.field("stars", pa.int8()),
-        pa.field("verified", pa.bool_()),
         pa.field("source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
         pa.field("has_title", pa.bool_(), nullable=False),
@@ -278,7 +277,7 @@ class UnitTables:
         codes = self.scale.map_ratings(given)
         for code, count in zip(*np.unique(sides * 8 + codes, return_counts=True), strict=True):
             self.stars[f"{SPLITS[code // 8]}.{code % 8 or 'none'}"] += int(count)
-        columns = {n: batch.column(n) for n in ("review_id", "text_hash", "verified")}
+        columns = {n: batch.column(n) for n in ("review_id", "text_hash")}
         columns["stars"] = pa.array(codes, mask=codes == 0)
         columns["source"] = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(batch.num_rows, np.int32)), [self.source]

@@ -1,8 +1,8 @@
 """Which copy of a repeated text stays, decided on packed numbers alone.
 
 Every prepared review gives one packed row of 28 bytes. Of the rows with the same text hash that of
-the earliest dump stays, within a dump the one with the smallest key: the review id, then stars and
-verified, then a hash of what else is kept. So neither the order of a dump's files and records nor
+the earliest dump stays, within a dump the one with the smallest key: the review id, then a hash of
+what else is kept. So neither the order of a dump's files and records nor
 the number of workers decides, and a dump that comes later changes nothing in what the earlier ones
 left. Only copies equal in every field that is kept tie, and then the first in the dump stays.
 
@@ -15,8 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 from apache_beam.pvalue import TaggedOutput
 
@@ -42,27 +40,16 @@ def hash_text(text: str) -> bytes:
     return xxhash.xxh3_128_digest(text.casefold().encode())
 
 
-def compute_keys(
-    review_ids: bytes, stars: pa.Array, verified: pa.Array, rest: Sequence[str]
-) -> np.ndarray:
-    """Return uint64 keys: 48 bits of the review id (16 bytes each), 5 for stars and verified, 11
-    of a hash of what else is kept.
+def compute_keys(review_ids: bytes, rest: Sequence[str]) -> np.ndarray:
+    """Return uint64 keys: 48 bits of the review id (16 bytes each), 16 of a hash of what else is
+    kept.
     """
     ids = np.frombuffer(review_ids, dtype=">u8").reshape(-1, 2)[:, 0].astype(np.uint64)
-    code = (
-        3 * pc.fill_null(stars, 0).to_numpy()
-        + pc.fill_null(verified.cast(pa.int8()), -1).to_numpy()
-        + 1
-    )
     hashes = np.array(
         [xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")) for text in rest],
         np.uint64,
     )
-    return (
-        (ids & ~np.uint64(0xFFFF))
-        | (code.astype(np.uint64) << np.uint64(11))
-        | (hashes >> np.uint64(53))
-    )
+    return (ids & ~np.uint64(0xFFFF)) | (hashes >> np.uint64(48))
 
 
 def pack_rows(text_hashes: bytes, keys: np.ndarray) -> np.ndarray:

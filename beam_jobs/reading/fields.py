@@ -70,7 +70,6 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
         "date",
         "reviewTime",
     ),
-    "verified": ("verified", "verified_purchase"),
 }
 FIELDS = tuple(COLUMN_NAMES)
 WORDS: dict[str, tuple[str, ...]] = {
@@ -104,7 +103,6 @@ HINT = (
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
-TRUE, FALSE = {"y", "yes", "true", "1", "t"}, {"n", "no", "false", "0", "f"}
 
 
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
@@ -126,7 +124,6 @@ class Review(NamedTuple):
     item_id: Any
     user_id: Any
     timestamp: Any
-    verified: bool | None
     labels: tuple[str | None, ...] = ()
 
 
@@ -218,7 +215,7 @@ def make_review_reader(
     An identifier that is a list, an object or a giant integer is left out, and counted in `notes`.
     """
     own = [mapping.get(f"{LABEL}{column}", ABSENT) for column in labels]
-    text, title, stars, item, user, time, verified = (mapping.get(f, ABSENT) for f in FIELDS)
+    text, title, stars, item, user, time = (mapping.get(f, ABSENT) for f in FIELDS)
 
     def read_review(record: dict[str, Any]) -> Review:
         get = record.get
@@ -239,7 +236,6 @@ def make_review_reader(
             places[0],
             places[1],
             places[2],
-            parse_verified(get(verified)),
             tuple(parse_label(unwrap(get(column))) for column in own),
         )
 
@@ -265,15 +261,6 @@ def unwrap(value: Any) -> Any:
         else:
             break
     return value
-
-
-def parse_verified(value: Any) -> bool | None:
-    if isinstance(value, bool) or value is None:
-        return value
-    if type(value) is not str and value not in (0, 1):
-        return None
-    word = str(value).strip().lower()
-    return True if word in TRUE else False if word in FALSE else None
 
 
 def parse_label(value: Any) -> str | None:

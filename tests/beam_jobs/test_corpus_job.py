@@ -74,12 +74,12 @@ def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(tmp_path, 
 def test_rows_hold_sentences_and_labels(tmp_path):
     dump = write_dump(
         tmp_path / "Toys_5.json",
-        [review(3, "It broke.  Sad &amp; angry!<br />Never again", verified=True)],
+        [review(3, "It broke.  Sad &amp; angry!<br />Never again")],
     )
     run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus")])
     (row,) = rows_of(tmp_path / "corpus")
     assert row["sentences"] == ["It broke.", "Sad & angry!", "Never again"]
-    assert (row["stars"], row["verified"], row["source"]) == (4, True, "Toys_5")
+    assert (row["stars"], row["source"]) == (4, "Toys_5")
 
 
 def test_nothing_usable_is_the_users_mistake(tmp_path):

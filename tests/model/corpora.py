@@ -43,7 +43,6 @@ def write_corpus(folder: Path, reviews: int = 800, seed: int = 0, files: int = 2
                 "review_id": pa.array([r["review_id"] for r in part], pa.binary(16)),
                 "text_hash": pa.array([r["review_id"] for r in part], pa.binary(16)),
                 "stars": pa.array([r["stars"] for r in part], pa.int8()),
-                "verified": pa.array([r["verified"] for r in part], pa.bool_()),
                 "source": pa.array([r["source"] for r in part]),
                 "split": pa.array([r["split"] for r in part]).dictionary_encode(),
                 "has_title": pa.array([False for _ in part]),
@@ -65,7 +64,6 @@ def _row(i: int, generator: np.random.Generator) -> dict:
     return {
         "review_id": hashlib.blake2b(str(i).encode(), digest_size=16).digest(),
         "stars": None if i % 50 == 0 else stars,
-        "verified": None if i % 7 == 0 else bool(i % 2),
         "source": "lamps" if i % 3 else "books",
         "split": str(generator.choice(list(SHARES), p=list(SHARES.values()))),
         "sentences": sentences,

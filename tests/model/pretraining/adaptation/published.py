@@ -63,7 +63,6 @@ def write_corpus(
         {
             "review_id": pa.array([row[0] for row in rows], pa.binary(16)),
             "stars": pa.array([row[1] for row in rows], pa.int8()),
-            "verified": pa.array([None] * len(rows), pa.bool_()),
             "source": pa.array(["lamps"] * len(rows)),
             "split": pa.array([row[2] for row in rows]).dictionary_encode(),
             "has_title": pa.array([False] * len(rows)),

@@ -201,7 +201,7 @@ def compare_arms(
         low, high, p = _judge(metric, difference, spread)
     else:
         spread, (low, high) = None, _compute_percentiles(resampled[0, 0])
-        p = _run_randomization_test(metric, *aligned, seed)
+        p = _run_randomization_test(metric, aligned[0], aligned[1], seed)
     return Comparison(
         metric.name,
         difference,

@@ -198,12 +198,7 @@ def describe_dump(dump: Stage) -> dict[str, Any]:
 def describe_stages(store: Store, made: Sequence[Stage]) -> list[StageFacts]:
     """Return what every stage that is complete counted."""
     return [
-        StageFacts(
-            stage=m["title"],
-            counts=m["result"],
-            seconds=m.get("seconds", 0.0),
-            cpu_seconds=m.get("cpu_seconds", 0.0),
-        )
+        StageFacts(stage=m["title"], counts=m["result"])
         for stage in made
         if (m := store.manifest(stage))
     ]

@@ -42,8 +42,6 @@ class StageFacts(Facts):
 
     stage: str
     counts: dict[str, Any] = {}
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
 
 
 class TrainingFacts(Facts):

@@ -312,20 +312,13 @@ def _describe_single_seeds(results: Results) -> list[Block]:
 
 
 def _build_data_blocks(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
-    """Return the dump, what each stage counted, and the statement on leaks."""
+    """Return the dump, what became of its reviews, and the statement on leaks."""
     blocks: list[Block] = []
     if study.dump:
         about = [(name, _format_detail(value)) for name, value in study.dump.items()]
         blocks += [Heading("The dump"), Table(("what", "value"), about)]
-    if study.stages:
-        rows = [
-            (s.stage, _format_counts(s.counts), f"{s.seconds:.1f}", f"{s.cpu_seconds:.1f}")
-            for s in study.stages
-        ]
-        header = ("stage", "counts", "seconds", "CPU seconds")
-        blocks += [Heading("Counts of each stage"), Table(header, rows)]
-    blocks += [Paragraph(text) for s in study.stages if (text := describe_columns(s.counts))]
-    blocks += [Paragraph(text) for s in study.stages if (text := describe_split(s.counts))]
+    for describe in (describe_drops, describe_columns, describe_split):
+        blocks += [Paragraph(text) for s in study.stages if (text := describe(s.counts))]
     return blocks + describe_withheld_texts(study, tasks)
 
 
@@ -369,31 +362,18 @@ def describe_columns(counts: Mapping[str, Any]) -> str:
     return f"Columns of the dump: {', '.join(used)}; not used: {', '.join(unused) or 'none'}."
 
 
-def _format_counts(counts: Mapping[str, Any]) -> str:
-    """Format the numbers of a stage's result, which also names folders and fingerprints."""
-    numbers = {name: value for name, value in counts.items() if _is_count(name, value)}
-    return ", ".join(f"{name} {_format_detail(value)}" for name, value in numbers.items())
-
-
-def _is_count(name: str, value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return bool(value) and all(_is_count(key, inner) for key, inner in value.items())
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and not name.endswith("seconds")
+def describe_drops(counts: Mapping[str, Any]) -> str:
+    """Return how many reviews a corpus has read and kept, and why others were dropped."""
+    if "dropped" not in counts:
+        return ""
+    reasons = ", ".join(f"{reason} {n:,}" for reason, n in counts["dropped"].items()) or "none"
+    return f"Reviews read: {counts['read']:,}, kept: {counts['kept']:,}; dropped, by reason: {reasons}."
 
 
 def _format_detail(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.4g}"
-    if isinstance(value, Mapping):
-        return f"({_format_counts(value)})" if value else "none"
     if isinstance(value, list | tuple):
         return ", ".join(map(_format_detail, value))
-    return str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _build_summary(

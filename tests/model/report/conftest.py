@@ -62,7 +62,7 @@ def study(tmp_path_factory):
         "title": "Adaptation <of> a model",
         "command": "amazon-electra run --dump x.json.gz",
         "dump": {"files": 1, "sha256": "abc"},
-        "stages": [{"stage": "corpus", "counts": COUNTS, "seconds": 1}],
+        "stages": [{"stage": "corpus", "counts": COUNTS}],
         "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
         "arms": [
             {"name": "random", "data_known": False, "cost": COST},

@@ -366,8 +366,9 @@ def describe_drops(counts: Mapping[str, Any]) -> str:
     """Return how many reviews a corpus has read and kept, and why others were dropped."""
     if "dropped" not in counts:
         return ""
+    read, kept = counts["read"], counts["kept"]
     reasons = ", ".join(f"{reason} {n:,}" for reason, n in counts["dropped"].items()) or "none"
-    return f"Reviews read: {counts['read']:,}, kept: {counts['kept']:,}; dropped, by reason: {reasons}."
+    return f"Reviews read: {read:,}, kept: {kept:,}; dropped, by reason: {reasons}."
 
 
 def _format_detail(value: Any) -> str:

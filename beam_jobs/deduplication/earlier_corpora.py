@@ -95,7 +95,7 @@ def read_result(folder: str, option: str = "--seen") -> tuple[dict[str, Any], st
     content = storage.read_bytes(path)
     try:
         result = json.loads(content)
-        assert isinstance(result["kept"], int)
+        assert isinstance(result["kept"], int) and isinstance(result["agreed"], dict)
     except (ValueError, KeyError, TypeError, AssertionError):
         raise UserError(
             f"{option} {folder}: its corpus.json is not one of corpus_job's; make the corpus again"
@@ -104,11 +104,7 @@ def read_result(folder: str, option: str = "--seen") -> tuple[dict[str, Any], st
 
 
 def check_agreement(folder: str, result: dict[str, Any], agreed: dict[str, Any]) -> None:
-    theirs = result.get("agreed")
-    if theirs is None:
-        raise UserError(
-            f"--seen {folder}: its corpus.json does not say how it was made; make the corpus again"
-        )
+    theirs = result["agreed"]
     for name in agreed:
         if theirs.get(name) != agreed[name]:
             raise UserError(

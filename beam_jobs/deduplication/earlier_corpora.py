@@ -95,7 +95,8 @@ def read_result(folder: str, option: str = "--seen") -> tuple[dict[str, Any], st
     content = storage.read_bytes(path)
     try:
         result = json.loads(content)
-        assert isinstance(result["kept"], int) and isinstance(result["agreed"], dict)
+        assert isinstance(result["kept"], int)
+        assert isinstance(result["agreed"], dict)
     except (ValueError, KeyError, TypeError, AssertionError):
         raise UserError(
             f"{option} {folder}: its corpus.json is not one of corpus_job's; make the corpus again"

@@ -36,9 +36,9 @@ def main(run: Callable[[], dict[str, Any]]) -> NoReturn:
     """
     if {"-h", "--help"} & set(sys.argv[1:]):
         run()
-    signal.signal(signal.SIGTERM, _exit_at_signal)
+    signal.signal(signal.SIGTERM, exit_at_signal)
     with redirect_stdout_to_stderr() as real_stdout:
-        code = _run_to_exit_code(run, real_stdout)
+        code = run_to_exit_code(run, real_stdout)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -61,7 +61,8 @@ def redirect_stdout_to_stderr() -> Iterator[int]:
         os.close(real)
 
 
-def _run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
+def run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
+    """Write what `run` returns to the descriptor, or its error to stderr; return the exit code."""
     try:
         result = run()
     except UserError as error:
@@ -94,7 +95,8 @@ def print_error(error: BaseException) -> None:
     print(f"error: {describe_error(error)}", file=sys.stderr)
 
 
-def _exit_at_signal(signum: int, frame: FrameType | None) -> None:
+def exit_at_signal(signum: int, frame: FrameType | None) -> None:
+    """Leave by SystemExit, so that what is open is closed: a handler of `signal.signal`."""
     raise SystemExit(128 + signum)
 
 

@@ -160,7 +160,7 @@ class PrefectStageMaker:
 
     def _submit_chains(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         pool: ThreadPoolTaskRunner[None] = ThreadPoolTaskRunner(max_workers=at_once)
-        with pool as task_runner, end_children_on_error():
+        with pool as task_runner, self.runner.keep_processes(), end_children_on_error():
             futures: dict[str, Any] = {}
             for chain in chains:
                 arguments = {"maker": self, "chain": list(chain)}

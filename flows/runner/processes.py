@@ -2,7 +2,8 @@
 
 Every stage is a job of its own (`python -m …`), so that a crash of a trainer is an exit code here,
 that its memory is returned, and that it can be ended. A group lives no longer than the flow: see
-beam_jobs/core/guard.py.
+beam_jobs/core/guard.py. Many small jobs run one after the other in a process that is kept for them
+(`KeptProcesses`).
 """
 
 import json
@@ -16,10 +17,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self, TypeVar
 
 import psutil
 
@@ -43,6 +45,7 @@ HANG_LOOKS = 10
 IDLE_SHARE = 0.001
 """Of a core: what threads that wait may use in a job that hangs."""
 Progress = dict[str, Any]
+AnyChild = TypeVar("AnyChild", bound="Child")
 
 _living: set["Child"] = set()
 _ending = threading.Event()
@@ -91,14 +94,21 @@ def run_job(
     follow: Callable[[Progress], None] = lambda progress: None,
     name: str = "",
     hang_seconds: float = math.inf,
+    kept: "KeptProcesses | None" = None,
 ) -> FinishedJob:
     """Run `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go
     to `follow`. A job that hangs for `hang_seconds` is ended, and has failed.
 
-    `name` stands for the job in the message of a failure; empty: the module does.
+    `name` stands for the job in the message of a failure; empty: the module does. With `kept` the
+    job runs in one of these processes.
     """
     command, name = [sys.executable, "-m", module, *arguments], name or module
-    with start_child(command, log, build_job_environment(environment)) as child:
+    environment = build_job_environment(environment)
+    with (
+        kept.start_job(command, log, environment)
+        if kept
+        else start_child(command, log, environment) as child
+    ):
         try:
             for progress in child.follow_progress(hang_seconds):
                 follow(progress)
@@ -111,7 +121,7 @@ def run_job(
         except BaseException:
             child.end()
             raise
-    return child.collect_result(name)
+        return child.collect_result(name)
 
 
 def read_hang_seconds() -> float:
@@ -119,13 +129,18 @@ def read_hang_seconds() -> float:
     return read_number_variable(HANG_VARIABLE, HANG_MINUTES, 0, "minutes") * 60 or math.inf
 
 
-@contextmanager
 def start_child(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
-) -> Iterator["Child"]:
+) -> AbstractContextManager["Child"]:
     """Start a child that is over when the block is, whatever happened in it."""
+    return guard_child(partial(Child, command, log, environment))
+
+
+@contextmanager
+def guard_child(start: Callable[[], AnyChild]) -> Iterator[AnyChild]:
+    """Yield the child that `start` returns; it is over when the block is."""
     refuse_when_ending()
-    child = Child(command, log, environment)
+    child = start()
     _living.add(child)
     try:
         refuse_when_ending()  # told while it was being started, `end_children` did not see it
@@ -175,18 +190,17 @@ class Child:
     """One process group: the guard, the job it started, and whatever the job starts."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        descriptors: Sequence[int] = (),
     ):
-        """Start the command; `environment` is added to this process's own."""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self.log, self.command = log, list(command)
-        with open(log, "ab") as header:
-            header.write(
-                f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(command)}\n".encode()
-            )
-            self._log_start = header.tell()
+        """Start the command; `environment` is added to this process's own. It gets `descriptors`
+        of this process.
+        """
+        self._open_log(command, log)
         self._stdout: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-        self._began = time.monotonic()
         self._usage: resource.struct_rusage | None = None
         with open(log, "ab") as stderr:
             self._guard = subprocess.Popen(
@@ -196,9 +210,20 @@ class Child:
                 stderr=stderr,
                 env=os.environ | PYTHON_ENVIRONMENT | dict(environment or {}),
                 start_new_session=True,
+                pass_fds=descriptors,
             )
         self._lock = threading.Lock()
-        self.seconds = 0.0
+
+    def _open_log(self, command: Sequence[str], log: Path) -> None:
+        """Begin the part of a log that is the command's."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log, self.command = log, list(command)
+        with open(log, "ab") as header:
+            header.write(
+                f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(command)}\n".encode()
+            )
+            self._log_start = header.tell()
+        self._began, self.seconds = time.monotonic(), 0.0
 
     @property
     def pid(self) -> int:
@@ -219,6 +244,10 @@ class Child:
             self.seconds = time.monotonic() - self._began
             self.hang_up()
             return True
+
+    def is_over(self) -> bool:
+        """Return whether the job is over that `follow_progress` follows."""
+        return self.has_ended()
 
     def hang_up(self) -> None:
         """Let go of the guard, which then ends the group."""
@@ -248,7 +277,7 @@ class Child:
             rest, used, active = b"", 0.0, time.monotonic()
             looked = active
             while True:
-                ended = self.has_ended()
+                ended = self.is_over()
                 written, now = log.read(), time.monotonic()
                 if written:
                     active = now
@@ -322,6 +351,82 @@ class Child:
         spoken = [line for line in lines if line and not line.startswith("PROGRESS ")]
         errors = [line for line in spoken if line.startswith("error: ")]
         return (errors or spoken or ["it said nothing"])[-1]
+
+
+class JobProcess(Child):
+    """A child that runs jobs one after the other (flows/runner/job_process.py)."""
+
+    def __init__(self, log: Path, environment: Mapping[str, str]):
+        """Start it; until its first job it writes to `log`."""
+        self.environment = dict(environment)
+        orders, written = os.pipe()
+        self._orders = os.fdopen(written, "wb", buffering=0)
+        command = [sys.executable, "-m", "flows.runner.job_process", str(orders)]
+        try:
+            super().__init__(command, log, environment, [orders])
+        finally:
+            os.close(orders)
+        self._answers = 0
+        """Bytes of the answers to earlier jobs."""
+
+    def start_job(self, command: Sequence[str], log: Path) -> None:
+        """Have it run the job of a command line, `python -m module arguments…`."""
+        self._open_log(command, log)
+        _, _, module, *arguments = command
+        order = {"module": module, "arguments": arguments, "log": str(log)}
+        with suppress(BrokenPipeError):  # it has been killed, which whoever follows it finds
+            self._orders.write(json.dumps(order).encode() + b"\n")
+
+    def is_over(self) -> bool:
+        return self._read_answer().endswith(b"\n") or self.has_ended()
+
+    def collect_result(self, name: str) -> FinishedJob:
+        """Return the answer to the last job; raise as any child does where there is none."""
+        answer = self._read_answer()
+        if not answer.endswith(b"\n"):
+            return super().collect_result(name)
+        self._answers += len(answer)
+        return FinishedJob(seconds=round(time.monotonic() - self._began, 3), **json.loads(answer))
+
+    def end(self) -> None:
+        self._orders.close()
+        super().end()
+
+    def _read_answer(self) -> bytes:
+        """Return what it has written since the last job was over."""
+        there = os.fstat(self._stdout.fileno()).st_size
+        return os.pread(self._stdout.fileno(), there - self._answers, self._answers)
+
+
+class KeptProcesses:
+    """Processes that are kept for further jobs of the same environment until the block is left."""
+
+    def __init__(self) -> None:
+        self._all, self._lock, self._idle = ExitStack(), threading.Lock(), list[JobProcess]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._all.close()
+
+    @contextmanager
+    def start_job(
+        self, command: Sequence[str], log: Path, environment: Mapping[str, str]
+    ) -> Iterator[JobProcess]:
+        """Start a job in an idle process or a new one; where the job fails it is not kept."""
+        with self._lock:
+            fit = [one for one in self._idle if one.environment == environment]
+            child = next((one for one in fit if not one.has_ended()), None)
+            if child:
+                self._idle.remove(child)
+            else:
+                start = partial(JobProcess, log, environment)
+                child = self._all.enter_context(guard_child(start))
+        child.start_job(command, log)
+        yield child
+        with self._lock:
+            self._idle.append(child)
 
 
 def build_job_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

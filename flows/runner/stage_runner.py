@@ -7,14 +7,15 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import TransientError, UserError
-from flows.runner.processes import JobFailed, read_hang_seconds, run_job
+from flows.runner.processes import JobFailed, KeptProcesses, read_hang_seconds, run_job
 from flows.store.store import Manifest, Stage, Store, read_result_of_earlier_job
 from model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
 
@@ -93,6 +94,17 @@ class StageRunner:
     tags: Mapping[str, str] = field(default_factory=dict)
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
     """Fingerprint of a stage that was made here → its run in MLflow."""
+    kept: KeptProcesses | None = None
+    """Processes for the jobs of stages that share one."""
+
+    @contextmanager
+    def keep_processes(self) -> Iterator[None]:
+        """Keep the processes of stages that share one until the block is left."""
+        with KeptProcesses() as self.kept:
+            try:
+                yield
+            finally:
+                self.kept = None
 
     def show_plan(self, line: str, page: str) -> None:
         self._notify("on_plan", line, page)
@@ -196,8 +208,9 @@ class StageRunner:
         def run() -> dict[str, Any]:
             # an engine's job waits for hours
             hang = math.inf if stage.on_engine else read_hang_seconds()
+            kept = self.kept if stage.shares_process else None
             done = run_job(
-                stage.module, arguments, log, stage.environment, follow, stage.label, hang
+                stage.module, arguments, log, stage.environment, follow, stage.label, hang, kept
             )
             self.store.collect_output(stage)
             return dict(vars(done))

@@ -123,6 +123,7 @@ def build_finetuning_stage(chosen: Finetuning, title: str, labels: Mapping[str, 
         partial(format_finetuning_arguments, chosen),
         title=title,
         environment=ONE_THREAD,
+        shares_process=True,
         tracked=True,
         labels=labels,
     )
@@ -268,6 +269,7 @@ def build_search_stage(
         partial(format_search_arguments, chosen, space, trials),
         title=title,
         environment=ONE_THREAD,
+        shares_process=True,
     )
 
 
@@ -300,6 +302,7 @@ def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
         title=f"{finetuned.title} · test",
         written_last="metrics.json",
         environment=ONE_THREAD,
+        shares_process=True,
     )
 
 
@@ -330,6 +333,7 @@ def build_cross_validation(
         title=f"{finetuned.title} · {folds} folds",
         written_last="metrics.json",
         environment=ONE_THREAD,
+        shares_process=True,
     )
     return made, joined
 

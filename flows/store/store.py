@@ -92,6 +92,8 @@ class Stage:
     """Folders in its own that its job continues from. No manifest lists them, and they go once it
     is complete.
     """
+    shares_process: bool = False
+    """Whether its job may run in a process that has run others: what is small and many."""
     tracked: bool = False
     """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
     shared: bool = False
@@ -342,6 +344,7 @@ def warn_of_damage(manifest: str, damage: str) -> None:
     log.warning("%s is damaged (%s): the stage is made again", manifest, damage)
 
 
+@cache
 def read_package_versions() -> dict[str, str]:
     """Return the versions of the packages that decide the bytes; one that is not installed is left
     out.
@@ -353,6 +356,7 @@ def read_package_versions() -> dict[str, str]:
     return versions
 
 
+@cache
 def read_code_version() -> dict[str, str]:
     """Return the package's version and, in a checkout, its commit.
 

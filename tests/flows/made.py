@@ -48,7 +48,7 @@ def write_encoder(folder: Path, weights: bytes = b"weights") -> Path:
     return folder
 
 
-def run_here(module, arguments, log, environment, follow, name, hang_seconds):
+def run_here(module, arguments, log, environment, follow, name, hang_seconds, kept):
     """Run a job as `run_job` does, in this process."""
     words = [str(word) for word in arguments]
     log.parent.mkdir(parents=True, exist_ok=True)

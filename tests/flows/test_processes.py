@@ -11,7 +11,9 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from flows.runner import processes
-from flows.runner.processes import JobFailed, run_job
+from flows.runner.processes import JobFailed, KeptProcesses, run_job
+from flows.runner.stage_runner import ONE_THREAD
+from tests.model.corpora import write_corpus, write_electra
 from tests.patience import eventually
 
 JOB = "tests.flows.job"
@@ -159,6 +161,78 @@ def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
     os.kill(flow.pid, signal.SIGKILL)
     flow.wait()
     eventually(lambda: not alive(job))
+
+
+def test_kept_processes_run_one_job_after_the_other_each_with_its_own_log_and_cost(tmp_path):
+    def run(name: str, threads: str) -> int:
+        folder, seen = tmp_path / name, []
+        done = run_job(
+            JOB,
+            ["--output", str(folder)],
+            folder / "log.txt",
+            {"OMP_NUM_THREADS": threads},
+            seen.append,
+            kept=kept,
+        )
+        assert done.result["steps"] == seen[-1]["done"] == 3
+        assert (folder / "threads").read_text() == threads
+        assert done.cpu_seconds <= 2 * done.seconds + 1
+        assert done.peak_megabytes > 5
+        assert f"-m {JOB} --output {folder}" in (folder / "log.txt").read_text()
+        return read_pid(folder / "pid")
+
+    with KeptProcesses() as kept:
+        first, second, other, third = run("a", "1"), run("b", "1"), run("c", "2"), run("d", "1")
+        assert first == second == third != other
+        assert alive(first)
+    assert not alive(first)
+    assert not alive(other)
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "told"),
+    [("mistake", UserError, "line 3 of reviews"), ("killed", JobFailed, "cell b.*SIGKILL.*b/log")],
+)
+def test_a_job_that_fails_in_a_kept_process_is_told_and_the_next_has_a_new_one(
+    tmp_path, how, error, told
+):
+    with KeptProcesses() as kept:
+
+        def run(name: str, *way: str) -> int:
+            folder = tmp_path / name
+            words = ["--output", str(folder), *way]
+            run_job(JOB, words, folder / "log.txt", name=f"cell {name}", kept=kept)
+            return read_pid(folder / "pid")
+
+        first = run("a")
+        with pytest.raises(error, match=told):
+            run("b", "--how", how)
+        eventually(lambda: not alive(first))
+        assert run("c") != first
+
+
+def test_a_cell_has_the_same_bytes_alone_and_after_others_in_one_process(tmp_path):
+    write_corpus(tmp_path / "corpus")
+    write_electra(tmp_path / "electra")
+
+    def tune(name: str, encoder: str, seed: int, kept: KeptProcesses | None = None) -> list[bytes]:
+        folder = tmp_path / name
+        words = ["--encoder", encoder, "--task", "polarity", "--data", str(tmp_path / "corpus")]
+        words += ["--output", str(folder), "--evaluation", str(folder / "test")]
+        words += ["--seed", str(seed), "--set", "n_train=64", "--set", "n_dev=40"]
+        if encoder == "random":
+            words += ["--architecture", str(tmp_path / "electra"), "--set", "epochs=2"]
+            words += ["--set", "dropout=0.3", "--set", "layer_decay=1.0"]
+        run_job("model.finetune", words, folder / "log.txt", ONE_THREAD, kept=kept)
+        weights = [] if encoder == "tfidf" else [folder / "model.safetensors"]
+        files = [*weights, folder / "test" / "predictions.parquet"]
+        return [file.read_bytes() for file in files]
+
+    with KeptProcesses() as kept:
+        order = [("random", 0), ("tfidf", 0), ("random", 1), ("tfidf", 1)]
+        after = [tune(f"{e}{seed}", e, seed, kept) for e, seed in order]
+    assert after[0] != after[2]
+    assert after[2:] == [tune("network", "random", 1), tune("baseline", "tfidf", 1)]
 
 
 def test_code_in_the_folder_where_the_user_stands_is_not_run(tmp_path, monkeypatch):

@@ -125,6 +125,7 @@ class StageData(BaseModel):
     ] = {}
     written_last: Literal["", "metrics.json"] = ""
     scratch: list[Literal["checkpoints"]] = []
+    shares_process: bool = False
     tracked: bool = False
     shared: bool = False
     on_engine: bool = False
@@ -132,7 +133,7 @@ class StageData(BaseModel):
 
 
 PLAIN = ("version", "parameters", "result", "title", "environment", "written_last", "labels")
-FLAGS = ("tracked", "shared", "on_engine")
+FLAGS = ("shares_process", "tracked", "shared", "on_engine")
 
 
 class Order(Settings):

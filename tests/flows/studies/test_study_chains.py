@@ -35,7 +35,7 @@ def noted(monkeypatch):
     jobs: list[tuple[str, list[str]]] = []
     numbers = itertools.count(1)
 
-    def run(module, arguments, log, environment, follow, name, hang_seconds):
+    def run(module, arguments, log, environment, follow, name, hang_seconds, kept):
         jobs.append((module, list(arguments)))
         output = Path(option(arguments, "--output"))
         output.mkdir(parents=True, exist_ok=True)

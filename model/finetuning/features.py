@@ -203,7 +203,17 @@ class Rows:
         self._ends.append(self._ends[-1] + len(row))
 
     def __getitem__(self, i: int) -> np.ndarray:
-        return np.frombuffer(self._bytes, self._type)[self._ends[i] : self._ends[i + 1]]
+        return self.numbers[self._ends[i] : self._ends[i + 1]]
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Return the numbers of all rows."""
+        return np.frombuffer(self._bytes, self._type)
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Return int64 [rows + 1]: where each row begins, and where the last one ends."""
+        return np.array(self._ends, np.int64)
 
 
 class PackedFeatures(Sequence[Feature]):
@@ -214,61 +224,127 @@ class PackedFeatures(Sequence[Feature]):
     """
 
     def __init__(self, features: Iterable[Feature]) -> None:
-        self._examples, self._first_rows = array("I"), array("Q", [0])
-        self._ids, self._targets = Rows(), Rows()
-        self._types, self._distinct_types = array("I"), list[Ids]()
+        self._examples, first_rows = array("I"), array("Q", [0])
+        self.ids, self.types, self.targets = Rows(), Rows(), Rows()
+        type_numbers = array("Q")
         self._single_targets = True
         known: dict[bytes, int] = {}
         for feature in features:
             self._examples.append(feature.example)
             for ids, types in zip(feature.ids, feature.types, strict=True):
-                self._ids.append(np.asarray(ids))
-                number = known.setdefault(np.asarray(types).tobytes(), len(known))
-                if number == len(self._distinct_types):
-                    self._distinct_types.append(types)
-                self._types.append(number)
-            self._first_rows.append(len(self._types))
+                self.ids.append(np.asarray(ids))
+                row = np.asarray(types, np.uint8)
+                if (key := row.tobytes()) not in known:
+                    known[key] = len(known)
+                    self.types.append(row)
+                type_numbers.append(known[key])
+            first_rows.append(len(type_numbers))
             self._single_targets = not isinstance(feature.target, list)
             number_type = np.float64 if isinstance(feature.target, float) else np.int64
-            self._targets.append(np.array(feature.target, number_type, ndmin=1))
-        self._places = np.arange(len(self._examples))
+            self.targets.append(np.array(feature.target, number_type, ndmin=1))
+        self.first_rows = np.array(first_rows, np.int64)
+        """[features + 1]: the first row of each, and the end of the last."""
+        self.type_numbers = np.array(type_numbers, np.int64)
+        """[rows]: which row of `types` a row has."""
+        self.places = np.arange(len(self._examples))
+        """Of the features that are used."""
 
     def drop_empty_windows(self, share: float, generator: np.random.Generator) -> None:
         """Keep at most `share` windows without an answer for each window with one, at random."""
-        is_empty = np.array([not self._targets[i].any() for i in range(len(self._examples))], bool)
+        is_empty = np.array([not self.targets[i].any() for i in range(len(self._examples))], bool)
         empty = np.flatnonzero(is_empty)
         with_answer = len(is_empty) - len(empty)
         most = round(share * with_answer)
         if with_answer and most < len(empty):
             drawn = generator.choice(empty, most, replace=False)
-            self._places = np.sort(np.concatenate([np.flatnonzero(~is_empty), drawn]))
+            self.places = np.sort(np.concatenate([np.flatnonzero(~is_empty), drawn]))
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def __getitem__(self, i: Any) -> Any:
         """Return the feature of one index."""
         if i >= len(self):
             raise IndexError(i)
-        i = int(self._places[i])
-        rows = range(self._first_rows[i], self._first_rows[i + 1])
-        target = self._targets[i].tolist()
+        i = int(self.places[i])
+        rows = range(self.first_rows[i], self.first_rows[i + 1])
+        target = self.targets[i].tolist()
         return Feature(
             self._examples[i],
-            [self._ids[row] for row in rows],
-            [self._distinct_types[self._types[row]] for row in rows],
+            [self.ids[row] for row in rows],
+            [self.types[self.type_numbers[row]] for row in rows],
             target[0] if self._single_targets else target,
         )
 
 
+class RowTensors:
+    """Rows of numbers on a device, which cuts matrices out of them."""
+
+    def __init__(self, rows: Rows, place: torch.device) -> None:
+        numbers = rows.numbers
+        self._bits = 0xFFFF if numbers.dtype == np.uint16 else -1  # torch indexes no uint16
+        numbers = numbers.view(np.int16) if numbers.dtype == np.uint16 else numbers
+        self._numbers = torch.from_numpy(numbers).to(place)
+        self._ends = torch.from_numpy(rows.ends).to(place)
+
+    def pad(self, which: torch.Tensor, length: int, fill: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return int64 [rows, length] of the rows `which`, and where they have numbers."""
+        first, last = self._ends[which].unsqueeze(1), self._ends[which + 1].unsqueeze(1)
+        at = first + torch.arange(length, device=first.device)
+        is_there = at < last
+        numbers = self._numbers[at.clamp_(max=len(self._numbers) - 1)].long() & self._bits
+        return numbers.masked_fill_(~is_there, fill), is_there
+
+
+class FeatureTensors:
+    """Packed features on a device: a batch is cut there by the indices of its features."""
+
+    def __init__(self, features: PackedFeatures, shape: Shape, place: torch.device) -> None:
+        ids, ends = features.ids.ends, features.first_rows
+        self._shape, self._place, self._first_rows = shape, place, ends
+        self._places, self._row_lengths = features.places, np.diff(ids)
+        self.lengths = np.maximum.reduceat(self._row_lengths, ends[:-1])[self._places]
+        """Tokens of each feature's longest row."""
+        self._ids, self._types = (RowTensors(r, place) for r in (features.ids, features.types))
+        self._type_numbers = torch.from_numpy(features.type_numbers).to(place)
+        self._targets = RowTensors(features.targets, place)
+        if shape != "tokens":
+            targets = torch.from_numpy(features.targets.numbers).to(place)
+            targets = targets.float() if targets.is_floating_point() else targets
+            self._single = targets.reshape(-1, 2) if shape == "span" else targets
+
+    def cut_batch(
+        self, members: np.ndarray, pad_to: int | None = None, pad_id: int = 0
+    ) -> dict[str, torch.Tensor]:
+        """Return network inputs [batch, tokens] ([batch, choices, tokens] for `choice`), and
+        `targets`.
+        """
+        places = self._places[members]
+        first, last = self._first_rows[places], self._first_rows[places + 1]
+        rows = np.concatenate([np.arange(*pair) for pair in zip(first, last, strict=True)])
+        length = pad_to or int(self._row_lengths[rows].max())
+        which, features = (
+            torch.from_numpy(one).to(self._place, non_blocking=True) for one in (rows, places)
+        )
+        ids, mask = self._ids.pad(which, length, pad_id)
+        types, _ = self._types.pad(self._type_numbers[which], length, 0)
+        batch = {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": types}
+        if self._shape == "choice":
+            batch = {name: part.reshape(len(members), -1, length) for name, part in batch.items()}
+        if self._shape == "tokens":
+            return batch | {"targets": self._targets.pad(features, length, IGNORED)[0]}
+        return batch | {"targets": self._single[features]}
+
+
 def draw_training_batches(
-    features: Sequence[Feature], size: int, generator: np.random.Generator, grouped: bool = True
+    lengths: np.ndarray, size: int, generator: np.random.Generator, grouped: bool = True
 ) -> list[np.ndarray]:
-    """Return the indices of each batch of one epoch, in random order."""
-    order = generator.permutation(len(features))
+    """Return the indices of each batch of one epoch, in random order; `lengths` are the features'
+    tokens.
+    """
+    order = generator.permutation(len(lengths))
     if not grouped:
         return [order[i : i + size] for i in range(0, len(order), size)]
-    lengths = np.array([feature.length for feature in features])
     batches = []
     for start in range(0, len(order), POOL_BATCHES * size):
         pool = order[start : start + POOL_BATCHES * size]

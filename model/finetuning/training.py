@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,12 @@ from model.evaluation.metrics import rank_dev_metrics
 from model.finetuning import checkpoint, losses
 from model.finetuning.checkpoint import Attempt, Position
 from model.finetuning.examples import Shape
-from model.finetuning.features import Feature, collate_features, draw_training_batches
+from model.finetuning.features import (
+    Feature,
+    FeatureTensors,
+    PackedFeatures,
+    draw_training_batches,
+)
 from model.finetuning.network import open_autocast, select_inputs
 from model.finetuning.optimizer import build_optimizer, get_learning_rate, set_learning_rate
 
@@ -31,6 +37,8 @@ one: a kill loses a minute, and saving costs a twentieth.
 """
 MOST_EPOCHS = 20
 """That `least_examples` may make of the epochs."""
+RESIDENT_BYTES = 1 << 30
+"""Of token ids at most that a GPU keeps during a training: five million reviews of 100 tokens."""
 ScoreDev = Callable[[nn.Module], dict[str, float]]
 """Returns {metric: value} on dev; the first decides, larger is better; `loss` breaks ties."""
 
@@ -57,6 +65,16 @@ class Training:
     """Computes the loss from network, inputs, targets and the indices of the features; None: the
     loss of the settings. Parameters of its own are trained with the network and not kept.
     """
+
+    @cached_property
+    def tensors(self) -> FeatureTensors:
+        """The features, on a GPU where they fit beside the network."""
+        packed = self.features
+        if not isinstance(packed, PackedFeatures):
+            packed = PackedFeatures(packed)
+        is_resident = self.device.kind == "cuda" and packed.ids.numbers.nbytes <= RESIDENT_BYTES
+        place = self.device.torch if is_resident else torch.device("cpu")
+        return FeatureTensors(packed, self.shape, place)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -116,7 +134,7 @@ def _stream_batches(training: Training) -> Iterator[np.ndarray]:
         settings = training.settings
         yield from reversed(
             draw_training_batches(
-                training.features, settings.batch, generator, settings.length_grouped
+                training.tensors.lengths, settings.batch, generator, settings.length_grouped
             )
         )
 
@@ -136,11 +154,10 @@ def _train_step(
     settings = training.settings
     fixed = not settings.length_grouped or training.device.kind == "xla"
     pad_to = settings.max_length if fixed else None
-    inputs, targets = collate_features(
-        [training.features[i] for i in members], training.shape, pad_to, training.pad_id
-    )
-    inputs = training.device.put(inputs)
-    targets = training.device.put({"targets": targets})["targets"]
+    inputs = training.tensors.cut_batch(members, pad_to, training.pad_id)
+    if inputs["input_ids"].device.type == "cpu":
+        inputs = training.device.put(inputs)
+    targets = inputs.pop("targets")
     with open_autocast(training.device):
         if training.loss is not None:
             loss = training.loss(model, inputs, targets, members)

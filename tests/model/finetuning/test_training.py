@@ -12,7 +12,13 @@ from model.device import open_device
 from model.evaluation.metrics import rank_dev_metrics
 from model.finetuning import checkpoint
 from model.finetuning import training as loop
-from model.finetuning.features import Feature, collate_features, draw_training_batches
+from model.finetuning.features import (
+    Feature,
+    FeatureTensors,
+    PackedFeatures,
+    collate_features,
+    draw_training_batches,
+)
 
 
 def features(lengths):
@@ -21,12 +27,11 @@ def features(lengths):
 
 def test_grouped_batches_hold_every_example_once_and_little_padding():
     lengths = np.random.default_rng(0).integers(5, 128, 1000)
-    made = features(lengths)
-    batches = draw_training_batches(made, 32, np.random.default_rng(1))
+    batches = draw_training_batches(lengths, 32, np.random.default_rng(1))
     assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
     padded = sum(len(b) * max(lengths[b]) for b in batches)
     assert padded < 1.1 * lengths.sum()
-    again = draw_training_batches(made, 32, np.random.default_rng(1))
+    again = draw_training_batches(lengths, 32, np.random.default_rng(1))
     assert all((a == b).all() for a, b in zip(batches, again, strict=True))
     assert [max(lengths[b]) for b in batches] != sorted(max(lengths[b]) for b in batches)
 
@@ -36,6 +41,40 @@ def test_padding_is_masked():
     assert inputs["input_ids"].tolist() == [[7, 7, 7, 9, 9], [7] * 5]
     assert inputs["attention_mask"].sum(1).tolist() == [3, 5]
     assert targets.tolist() == [0, 1]
+
+
+def draw_row(generator, length):
+    return generator.integers(0, 1 << 16, length).astype(np.uint16)
+
+
+@pytest.mark.parametrize(
+    ("shape", "draw_target"),
+    [
+        ("classification", lambda n: n % 3),
+        ("regression", lambda n: n / 7),
+        ("span", lambda n: [n % 5, n]),
+        ("tokens", lambda n: [-100, *range(n - 1)]),
+        ("choice", lambda n: n % 2),
+    ],
+)
+def test_batches_cut_from_tensors_are_those_collated_from_features(shape, draw_target):
+    generator = np.random.default_rng(0)
+    made = []
+    for i in range(9):
+        lengths = generator.integers(2, 20, 2 if shape == "choice" else 1).tolist()
+        ids = [draw_row(generator, n) for n in lengths]
+        types = [np.repeat([0, 1], [n - n // 3, n // 3]).astype(np.uint8) for n in lengths]
+        made.append(Feature(i, ids, types, draw_target(lengths[0])))
+    tensors = FeatureTensors(PackedFeatures(made), shape, torch.device("cpu"))
+    assert tensors.lengths.tolist() == [feature.length for feature in made]
+    members = np.array([7, 0, 3])
+    for pad_to in (None, 24):
+        inputs, targets = collate_features([made[i] for i in members], shape, pad_to, pad_id=9)
+        expected, cut = inputs | {"targets": targets}, tensors.cut_batch(members, pad_to, pad_id=9)
+        assert cut.keys() == expected.keys()
+        for name, tensor in expected.items():
+            assert cut[name].dtype == tensor.dtype
+            assert torch.equal(cut[name], tensor), name
 
 
 def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None, **changes):

@@ -133,8 +133,9 @@ def keep_running(start: Callable[[], Child], server: Child) -> Callable[[], None
     return end
 
 
-def connect_prefect(store: Path) -> None:
-    """Set this process's environment up for a Prefect server; start one if there is none.
+def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Set this process's environment up for a Prefect server; start one if there is none, and call
+    `meanwhile` while it starts.
 
     It is started again if it ends, and ends last of all with this process: Prefect's own end sends
     it what still waits.
@@ -142,6 +143,7 @@ def connect_prefect(store: Path) -> None:
     url = os.environ.get("PREFECT_API_URL")
     if not url and (servers := find_running_servers(store)):
         url = f"{servers['prefect']}/api"
+    server = None
     if not url:
         port = find_free_port()
         url = f"http://{HOST}:{port}/api"
@@ -150,5 +152,7 @@ def connect_prefect(store: Path) -> None:
         start = partial(start_prefect_server, store, port, without)
         server = start()
         atexit.register(keep_running(start, server))
-        wait_until_healthy("the Prefect server", server, lambda: is_healthy(f"{url}/health"))
     os.environ.update(build_client_environment(store, url))
+    meanwhile()
+    if server:
+        wait_until_healthy("the Prefect server", server, lambda: is_healthy(f"{url}/health"))

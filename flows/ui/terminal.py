@@ -2,6 +2,7 @@
 results printed at the end.
 """
 
+import importlib
 import json
 import logging
 import os
@@ -146,7 +147,7 @@ def run_in_terminal(
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # what fails is told here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
     health.interrupt_on_signals(signal.SIGTERM)
-    prefect_server.connect_prefect(store.root)
+    prefect_server.connect_prefect(store.root, load_libraries)
 
     from prefect import tags
 
@@ -163,6 +164,12 @@ def run_in_terminal(
         finally:
             logging.getLogger("prefect.flow_runs").removeHandler(warnings)
             graph_run.LISTENERS.remove(terminal)
+
+
+def load_libraries() -> None:
+    """Import what every run needs: Prefect and MLflow take seconds."""
+    importlib.import_module("flows.runs.graph_run")
+    importlib.import_module("mlflow")
 
 
 class RunWarnings(logging.Handler):

@@ -2,9 +2,9 @@
 differ.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from flows.runner.stage_runner import flatten_parameters
 from flows.store.store import Manifest, Store
 
 ABSENT = "–"
@@ -28,7 +28,7 @@ def _compare(store: Store, a: Manifest, b: Manifest, seen: set[tuple[str, str]])
         return
     if a["version"] != b["version"]:
         yield f"{where}: version: {a['version']} → {b['version']}"
-    before, after = flatten(a["parameters"]), flatten(b["parameters"])
+    before, after = flatten_parameters(a["parameters"]), flatten_parameters(b["parameters"])
     for name in sorted({*before, *after}):
         old, new = before.get(name, ABSENT), after.get(name, ABSENT)
         if old != new:
@@ -44,16 +44,3 @@ def _compare(store: Store, a: Manifest, b: Manifest, seen: set[tuple[str, str]])
             yield from _compare(store, first, second, seen)
         elif sources[0] != sources[1]:
             yield f"{where}: input {name}: the store no longer has one of the two"
-
-
-def flatten(values: Any, path: str = "") -> dict[str, Any]:
-    """Return nested parameters as `a.b[0]` → value."""
-    if isinstance(values, Mapping) and values:
-        parts = {f"{path}.{name}" if path else str(name): value for name, value in values.items()}
-    elif isinstance(values, list | tuple) and values:
-        parts = {f"{path}[{i}]": value for i, value in enumerate(values)}
-    else:
-        return {path: values}
-    return {
-        name: leaf for part, value in parts.items() for name, leaf in flatten(value, part).items()
-    }

@@ -1,10 +1,8 @@
 """The guards of the Prefect server: names, origins, tokens, and clicks beside a run that writes."""
 
 import asyncio
-import itertools
 import os
 import uuid
-from collections import Counter
 from contextlib import asynccontextmanager
 
 import httpx
@@ -105,9 +103,6 @@ def test_a_change_that_met_a_locked_database_is_tried_again(monkeypatch, failure
     assert bodies == [{"name": "x"}] * calls
 
 
-STARTS, WRITERS, EACH = 4, 3, 12
-
-
 @asynccontextmanager
 async def open_api():
     """A client of the server as a page of its own is one, its name, and a flow that it made."""
@@ -118,38 +113,6 @@ async def open_api():
         token = await api.get("/csrf-token", params={"client": client})
         api.headers = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token.json()["token"]}
         yield api, client, (await api.post("/flows/", json={"name": client})).json()["id"]
-
-
-async def answers_to_clicks_beside_writers():
-    """The answers' codes to requests that start runs, which come beside requests that write logs.
-    No retries.
-    """
-    async with open_api() as (api, client, flow):
-        deployment = (
-            await api.post("/deployments/", json={"name": client, "flow_id": flow})
-        ).json()["id"]
-        line = {
-            "name": "test",
-            "level": 20,
-            "message": "a line",
-            "timestamp": "2026-01-01T00:00:00Z",
-        }
-
-        async def sent(address, body):
-            return [(await api.post(address, json=body)).status_code for _ in range(EACH)]
-
-        clicks = [sent(f"/deployments/{deployment}/create_flow_run", {}) for _ in range(STARTS)]
-        logs = [sent("/logs/", [line] * 20) for _ in range(WRITERS)]
-        codes = await asyncio.gather(*clicks, *logs)
-        question = {"deployments": {"id": {"any_": [deployment]}}}
-        runs = (await api.post("/flow_runs/count", json=question)).json()
-        return Counter(itertools.chain(*codes)), runs
-
-
-def test_every_click_starts_a_run_while_others_write(prefect_home):
-    codes, runs = asyncio.run(answers_to_clicks_beside_writers())
-    assert codes == {201: (STARTS + WRITERS) * EACH}
-    assert runs == STARTS * EACH
 
 
 async def answers_to_programs(admin):

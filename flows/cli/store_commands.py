@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from flows.store.store import Manifest, Store
     from flows.store.usage import Run
 
-SHOWN_LINES = 20
-"""Of `show`: lineage, result and settings; --json has all of it."""
+SHOWN = 88
+"""Characters of a value that `show` prints; --json has all of it."""
 MOST_DIFFERENCES = 10
 """Lines of `why`."""
 
@@ -163,7 +163,7 @@ def show_stage(arguments: argparse.Namespace) -> None:
 
 
 def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
-    """Return at most twenty lines: lineage first, then the result, then the settings."""
+    """Return a line for each stage of the lineage, then for each value of result and settings."""
     from flows.runner.stage_runner import flatten_parameters
     from flows.store.usage import name_folder
 
@@ -172,18 +172,10 @@ def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
         for depth, origin in store.trace_lineage(manifest)
     ]
     lines[0] += f"  {store.address}/{name_folder(manifest)}"
-    most = SHOWN_LINES - 3
-    if len(lines) > most // 2:
-        lines = [*lines[: most // 2], f"   … {len(lines) - most // 2} more stages"]
-    result = [f"{n} {v}" for n, v in flatten_parameters(manifest["result"]).items()]
-    settings = [f"{n} {v}" for n, v in flatten_parameters(manifest["parameters"]).items()]
-    for title, values in (("result", result), ("settings", settings)):
-        room = max(1, (SHOWN_LINES - len(lines) - 1) // (2 if title == "result" else 1))
-        lines += [f"{title:<10}{value[:88]}" for value in values[:room]]
-    return [
-        *lines[: SHOWN_LINES - 1],
-        f"all of it  amazon-electra show --json {manifest['fingerprint']}",
-    ]
+    for title, part in (("result", "result"), ("settings", "parameters")):
+        values = flatten_parameters(manifest[part]).items()
+        lines += [f"{title:<10}{name} {value[:SHOWN]}" for name, value in values]
+    return lines
 
 
 def verify_store(arguments: argparse.Namespace) -> None:

@@ -13,8 +13,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
@@ -42,14 +43,6 @@ loaded machine.
 HEALTH_PATHS = {"prefect": "/api/health", "mlflow": "/health"}
 
 
-class Service(NamedTuple):
-    """A process of `up`: how it is started, and how one sees that it is well."""
-
-    name: str
-    start: Callable[[], Child]
-    is_well: Callable[[], bool]
-
-
 def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
     """Start everything; return when interrupted, raise ServerFailed when a process ends."""
     health.interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
@@ -63,11 +56,20 @@ def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
         os.environ.update(settings.build_client_environment(store, f"{addresses['prefect']}/api"))
         os.environ.update(settings.build_admin_environment())
         running: dict[str, Child] = {}
-        try:
-            for service in list_services(store, prefect_port, mlflow_port):
-                running[service.name] = service.start()
-                wait_until_healthy(service.name, running[service.name], service.is_well)
-                print(f"{service.name} is up", file=sys.stderr, flush=True)
+
+        def start(name: str, child: Child, is_well: Callable[[], bool]) -> None:
+            running[name] = child
+            wait_until_healthy(name, child, is_well)
+            print(f"{name} is up", file=sys.stderr, flush=True)
+
+        def answers(name: str) -> Callable[[], bool]:
+            return partial(is_healthy, addresses[name] + HEALTH_PATHS[name])
+
+        try:  # in the order in which they need each other
+            start("Prefect server", start_prefect_server(store, prefect_port), answers("prefect"))
+            start("MLflow server", start_mlflow_server(store, mlflow_port), answers("mlflow"))
+            served = (store / READY_FILE).exists
+            start("deployments", start_deployments(store, mlflow_port), served)
             state = {**addresses, "pid": os.getpid(), "started": time.time()}
             write_json(store / "servers.json", state)
             print_addresses(addresses)
@@ -82,29 +84,6 @@ def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
         finally:
             for process in reversed(running.values()):
                 process.end()
-
-
-def list_services(store: Path, prefect_port: int, mlflow_port: int) -> list[Service]:
-    """Return the services in the order in which they need each other."""
-    prefect_health = f"http://{HOST}:{prefect_port}{HEALTH_PATHS['prefect']}"
-    mlflow_health = f"http://{HOST}:{mlflow_port}{HEALTH_PATHS['mlflow']}"
-    return [
-        Service(
-            "Prefect server",
-            lambda: start_prefect_server(store, prefect_port),
-            lambda: is_healthy(prefect_health),
-        ),
-        Service(
-            "MLflow server",
-            lambda: start_mlflow_server(store, mlflow_port),
-            lambda: is_healthy(mlflow_health),
-        ),
-        Service(
-            "deployments",
-            lambda: start_deployments(store, mlflow_port),
-            (store / READY_FILE).exists,
-        ),
-    ]
 
 
 def start_deployments(store: Path, mlflow_port: int) -> Child:

@@ -84,13 +84,12 @@ def test_runs_that_have_not_ended_are_running_or_killed(store, capsys):
     assert [line.split()[:2] for line in lines[2:]] == [["killed", "kettles"]]
 
 
-def test_a_stage_is_shown_in_twenty_lines_with_its_lineage_first(store, capsys):
+def test_a_stage_is_shown_with_its_lineage_first(store, capsys):
     [first, _] = list_runs(store)
     _, lines = run(store, capsys, "show", first.last["fingerprint"])
-    assert len(lines) <= 20
     assert str(store.root) in lines[0]
     assert [line.split()[0] for line in lines[1:4]] == ["pretraining", "corpus", "dump"]
-    assert "show --json" in lines[-1]
+    assert any(line.startswith("result    answer ") for line in lines)
     _, lines = run(store, capsys, "show", "--json", first.last["fingerprint"])
     assert json.loads("\n".join(lines)) == first.last
 

@@ -121,21 +121,27 @@ def test_a_server_that_is_slow_to_answer_is_well(tmp_path, capsys):
 
 
 def test_up_ends_with_an_error_when_one_of_its_processes_does(tmp_path, monkeypatch):
-    commands = {"Prefect server": "sleep 1000", "MLflow server": "sleep 1; echo full >&2; exit 3"}
+    commands = {
+        "start_prefect_server": "sleep 1000",
+        "start_mlflow_server": "sleep 1; echo full >&2; exit 3",
+        "start_deployments": "sleep 1000",
+    }
     children = {}
 
-    def start(name):
+    def start(name, store, port):
         children[name] = Child(["sh", "-c", commands[name]], tmp_path / "log")
         return children[name]
 
-    services = [up.Service(name, partial(start, name), lambda: True) for name in commands]
-    monkeypatch.setattr(up, "list_services", lambda *ports: services)
+    for name in commands:
+        monkeypatch.setattr(up, name, partial(start, name))
+    monkeypatch.setattr(up, "is_healthy", lambda url: True)
+    monkeypatch.setattr(up, "READY_FILE", ".")
     monkeypatch.setattr(health, "interrupt_on_signals", lambda *signals: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     ports = health.find_free_port(), health.find_free_port()
     with pytest.raises(health.ServerFailed, match=r"^MLflow server ended: full \(log: .*log\)"):
         up.run_servers(tmp_path, *ports)
-    assert children["Prefect server"].has_ended(), "nothing is left running"
+    assert children["start_prefect_server"].has_ended(), "nothing is left running"
     assert not store_lock.is_up(tmp_path)
 
 

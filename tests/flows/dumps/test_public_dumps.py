@@ -21,6 +21,7 @@ from tests.flows.dumps.dump_server import (
     Server,
     breaking_after,
     ignoring_range,
+    redirecting,
     refusing,
     send,
     serving,
@@ -158,6 +159,16 @@ def test_two_do_not_fetch_one_file_at_once(server: Server, tmp_path: Path) -> No
     server.answers = [while_the_first_waits]
     fetch(server, tmp_path, [])
     assert "another process is fetching it" in told[0]
+
+
+def test_a_redirect_leads_only_where_an_address_may(server: Server, tmp_path: Path) -> None:
+    with serving(Server("127.0.0.2")) as private:
+        server.answers = [redirecting(private.address)]
+        with pytest.raises(UserError, match=r"AMAZON_ELECTRA_PRIVATE_HOSTS=127\.0\.0\.2"):
+            fetch_dump(server.address, tmp_path)
+        with pytest.raises(UserError, match=r"AMAZON_ELECTRA_PRIVATE_HOSTS=127\.0\.0\.2"):
+            fetch_dump(private.address, tmp_path)
+        assert private.asked == []
 
 
 def test_a_store_is_read_from_where_it_was(tmp_path: Path) -> None:

@@ -42,7 +42,6 @@ Lines = Callable[[], Iterator[str]]
 TAGGED_WORD = re.compile(r"O|[BIES]-\S+")
 NO_ANSWER = "ANSWERNOTFOUND"
 """Stands at the end of every review of SubjQA; it is none of its words."""
-TAGGED = re.compile(r"<(?:review_text|title)>(.*?)</(?:review_text|title)>", re.DOTALL)
 
 
 def list_forms(raw: str) -> set[str]:
@@ -103,8 +102,6 @@ def _extract_texts(lines: Lines, path: str) -> Iterator[str]:
     start = head.lstrip()[:1]
     if start in "{[" and start:
         yield from _read_json_texts(lines)
-    elif "<review_text>" in head:
-        yield from _read_tagged_reviews(lines)
     elif head.startswith("__label__"):
         for line in lines():
             _, _, text = line.partition(" ")
@@ -148,15 +145,6 @@ def _parse_json(line: str) -> Any:
         with suppress(ValueError):
             return json.loads(text)
     return None
-
-
-def _read_tagged_reviews(lines: Lines) -> Iterator[str]:
-    held: list[str] = []
-    for line in lines():
-        held.append(line)
-        if "</review_text>" in line or "</title>" in line:
-            yield from (match[1].strip() for match in TAGGED.finditer("\n".join(held)))
-            held = []
 
 
 def _is_tagged_word(line: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from beam_jobs.core.command import main
 from beam_jobs.core.settings import read_options
-from model.evaluation.evaluate import evaluate_model, join_folds, write_submission
+from model.evaluation.evaluate import evaluate_model, join_folds
 from model.finetuning.network import read_task_head
 from model.finetuning.tasks import find_task
 from model.options import EvaluateOptions
@@ -18,10 +18,6 @@ from model.options import EvaluateOptions
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(EvaluateOptions, argv, "python -m model.evaluate", __doc__)
     task = find_task(arguments.task, arguments.data, read_task_head(arguments.model).labels)
-    if arguments.split == "submission":
-        return write_submission(
-            arguments.model, task, arguments.data, arguments.output, arguments.device
-        )
     if arguments.folds:
         return join_folds(arguments.model, task, arguments.data, arguments.folds, arguments.output)
     return evaluate_model(

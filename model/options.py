@@ -183,11 +183,7 @@ class EvaluateOptions(Settings):
         description="evaluations of the folds of a cross-validation (model.finetune --set fold=K/N "
         "--evaluation DIR), which are joined; the model is the one that is kept",
     )
-    split: Literal["train", "dev", "test", "submission"] = Field(
-        default="test",
-        description="`submission` (GLUE) writes the file the official site takes, from the test "
-        "set without labels",
-    )
+    split: Literal["train", "dev", "test"] = Field(default="test", description="of the task")
     device: Device = Field(default="auto", description=DEVICE)
 
 

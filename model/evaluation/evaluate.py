@@ -24,7 +24,6 @@ from model.evaluation.significance import compute_interval
 from model.finetuning import network
 from model.finetuning.examples import Example, Split, Task, load_examples
 from model.finetuning.request import choose_sampling
-from model.finetuning.tasks import glue
 
 CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
 """What metrics.json says of result.json: of a fine-tuning, and of a baseline."""
@@ -110,29 +109,6 @@ def _write_metrics(
     write_predictions(predictions, output / "predictions.parquet")
     write_json(output / "metrics.json", measured)
     return measured
-
-
-def write_submission(
-    folder: Path, task: Task, data: Path, output: Path, device: str = "auto"
-) -> dict[str, Any]:
-    """Write the official site's files for a GLUE task from its test set without labels.
-
-    Return the task and the number of examples in each file.
-    """
-    if task.name not in glue.SPECS:
-        raise UserError(
-            f"--task {task.name}: only GLUE's tasks have a submission: {', '.join(glue.SPECS)}"
-        )
-    _check_task(folder, task)
-    settings = FinetuningSettings.from_run(json.loads((folder / "run.json").read_text()))
-    output.mkdir(parents=True, exist_ok=True)
-    files = {}
-    for name, examples in glue.read_submission_examples(task.name, data).items():
-        predictions = predict_examples(folder, task, examples, settings.precision, device)
-        files[str(output / f"{name}.tsv")] = len(examples)
-        lines = glue.format_submission(task.name, predictions.predictions)
-        (output / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    return {"task": task.name, "submission": files}
 
 
 def _check_task(folder: Path, task: Task) -> None:

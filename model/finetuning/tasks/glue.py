@@ -1,9 +1,7 @@
-"""Read GLUE (Wang et al. 2019, arXiv 1804.07461), nine tasks with their official metrics, and write
-its submission files.
+"""Read GLUE (Wang et al. 2019, arXiv 1804.07461), nine tasks with their official metrics.
 
 The official test labels are not published. The official dev set is therefore our test set and dev
-is cut from train: nothing is chosen on what is reported. `model.evaluate --split submission` reads
-the official test file, without labels.
+is cut from train: nothing is chosen on what is reported.
 """
 
 import itertools
@@ -39,8 +37,6 @@ class GlueSpec:
     label: str
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
-    file: str
-    """Name of the submission file, without .tsv."""
     leave_out: tuple[str, ...] = ()
     """Files of the folder that are another task's."""
     header: tuple[str, ...] = ()
@@ -61,32 +57,32 @@ FOUR = ("accuracy", "macro_f1", "ece", "loss")
 
 SPECS: Mapping[str, GlueSpec] = {
     "cola": GlueSpec(
-        "CoLA", "sentence", None, "label", NUMBERS, ("matthews", "accuracy", "loss"), "CoLA",
+        "CoLA", "sentence", None, "label", NUMBERS, ("matthews", "accuracy", "loss"),
         header=("source", "label", "star", "sentence"),
     ),
-    "sst-2": GlueSpec("SST-2", "sentence", None, "label", NUMBERS, FOUR, "SST-2"),
+    "sst-2": GlueSpec("SST-2", "sentence", None, "label", NUMBERS, FOUR),
     "mrpc": GlueSpec(
-        "MRPC", "#1 String", "#2 String", "Quality", NUMBERS, ("f1", "accuracy", "loss"), "MRPC",
+        "MRPC", "#1 String", "#2 String", "Quality", NUMBERS, ("f1", "accuracy", "loss"),
         leave_out=("msr_paraphrase*", "*_ids*"), is_ordered=False,
     ),
     "sts-b": GlueSpec(
-        "STS-B", "sentence1", "sentence2", "score", (), ("pearson", "spearman", "mse"), "STS-B",
+        "STS-B", "sentence1", "sentence2", "score", (), ("pearson", "spearman", "mse"),
         header=STSB_HEADER, is_ordered=False,
     ),
     "qqp": GlueSpec(
-        "QQP", "question1", "question2", "is_duplicate", NUMBERS, ("f1", "accuracy", "loss"), "QQP"
+        "QQP", "question1", "question2", "is_duplicate", NUMBERS, ("f1", "accuracy", "loss")
     ),
     "mnli": GlueSpec(
         "MNLI", "sentence1", "sentence2", "gold_label", MNLI, ("accuracy", "macro_f1", "loss"),
-        "MNLI-m", leave_out=("*mismatched*",), trained_as=("mnli-mm",),
+        leave_out=("*mismatched*",), trained_as=("mnli-mm",),
     ),
     "mnli-mm": GlueSpec(
         "MNLI", "sentence1", "sentence2", "gold_label", MNLI, ("accuracy", "macro_f1", "loss"),
-        "MNLI-mm", leave_out=("*_matched*",), trained_as=("mnli",),
+        leave_out=("*_matched*",), trained_as=("mnli",),
     ),
-    "qnli": GlueSpec("QNLI", "question", "sentence", "label", ENTAILMENT, ACCURACY, "QNLI"),
-    "rte": GlueSpec("RTE", "sentence1", "sentence2", "label", ENTAILMENT, ACCURACY, "RTE"),
-    "wnli": GlueSpec("WNLI", "sentence1", "sentence2", "label", NUMBERS, ACCURACY, "WNLI"),
+    "qnli": GlueSpec("QNLI", "question", "sentence", "label", ENTAILMENT, ACCURACY),
+    "rte": GlueSpec("RTE", "sentence1", "sentence2", "label", ENTAILMENT, ACCURACY),
+    "wnli": GlueSpec("WNLI", "sentence1", "sentence2", "label", NUMBERS, ACCURACY),
 }  # fmt: skip
 
 
@@ -107,78 +103,24 @@ def read_glue_rows(spec: GlueSpec, path: Path) -> Iterator[tuple[int, dict[str, 
             yield number, dict(itertools.zip_longest(spec.header, cells[: len(spec.header)]))
 
 
-def read_glue_examples(
-    spec: GlueSpec, path: Path, labelled: bool = True
-) -> Iterator[Example | Omission]:
+def read_glue_examples(spec: GlueSpec, path: Path) -> Iterator[Example | Omission]:
     classes = {label: i for i, label in enumerate(spec.labels)}
-    wanted = [spec.text, *([spec.pair] if spec.pair else []), *([spec.label] if labelled else [])]
+    wanted = [spec.text, *([spec.pair] if spec.pair else []), spec.label]
     for number, row in read_glue_rows(spec, path):
         if is_short(row, wanted):
             yield Omission("line too short")
             continue
-        label: int | float | None = None
-        if labelled:
-            written = get_column(row, spec.label, path, number)
-            if written == "-":
-                continue
-            label = (
-                find_class(written, classes, path, number)
-                if classes
-                else parse_number(written, path, number)
-            )
+        written = get_column(row, spec.label, path, number)
+        if written == "-":
+            continue
+        label: int | float = (
+            find_class(written, classes, path, number)
+            if classes
+            else parse_number(written, path, number)
+        )
         pair = get_column(row, spec.pair, path, number) if spec.pair else None
         name = str(row.get("index") or row.get("id") or number - 1)
         yield Example(f"{path.stem}:{name}", get_column(row, spec.text, path, number), pair, label)
-
-
-def read_submission_examples(name: str, data: Path) -> dict[str, list[Example]]:
-    """Return the official test file's examples in its own order, by the name of what is submitted
-    (without .tsv).
-
-    A model of MNLI answers the diagnostic set too (AX), where it lies beside: the official site
-    wants it.
-    """
-    spec, folder = SPECS[name], _find_folder(data, SPECS[name])
-    wanted = (
-        "*test_mismatched*"
-        if name == "mnli-mm"
-        else "*test_matched*"
-        if name == "mnli"
-        else "*test*"
-    )
-    files = sorted(folder.glob(wanted + ".tsv*"))
-    if not files:
-        raise UserError(
-            f"{data}: no {wanted}.tsv; the official test file of {spec.folder} is needed"
-        )
-    found = {spec.file: files[0]}
-    if name == "mnli" and (diagnostic := sorted(folder.parent.glob("diagnostic/diagnostic.tsv*"))):
-        found["AX"] = diagnostic[0]
-    return {
-        file: [
-            _require_example(example, path, place)
-            for place, example in enumerate(read_glue_examples(spec, path, False), 1)
-        ]
-        for file, path in found.items()
-    }
-
-
-def _require_example(example: Example | Omission, path: Path, place: int) -> Example:
-    """Return the example; the official site wants an answer to every line."""
-    if isinstance(example, Omission):
-        raise UserError(f"{path}, example {place}: {example.reason}; fetch the file again")
-    return example
-
-
-def format_submission(name: str, predictions: list[Any]) -> list[str]:
-    """Return the lines gluebenchmark.com takes: index and label, or a score from 0.000 to 5.000."""
-    spec = SPECS[name]
-    said = (
-        [spec.labels[int(p)] for p in predictions]
-        if spec.labels
-        else [f"{min(5, max(0, p)):.3f}" for p in predictions]
-    )
-    return ["index\tprediction", *(f"{i}\t{label}" for i, label in enumerate(said))]
 
 
 def _find_folder(data: Path, spec: GlueSpec) -> Path:
@@ -205,7 +147,7 @@ def _make_task(name: str, spec: GlueSpec) -> Task:
         read=SplitReader(
             partial(read_glue_examples, spec), plan_glue_splits, is_ordered=spec.is_ordered
         ),
-        source=f"GLUE: {spec.folder}/train.tsv, dev.tsv (test.tsv for a submission)",
+        source=f"GLUE: {spec.folder}/train.tsv, dev.tsv",
         trained_as=spec.trained_as,
     )
 

@@ -137,22 +137,6 @@ def _cell(spec, column, i, file):
     return str(i) if column == "index" else f'{file.split(".")[0]} "{column} {i}'
 
 
-def test_glue_submission_is_in_the_official_form(tmp_path):
-    (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n")
-    [examples] = glue.read_submission_examples("rte", tmp_path).values()
-    assert [(e.text, e.pair, e.label) for e in examples] == [("a", "b", None), ("c", "d", None)]
-    assert glue.format_submission("rte", [0, 1]) == [
-        "index\tprediction",
-        "0\tentailment",
-        "1\tnot_entailment",
-    ]
-    assert glue.format_submission("sts-b", [5.4, 1.23456]) == [
-        "index\tprediction",
-        "0\t5.000",
-        "1\t1.235",
-    ]
-
-
 def test_squad_keeps_a_passage_on_one_side(tmp_path):
     def ask(p, q, answers):
         return {"id": f"{p}-{q}", "question": "Who lives?", "answers": answers}

@@ -12,7 +12,7 @@ import pytest
 from beam_jobs.core.errors import UserError
 from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.files import read_table_rows
-from model.finetuning.tasks import find_task, glue
+from model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
 
 TABLE = "table:text=text,label=label"
@@ -140,14 +140,6 @@ def test_short_lines_are_left_out_and_counted(tmp_path):
     read = find_task("qqp").read(tmp_path, "test", Sampling(), left_out)
     assert left_out == {"line too short": 1}
     assert len(read) == 60
-
-
-def test_every_line_of_a_submission_is_there(tmp_path):
-    (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n1\tc\n")
-    with pytest.raises(
-        UserError, match=r"test.tsv, example 2: line too short; fetch the file again"
-    ):
-        glue.read_submission_examples("rte", tmp_path)
 
 
 def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path):

@@ -75,12 +75,6 @@ def test_span(made):
     assert metrics["exact_match"] > 0.8
     answers = json.loads((output / "test" / "answers.json").read_text())
     assert any(not answer for answer in answers.values())
-    measured = json.loads((output / "test" / "metrics.json").read_text())
-    assert measured["official"]["f1"] == pytest.approx(100 * metrics["answer_f1"])
-    assert (
-        measured["official"]["HasAns_total"] + measured["official"]["NoAns_total"] == measured["n"]
-    )
-    assert measured["official"]["best_f1"] >= measured["official"]["f1"]
     _, report = AutoModelForQuestionAnswering.from_pretrained(output, output_loading_info=True)
     assert not report["missing_keys"]
 
@@ -109,7 +103,6 @@ def test_the_best_state_is_chosen_at_its_own_best_threshold(made):
     scores = measured["metrics"]
     assert result["dev"]["answer_f1"] == pytest.approx(scores["answer_f1"]["value"])
     assert result["dev"]["exact_match"] == pytest.approx(scores["exact_match"]["value"])
-    assert measured["official"]["best_f1"] == pytest.approx(100 * result["dev"]["answer_f1"])
     assert json.loads((output / "task.json").read_text())["threshold"] != 0.0
 
 

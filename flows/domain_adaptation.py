@@ -20,9 +20,9 @@ from flows.stages import arms, report
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.model import build_model_stage
-from flows.stages.origin import make_origin
+from flows.stages.origin import make_origin, warn_of_languages
 from flows.stages.pretraining import build_pretraining_stage, is_worth_adapting
-from flows.stages.shards import build_dev_stage, build_shards_stage
+from flows.stages.shards import build_dev_stage, build_shards_stage, fit_length
 from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
 
@@ -31,11 +31,14 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → model, report."""
     arms.check_parameters(p)
     origin = make_origin(p, make)  # the published encoder, where training starts from one
+    p = fit_length(p, origin, make.store)
 
     dump = make(list_dump(p.dump, make))
     p = labels.settle_tasks(p, dump, make)
     corpus = make(build_corpus_stage(p, dump, make.store))
     labels.check_corpus(p.finetuning.tasks, corpus, make.store)
+    if origin:
+        warn_of_languages(make.store, origin, corpus)
     command, at_once = report.format_command(p), p.finetuning.at_once
     if origin and not is_worth_adapting(p, corpus, make.store):
         cells = list(arms.list_cells(p, make.store, corpus, origin, make.champion, origin=origin))

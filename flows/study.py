@@ -24,6 +24,7 @@ from flows.stages.shards import (
     build_dev_stage,
     build_general_shards_stage,
     build_shards_stage,
+    fit_length,
 )
 from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
@@ -69,6 +70,7 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     withheld = [*p.corpus.withhold, *list_evaluation_files(loaded)]
     p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": withheld})})
     origin = make_origin(p, make)
+    p = fit_length(p, origin, make.store)
     made = {"origin": origin} if origin else {}
     if wanted == {"origin"}:
         return made

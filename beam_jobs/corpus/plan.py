@@ -21,7 +21,7 @@ from beam_jobs.text.cleaning import CleaningOptions
 
 VERSION = 15
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 10
+WORK_VERSION = 11
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""
@@ -60,9 +60,11 @@ class Folders:
     """Hashes of earlier corpora, and runs of texts that are held out."""
     matches: str = field(init=False)
     """What reviews share with held-out texts."""
+    languages: str = field(init=False)
+    """File of reviews of the sample by language."""
 
     def __post_init__(self) -> None:
-        for name in ("cuts", "prepared", "written", "seen", "matches"):
+        for name in ("cuts", "prepared", "written", "seen", "matches", "languages"):
             object.__setattr__(self, name, storage.join_path(self.work, name))
 
     def clear_other_runs(self, results: str) -> None:
@@ -171,12 +173,14 @@ def plan_preparation(
 ) -> Preparation:
     text_bytes = 1 + sum(file.plain_size for file in files) * TEXT_SHARE
     sample_bytes = min(args.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
+    if args.punkt or args.seen:  # only languages are counted in it
+        sample_bytes = MIN_SAMPLE_BYTES
     return Preparation(
         folder=folders.prepared,
         bounds=bounds,
         seed=args.seed,
         split_by=args.split_by,
-        sample_share=0 if args.punkt or args.seen else min(1.0, sample_bytes / text_bytes),
+        sample_share=min(1.0, sample_bytes / text_bytes),
         cleaning=CleaningOptions(repair_run_ons=args.repair_run_ons),
         mask_personal_data=args.mask_personal_data,
         keep_raw_rejects=args.keep_raw_rejects,

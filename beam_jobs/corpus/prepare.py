@@ -6,7 +6,7 @@ prepared/0000-00000.bands    signatures (near.py), if near-duplicates are droppe
 prepared/0000-00000.runs     runs of words of the reviews that may be trained on (held_out.py)
 prepared/0000-00000.heldout  those of the dev and test reviews
 prepared/0000-00000.rejects  JSON lines; lines count from the unit's start
-prepared/0000-00000.sample   JSON list of texts for Punkt
+prepared/0000-00000.sample   JSON list of texts for Punkt, whose languages are counted too
 prepared/0000-00000.days     reviews by day, counted before, if the split is by time
 prepared/0000-00000.json     counts; written last: the unit is done if and only if it is there
 """
@@ -73,7 +73,7 @@ class Preparation:
     folder: str
     bounds: tuple[float, ...]  # splits.parse_shares
     seed: int
-    sample_share: float  # of the pretrain reviews, for Punkt
+    sample_share: float  # of the pretrain reviews, for Punkt and to count languages
     cleaning: CleaningOptions = field(default_factory=CleaningOptions)
     mask_personal_data: bool = True
     with_titles: bool = True

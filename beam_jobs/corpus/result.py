@@ -139,6 +139,7 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
         "split_by": split,
         "stars": stars,
         "sentences": sum(unit.sentences for unit in written),
+        "language_sample": json.loads(storage.read_bytes(plan.folders.languages)),
         "stars_scales": [scale.name for scale in scales],
         "notes": sum_counts(notes),
         "files": files,

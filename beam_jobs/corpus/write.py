@@ -22,6 +22,7 @@ from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL
 from beam_jobs.reading.stars import Scale
 from beam_jobs.reading.work_units import PreparedUnit, check_damage
+from beam_jobs.text.languages import count_languages
 from beam_jobs.text.sentences import (
     SentenceSplitter,
     decode_punkt,
@@ -51,6 +52,8 @@ def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
     return pa.schema([*CORPUS_SCHEMA, *labels])
 
 
+LANGUAGE_TEXTS = 1_000
+"""Reviews whose languages are counted, in a tenth of a second."""
 WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
 
@@ -80,16 +83,16 @@ def write_punkt(
     Nothing more is made of a dump with more damaged files than that: UserError is raised.
 
     They are trained on the samples of all units, in the order of the texts' hashes, each text once.
+    The languages of the first LANGUAGE_TEXTS of them are counted.
     """
     check_damage(units, max_damaged_files)
-    if punkt:
-        parameters = encode_punkt(read_punkt(punkt))
-    else:
-        texts: dict[str, str] = {}
-        for unit in units:
-            path = storage.join_path(folders.prepared, f"{unit.unit}.sample")
-            texts |= dict(json.loads(storage.read_bytes(path)))
-        parameters = encode_punkt(train_punkt([texts[key] for key in sorted(texts)]))
+    sample: dict[str, str] = {}
+    for unit in units:
+        path = storage.join_path(folders.prepared, f"{unit.unit}.sample")
+        sample |= dict(json.loads(storage.read_bytes(path)))
+    texts = [sample[key] for key in sorted(sample)]
+    storage.write_json(folders.languages, count_languages(texts[:LANGUAGE_TEXTS]))
+    parameters = encode_punkt(read_punkt(punkt) if punkt else train_punkt(texts))
     storage.write_bytes(storage.join_path(folders.output, "punkt.json"), parameters.encode())
     return parameters
 

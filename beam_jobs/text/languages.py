@@ -1,10 +1,13 @@
-"""Finds reviews in other languages than the wanted ones (py3langid, a maintained langid.py).
+"""Finds the languages of reviews (py3langid, a maintained langid.py).
 
 A classification costs 80 µs for 200 characters, more than everything else done to a review, so the
-filter is off by default and looks at the beginning of a text only. Texts of fewer than 5 words are
-kept, because it cannot tell "muy bien" from "so fine"; every character of Chinese, Japanese and
-Thai is a word.
+filter is off by default and looks at the beginning of a text only. It cannot tell "muy bien" from
+"so fine", so texts of fewer than 5 words are in no language: the filter keeps them. Every character
+of Chinese, Japanese and Thai is a word.
 """
+
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,16 +17,25 @@ MAX_CHARACTERS = 200  # characters
 MIN_WORDS = 5
 
 
-def find_foreign_texts(texts: list[str], wanted: tuple[str, ...]) -> np.ndarray:
-    """Return for each text whether it is in none of the wanted languages (ISO 639-1)."""
+def find_language(text: str) -> str:
+    """Return the language of a text (ISO 639-1); "" where it has too few words to tell."""
     import py3langid
 
-    return np.array(
-        [
-            count_words(t) >= MIN_WORDS and py3langid.classify(t[:MAX_CHARACTERS])[0] not in wanted
-            for t in texts
-        ]
-    )
+    if count_words(text) < MIN_WORDS:
+        return ""
+    language: str = py3langid.classify(text[:MAX_CHARACTERS])[0]
+    return language
+
+
+def find_foreign_texts(texts: list[str], wanted: tuple[str, ...]) -> np.ndarray:
+    """Return for each text whether it is in none of the wanted languages (ISO 639-1)."""
+    return np.array([find_language(text) not in ("", *wanted) for text in texts])
+
+
+def count_languages(texts: Iterable[str]) -> dict[str, int]:
+    """Return how many of the texts are in each language, the most frequent one first."""
+    counts = Counter(filter(None, map(find_language, texts)))
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
 def list_languages() -> set[str]:

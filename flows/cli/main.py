@@ -15,7 +15,14 @@ from pathlib import Path
 
 from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.core.settings import OptionParser
-from flows.cli import dumps_command, run_commands, server_commands, store_commands, study_command
+from flows.cli import (
+    dumps_command,
+    encoders_command,
+    run_commands,
+    server_commands,
+    store_commands,
+    study_command,
+)
 from flows.cli.options import find_store_root
 from model.recipes import RECIPES
 
@@ -34,6 +41,7 @@ def build_parser() -> OptionParser:
     run_commands.add_run_commands(commands)
     study_command.add_study(commands, tuple(RECIPES))
     dumps_command.add_dump_commands(commands)
+    encoders_command.add_encoders_command(commands)
     store_commands.add_store_commands(commands)
     server_commands.add_server_commands(commands)
     return main_parser

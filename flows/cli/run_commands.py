@@ -24,6 +24,8 @@ from model.recipes import RECIPES
 if TYPE_CHECKING:
     from flows.store.store import Store
 
+SHOWN_LANGUAGES = 4
+
 
 def add_run_commands(commands: Any) -> None:
     """Add `run` and `score`."""
@@ -135,11 +137,13 @@ def print_plan(form: Any) -> None:
     from flows.configuration.form import Addition
     from flows.runner.stage_runner import Plan
     from flows.stages.dump import build_dump_stage
+    from flows.stages.origin import describe_origin
     from flows.store.store import Store
     from flows.ui.plan_page import list_lines
+    from model.encoders.known import warn_of_languages
 
     plan = Plan(Store(form.store))
-    print_files(form.dump, build_dump_stage(form.dump, plan.store))
+    languages = print_files(form.dump, build_dump_stage(form.dump, plan.store))
     if isinstance(form, Addition):
         settings = add_dump.prepare_addition(form, Plan(plan.store))
         add_dump.graph(settings, plan)
@@ -148,11 +152,19 @@ def print_plan(form: Any) -> None:
         domain_adaptation.graph(settings, plan)
     print(json.dumps(settings.model_dump(), indent=2))
     print("\n".join(list_lines(plan)))
+    made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
+    if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
+        about = describe_origin(plan.store, made["origin"][0])
+        if warning := warn_of_languages(about, languages):
+            print(f"warning: {warning}")
 
 
-def print_files(chosen: Any, dump: Any) -> None:
-    """Print what each file of a dump holds; `dump` is its stage."""
+def print_files(chosen: Any, dump: Any) -> dict[str, int]:
+    """Print what each file of a dump holds; return the first reviews by language. `dump` is its
+    stage.
+    """
     from flows.dumps.preview import (
+        count_languages,
         describe_file,
         describe_scale,
         list_files,
@@ -164,6 +176,11 @@ def print_files(chosen: Any, dump: Any) -> None:
         print("\n".join(describe_file(preview)))
     if scale := describe_scale(previews, chosen.stars_scale):
         print(scale)
+    languages = count_languages(previews)
+    shown = [f"{name} {n / sum(languages.values()):.0%}" for name, n in languages.items()]
+    if shown:
+        print(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
+    return languages
 
 
 def execute_graph(form: Any) -> None:

@@ -15,6 +15,7 @@ from beam_jobs.reading.compression import open_uncompressed
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.stars import decide_scales, show_rating
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
+from beam_jobs.text import languages
 from flows.configuration.form import Dump
 from flows.store.store import Stage
 
@@ -23,6 +24,8 @@ PREVIEW_BYTES = 1 << 20
 PARQUET_ROWS = 1000
 SHOWN = 10
 TEXT_CHARACTERS = 60
+LANGUAGE_TEXTS = 500
+"""Whose languages are counted, of all files."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,14 @@ def count_ratings(previews: Iterable[Preview]) -> dict[str, Counter[tuple[float,
         preview.file.name: Counter(r.rating for r in preview.reviews if r.rating)
         for preview in previews
     }
+
+
+def count_languages(previews: Sequence[Preview]) -> dict[str, int]:
+    """Return the first reviews of each file by language."""
+    most = LANGUAGE_TEXTS // max(1, len(previews))
+    return languages.count_languages(
+        str(review.text) for preview in previews for review in preview.reviews[:most]
+    )
 
 
 def describe_scale(previews: Sequence[Preview], given: str) -> str:

@@ -18,7 +18,7 @@ from flows.stages.finetuning import (
     build_evaluation_stage,
     build_finetuning_stage,
 )
-from flows.stages.origin import get_name
+from flows.stages.origin import POSITIONS, describe_origin, get_name
 from flows.stages.pretraining import describe_training, shares_cores
 from flows.store.store import Stage, Store
 from model.baselines import TFIDF_ARM
@@ -117,7 +117,7 @@ def list_cells(
     """Yield the cells of a run in the order of the report; `base` is the model that this one goes
     on from, `origin` the published one that all of them began with, if any.
     """
-    settings = choose_settings(parameters, origin)
+    settings = choose_settings(parameters, store, origin)
     arms = list_arms(parameters, store, encoder, champion, base, origin)
     for task in parameters.finetuning.tasks:
         folds = choose_folds(parameters, task, corpus, store, "pre-trained" in arms)
@@ -171,7 +171,7 @@ def list_curve_cells(
     """Yield the cells of the label curve: the arms that cost seconds, trained with fewer labels
     than there are and evaluated on CURVE_TESTS test examples at most.
     """
-    settings, made = choose_settings(parameters, origin), store.manifest(corpus)
+    settings, made = choose_settings(parameters, store, origin), store.manifest(corpus)
     every = list_arms(parameters, store, encoder, None, None, origin)
     arms = {arm: source for arm, source in every.items() if arm in BASELINES}
     for task in parameters.finetuning.tasks:
@@ -231,16 +231,20 @@ def name_arm(arm: Arm, origin: Stage | None) -> str:
     return names.get(arm, arm)
 
 
-def choose_settings(parameters: Parameters, origin: Stage | None) -> dict[str, str]:
+def choose_settings(parameters: Parameters, store: Store, origin: Stage | None) -> dict[str, str]:
     """Return the settings of fine-tuning in which a run differs from its recipe: of all its arms,
-    since a published encoder takes other learning rates than one that a recipe trains.
+    since a published encoder takes other learning rates than one that a recipe trains, and may have
+    positions for fewer tokens.
     """
+    length = RECIPES[parameters.recipe].finetuning.max_length or 0
+    positions = describe_origin(store, origin).get(POSITIONS) if origin else None
     rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
     labels = parameters.finetuning.labels
     return {
         **(RECIPES[parameters.recipe].finetuning_of_published if origin else {}),
         **({"learning_rates": rates} if rates else {}),
         **({"n_train": str(labels)} if labels else {}),
+        **({"max_length": str(positions)} if positions and positions < length else {}),
     }
 
 

@@ -16,11 +16,14 @@ from typing import Any
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Parameters, name_origin
+from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.servers.mlflow_server import resolve_mlflow_uri
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
-from model.encoders.config import read_config
+from model.encoders import known
+from model.encoders.card import read_card
+from model.encoders.config import count_positions, read_config
 from model.encoders.places import (
     FORMS,
     Kind,
@@ -35,7 +38,7 @@ from model.tracking.registry import Registry, RegistryAway
 
 ENCODER = "encoder"
 """Folder of the encoder in that of its stage, which has the job's log too."""
-MODEL_TYPE = "model_type"
+MODEL_TYPE, POSITIONS = "model_type", "max_positions"
 """Of a published encoder, where it is known before it is loaded."""
 TITLE = "origin "
 UNKNOWN = "unknown"
@@ -150,7 +153,7 @@ def build_origin_stage(place: str, store: Store, field: str = START, generator: 
         parameters,
         module="model.origin",
         arguments=partial(list_arguments, exact, more),
-        result={"place": exact, **_read_model_type(kind, exact)},
+        result={"place": exact, **_read_shape(kind, exact)},
         title=f"{TITLE}{name_origin(place)}",
         environment={"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)}
         if "registry" in kinds
@@ -171,18 +174,37 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
     return kind, *DESCRIBE[kind](place, store, field)
 
 
-def _read_model_type(kind: Kind, place: str) -> dict[str, str]:
-    """Return the model_type that config.json says where it lies on this machine whoever asks, in a
-    folder or a package; nothing where the job brings it.
+def _read_shape(kind: Kind, place: str) -> dict[str, Any]:
+    """Return what config.json and card say where they lie on this machine whoever asks, in a folder
+    or a package; nothing where the job brings them.
     """
     folder = Path(place)
     try:
         if kind == "package":
             module = re.sub("[-.]", "_", parse_place(kind, place)["name"])
             folder = find_in_package(module, UserError).folder
-        return {MODEL_TYPE: str(read_config(folder, UserError).get("model_type", ""))}
+        config = read_config(folder, UserError)
     except UserError:  # the job says what is wrong with it
         return {}
+    return {
+        MODEL_TYPE: str(config.get(MODEL_TYPE, "")),
+        POSITIONS: count_positions(config),
+        **read_card(folder),
+    }
+
+
+def describe_origin(store: Store, origin: Stage) -> Mapping[str, Any]:
+    """Return what is known of a published encoder, whether or not it is loaded yet."""
+    made = store.manifest(origin)
+    return {**origin.result, **(made["result"] if made else {}), "name": get_name(origin)}
+
+
+def warn_of_languages(store: Store, origin: Stage, corpus: Stage) -> None:
+    """Log it where many reviews of a corpus are in a language that an encoder does not read."""
+    made = store.manifest(corpus)
+    reviews = made["result"].get("language_sample", {}) if made else {}
+    if warning := known.warn_of_languages(describe_origin(store, origin), reviews):
+        find_run_logger().warning(warning)
 
 
 Described = tuple[dict[str, Any], str]

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from flows.configuration.form import Engine, Parameters
+from beam_jobs.core.errors import UserError
+from flows.configuration.form import Engine, Parameters, Shards
+from flows.runner.logs import find_run_logger
 from flows.stages.dump import KnownFile, know_files, locate_files
-from flows.stages.origin import open_vocabulary
+from flows.stages.origin import POSITIONS, describe_origin, get_name, open_vocabulary
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from model.recipes import RECIPES
@@ -101,6 +103,26 @@ def format_dev_arguments(
 
 def find_length(parameters: Parameters) -> int:
     return parameters.shards.max_length or RECIPES[parameters.recipe].max_length
+
+
+def fit_length(parameters: Parameters, origin: Stage | None, store: Store) -> Parameters:
+    """Return the parameters with sequences of at most the tokens that the published encoder has
+    positions for, and log where they are shorter than the recipe's. UserError where the form asks
+    for longer ones.
+    """
+    positions = describe_origin(store, origin).get(POSITIONS) if origin else None
+    if not origin or not positions or find_length(parameters) <= positions:
+        return parameters
+    has = f"{get_name(origin)} has positions for {positions} tokens"
+    if asked := parameters.shards.max_length:
+        raise UserError(f"shards.max_length={asked}: {has}; give at most so many")
+    find_run_logger().warning(
+        "%s: sequences of %d are made, not of the recipe's %d",
+        has,
+        positions,
+        find_length(parameters),
+    )
+    return parameters.model_copy(update={"shards": Shards(max_length=positions)})
 
 
 def build_general_shards_stage(

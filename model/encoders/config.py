@@ -7,6 +7,7 @@ Imports no torch.
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import ValidationError
@@ -156,14 +157,16 @@ _FOREIGN_FIELDS = {
 
 
 def count_positions(config: Any) -> int | None:
-    """Return the tokens for which an encoder of this configuration of transformers has positions;
-    None where positions are relative.
+    """Return the tokens for which an encoder of this configuration of transformers, or with these
+    fields of config.json, has positions; None where positions are relative.
     """
+    if isinstance(config, Mapping):
+        config = SimpleNamespace(**config)
     positions: int | None = getattr(config, "max_position_embeddings", None)
     if positions is None or getattr(config, "position_embedding_type", "absolute") != "absolute":
         return None
     if config.model_type in COUNTED_FROM_PADDING:
-        return positions - (config.pad_token_id + 1)
+        return positions - (getattr(config, "pad_token_id", 1) + 1)
     return positions
 
 

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
-from beam_jobs.core.nesting import load_json
 from beam_jobs.core.special_tokens import count_rows
 from model.config import Architecture
 from model.encoders import weights as encoder_weights
+from model.encoders.card import read_card, read_json
 from model.encoders.config import (
     TRAINED_LENGTH,
     Config,
@@ -34,10 +34,8 @@ from model.encoders.vocabulary import (
     load_published_tokenizer,
     write_published_tokenizer,
 )
-from model.yaml_text import load_yaml
 
 ABOUT = "origin.json"
-UNKNOWN = "unknown"
 WEIGHTS = "model.safetensors"
 GENERATOR = "generator"
 """Subfolder of the published generator of an ELECTRA."""
@@ -214,7 +212,7 @@ def _copy_tensors(folder: Path, target: Path, fail: Fail) -> None:
 
 def read_origin(folder: Path) -> dict[str, Any]:
     """Return the origin.json of a folder; empty where there is none."""
-    about: dict[str, Any] = _read_json(folder / ABOUT)
+    about: dict[str, Any] = read_json(folder / ABOUT)
     return about
 
 
@@ -227,9 +225,9 @@ def describe_start(folder: Path) -> dict[str, Any]:
     """
     if about := read_origin(folder):
         return about
-    config = _read_json(folder / "config.json")
+    config = read_json(folder / "config.json")
     if TRAINED_LENGTH in config:
-        began: dict[str, Any] = _read_json(folder.parent / "config.json").get("start") or {}
+        began: dict[str, Any] = read_json(folder.parent / "config.json").get("start") or {}
         return {**began, "through": str(folder)}
     return {
         "name": folder.resolve().name,
@@ -237,47 +235,3 @@ def describe_start(folder: Path) -> dict[str, Any]:
         "kind": config.get("model_type", "electra"),
         **read_card(folder),
     }
-
-
-def _read_json(file: Path) -> Any:
-    """Return the content of a file; an empty object where there is no file."""
-    return load_json(file.read_text("utf-8")) if file.is_file() else {}
-
-
-def read_card(folder: Path) -> dict[str, str]:
-    """Return `license`, `training_data` and `languages` of a published encoder, each "unknown"
-    where nothing says it.
-
-    They stand in the YAML at the beginning of README.md, as on the hub. sentence-transformers lists
-    what it trained on in data_config.json besides, which may name more; of many files in one folder
-    there the folder is told.
-    """
-    told = _read_front_matter(folder / "README.md")
-    datasets = told.get("datasets") or []
-    named = [str(one) for one in (datasets if isinstance(datasets, list) else [datasets])]
-    listed = _read_json(folder / "data_config.json")
-    for entry in listed if isinstance(listed, list) else []:
-        if isinstance(entry, dict) and entry.get("name"):
-            named.append(str(entry["name"]).partition("/")[0].partition(".")[0])
-    return {
-        "license": _join(told.get("license") or told.get("license_name")),
-        "training_data": _join(list(dict.fromkeys(named))),
-        "languages": _join(told.get("language")),
-    }
-
-
-def _read_front_matter(file: Path) -> dict[str, Any]:
-    text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
-    parts = text.split("---\n", 2)
-    if len(parts) < 3 or parts[0].strip():
-        return {}
-    try:
-        told = load_yaml(parts[1])
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-def _join(value: Any) -> str:
-    values = value if isinstance(value, list) else [value] if value else []
-    return ", ".join(str(one) for one in values) or UNKNOWN

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from model.encoders.origin import UNKNOWN
+from model.encoders.card import UNKNOWN
 from model.pretraining.input.sequences import Shards
 from model.recipes import Recipe
 

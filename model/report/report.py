@@ -14,6 +14,7 @@ from beam_jobs.core.command import main
 from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import read_options
 from model.baselines import TFIDF_ARM
+from model.encoders.known import warn_of_languages
 from model.options import ReportOptions
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
 from model.report.inputs import ArmFacts, ReportInput, read_report_input
@@ -39,6 +40,7 @@ OF_SAMPLE = (
 )
 FEW = 4
 """Comparisons up to which the answer has every effect; of more, only those that differ."""
+SHOWN_LANGUAGES = 5
 MANY = 10
 """Comparisons above which those without evidence are counted and not named."""
 COMMON_TEXTS = 100
@@ -187,12 +189,21 @@ def _list_warnings(study: ReportInput, results: Results) -> list[str]:
         *list_leak_warnings(study, results.tasks),
         *list_exposures(results),
         *(text for arm in study.arms if (text := describe_unchanged_arm(arm))),
+        *list_language_warnings(study),
     ]
     for name, why in study.left_out.items():
         part = name if name.startswith("task ") else f"arm {name}"
         warnings.append(f"The {part} was left out: {why}.")
     only = [describe_only_answer(results, arm, t) for t in results.tasks for arm in results.arms]
     return warnings + [text for text in only if text]
+
+
+def list_language_warnings(study: ReportInput) -> Iterator[str]:
+    """Yield a sentence for each published encoder that does not read a corpus's languages."""
+    for facts in study.stages:
+        for origin in study.origins.values():
+            if told := warn_of_languages(origin, facts.counts.get("language_sample", {})):
+                yield f"{told}."
 
 
 def describe_unchanged_arm(arm: ArmFacts) -> str:
@@ -317,9 +328,17 @@ def _build_data_blocks(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
     if study.dump:
         about = [(name, _format_detail(value)) for name, value in study.dump.items()]
         blocks += [Heading("The dump"), Table(("what", "value"), about)]
-    for describe in (describe_drops, describe_columns, describe_split):
+    for describe in (describe_drops, describe_columns, describe_split, describe_languages):
         blocks += [Paragraph(text) for s in study.stages if (text := describe(s.counts))]
     return blocks + describe_withheld_texts(study, tasks)
+
+
+def describe_languages(counts: Mapping[str, Any]) -> str:
+    """Return the languages of a corpus's sample, the most frequent ones first."""
+    sample: Mapping[str, int] = counts.get("language_sample", {})
+    total = sum(sample.values())
+    shown = [f"{name} {n / total:.0%}" for name, n in list(sample.items())[:SHOWN_LANGUAGES]]
+    return f"Languages, by {total:,} reviews: {', '.join(shown)}." if shown else ""
 
 
 def describe_split(counts: Mapping[str, Any]) -> str:

@@ -190,3 +190,38 @@ def test_settings_against_forgetting_need_a_published_start(list_stages, encoder
     assert stages["pre-training"].parameters["settings"]["origin_average"] == "0.1"
     with pytest.raises(UserError, match=r"origin_average: has no effect"):
         list_stages(setting)
+
+
+def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
+    list_stages, encoder, heard
+):
+    """Shards of the recipe's length were made first, and refused by the training."""
+    file = encoder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "max_position_embeddings": 80}))
+    start = f"pretraining.start_from={encoder}"
+    _, stages = list_stages(start, "recipe=published")
+    assert stages["shards"].parameters["max_length"] == 80
+    assert stages["adapted · polarity · seed 0"].parameters["settings"]["max_length"] == 80
+    told = (
+        "mini-bert has positions for 80 tokens: sequences of 80 are made, not of the recipe's 128"
+    )
+    assert told in {record.getMessage() for record in heard.records}
+    with pytest.raises(UserError, match=r"shards\.max_length=100: .* 80 tokens; give at most"):
+        list_stages(start, "shards.max_length=100")
+
+
+def test_a_dry_run_warns_of_reviews_that_the_encoder_does_not_read(encoder, tmp_path, capsys):
+    (encoder / "README.md").write_text("---\nlanguage: en\n---\n")
+    german = [
+        f"Der Deckel war nach {i} Tagen kaputt und das ist schade.,{i % 5 + 1}\n" for i in range(30)
+    ]
+    (tmp_path / "own.csv").write_text("text,stars\n" + "".join(german))
+    words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
+    where = ["--start-from", str(encoder), "--recipe", "published", "--dry-run"]
+    assert attempt(build_parser().parse_args([*words, *where])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "languages de 100%" in lines
+    assert lines[-1].startswith(
+        "warning: 100% of the reviews are in the language de, and mini-bert reads en: "
+        "`amazon-electra encoders --language de` lists"
+    )

@@ -71,6 +71,8 @@ def test_words_of_both_languages_are_counted(made):
     """A CJK character that no space separates is a word, as in the corpus."""
     places = ["--corpus", str(made / "corpus"), "--vocabulary", str(made / "origin")]
     fit = vocabulary_fit.run([*places, "--output", str(made / "fit")])
-    splits = json.loads((made / "corpus" / "corpus.json").read_text())["splits"]
+    counts = json.loads((made / "corpus" / "corpus.json").read_text())
+    assert counts["language_sample"].keys() == {"de", "ja"}
+    splits = counts["splits"]
     assert fit["unknown_rate"] == 0
     assert fit["words"] / splits["pretrain"] > 16

@@ -1,0 +1,35 @@
+"""`amazon-electra encoders`: published encoders that are known to work, and what they cost here."""
+
+import argparse
+from typing import Any
+
+
+def add_encoders_command(commands: Any) -> None:
+    """Add `encoders`."""
+    listing = commands.add_parser(
+        "encoders",
+        help="list published encoders that are known to work",
+        description="Published encoders for --start-from, of kinds that the tests take all the "
+        "way, and how long one takes to adapt here.",
+    )
+    listing.add_argument(
+        "--language",
+        default="",
+        metavar="CODE",
+        help="only those that read this language, for example de",
+    )
+    listing.set_defaults(do=list_encoders)
+
+
+def list_encoders(arguments: argparse.Namespace) -> None:
+    """Print the table; the machine is measured for a tenth of a second."""
+    from beam_jobs.core.errors import UserError
+    from beam_jobs.text.languages import list_languages
+    from model.device import open_device
+    from model.encoders.known import describe_encoders
+
+    language = arguments.language
+    if language and language not in list_languages():
+        raise UserError(f"--language {language}: give a code of two letters, such as de")
+    flops = open_device("auto", "auto").measure_peak_flops()
+    print("\n".join(describe_encoders(language, flops)))

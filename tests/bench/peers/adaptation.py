@@ -7,7 +7,7 @@ sequences of 128 tokens, 15% masked, fp32, one thread, AdamW, the gradient clipp
 side is what examples/pytorch/language-modeling/run_mlm.py of huggingface/transformers does with
 rows of full length: AutoModelForMaskedLM, DataCollatorForLanguageModeling and Trainer.train. It
 lets tokens see other documents; ours does not. `Trainer, oneDNN` has the matrix products that
-model/device.py chooses too. CPU seconds a step, of all rounds the median; the sides take turns.
+model/device.py chooses too. CPU seconds a step, of all steps the median; the sides take turns.
 """
 
 import argparse
@@ -20,15 +20,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import torch
 from transformers import (
     AutoModelForMaskedLM,
     AutoTokenizer,
     DataCollatorForLanguageModeling,
+    PrinterCallback,
     RobertaConfig,
     RobertaForMaskedLM,
     Trainer,
+    TrainerCallback,
     TrainingArguments,
 )
 
@@ -80,8 +83,8 @@ def write_encoder(folder: Path, args: argparse.Namespace) -> Path:
     return folder
 
 
-def prepare_ours(folder: Path, args: argparse.Namespace) -> Callable[[], None]:
-    """Return what runs the steps of a round with our loop."""
+def prepare_ours(folder: Path, args: argparse.Namespace) -> Callable[[], list[float]]:
+    """Return what runs the steps of a round with our loop, and returns the CPU seconds of each."""
     torch.set_num_threads(1)
     origin, device = Origin(folder / "encoder", None), open_device("cpu", "fp32")
     given = {"steps": "1000", "batch": str(args.batch), "precision": "fp32", "dropout": "0.1"}
@@ -92,29 +95,45 @@ def prepare_ours(folder: Path, args: argparse.Namespace) -> Callable[[], None]:
     training.model.train()
     batches: Iterator = training.batches.iterate_steps(0)
 
-    def run() -> None:
+    def run() -> list[float]:
+        ends = [time.process_time()]
         for _ in range(args.steps):
             loop.run_step(training, next(batches))
+            ends.append(time.process_time())
+        return list(np.diff(ends))
 
     return run
 
 
-def prepare_trainer(folder: Path, args: argparse.Namespace, matmul: str) -> Callable[[], None]:
-    """Return what runs the steps of a round with the Trainer."""
+class Clock(TrainerCallback):
+    """Notes the CPU seconds at the end of each step; the first one allocates Adam's moments."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        self.ends.append(time.process_time())
+
+
+def prepare_trainer(
+    folder: Path, args: argparse.Namespace, matmul: str
+) -> Callable[[], list[float]]:
+    """Return what runs the steps of a round with the Trainer, and one before them."""
     encoder = folder / "encoder"
     [shard] = (folder / "shards").glob("*.parquet")
     ids = pq.read_table(shard, columns=["input_ids"])["input_ids"].to_pylist()
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     model = AutoModelForMaskedLM.from_pretrained(encoder, dtype=torch.float32)
 
-    def run() -> None:
+    def run() -> list[float]:
         torch.set_float32_matmul_precision(matmul)
-        Trainer(
+        clock = Clock()
+        trainer = Trainer(
             model,
             TrainingArguments(
                 output_dir=str(folder / "trainer"),
                 use_cpu=True,
-                max_steps=args.steps,
+                max_steps=args.steps + 1,
                 per_device_train_batch_size=args.batch,
                 save_strategy="no",
                 report_to="none",
@@ -123,7 +142,11 @@ def prepare_trainer(folder: Path, args: argparse.Namespace, matmul: str) -> Call
             ),
             data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15),
             train_dataset=[{"input_ids": row} for row in ids],
-        ).train()
+            callbacks=[clock],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+        return list(np.diff(clock.ends))
 
     return run
 
@@ -132,7 +155,7 @@ def measure(args: argparse.Namespace) -> list[dict]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_encoder(folder / "encoder", args)
-        sequences = max(64, args.batch * args.steps)
+        sequences = max(64, args.batch * (args.steps + 1))
         write_shards(folder / "shards", sequences, args.vocabulary, 128, shards=1, words=40)
         sides = {
             "ours": prepare_ours(folder, args),
@@ -143,10 +166,9 @@ def measure(args: argparse.Namespace) -> list[dict]:
         for number in range(args.rounds + 1):
             for side, run in sides.items():
                 torch.set_float32_matmul_precision("medium")
-                started = time.process_time()
-                run()
+                found = run()
                 if number:  # the first one warms up
-                    seconds[side].append((time.process_time() - started) / args.steps)
+                    seconds[side] += found
     medians = {side: statistics.median(found) for side, found in seconds.items()}
     return [
         {"side": side, "step_cpu_seconds": value, "against_ours": value / medians["ours"]}

@@ -1,0 +1,88 @@
+"""A dump in German and Japanese, from a multilingual encoder in transformers' own module: adapted,
+fine-tuned, scored, and gone on with by a later dump.
+"""
+
+import csv
+import json
+import random
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer
+from transformers import pipeline
+
+from flows.store.store import Store
+from tests.end_to_end.test_whole_graph import electra
+from tests.model.encoders.published_kinds import write_kind
+from tests.model.encoders.test_mixed_languages import write_review
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+POSITIONS = 78
+"""Of the tiny encoder; the recipe asks for 128."""
+
+
+def write_dump(file: Path, reviews: range) -> Path:
+    draw = random.Random(reviews.start)
+    with file.open("w", encoding="utf-8", newline="") as lines:
+        rows = csv.writer(lines)
+        rows.writerow(["stars", "text"])
+        rows.writerows([1 + number % 5, write_review(draw, number)] for number in reviews)
+    return file
+
+
+def find_results(store: Store, stage: str) -> list[dict]:
+    return [made["result"] for made in store.list_manifests() if made["stage"] == stage]
+
+
+def test_a_dump_in_two_languages_goes_all_the_way_with_an_encoder_that_reads_both(tmp_path):
+    first, second = (
+        write_dump(tmp_path / f"{reviews.start}.csv", reviews)
+        for reviews in (range(240), range(300, 420))
+    )
+    published = write_kind(tmp_path / "tiny-xlm-r", "XLM-R")
+    (published / "README.md").write_text("---\nlicense: mit\nlanguage: de\n---\n")
+    where, store = ["--store", tmp_path / "store"], Store(tmp_path / "store")
+    small = ("pretraining.steps=6", "finetuning.arms=pre-trained", "finetuning.tasks=polarity")
+    sets = [word for setting in (*small, "finetuning.seeds=0") for word in ("--set", setting)]
+    batch = ["--set", "pretraining.batch=8"]
+    ran = electra("run", "--dump", first, "--start-from", published, *where, *sets, *batch)
+    assert ran.returncode == 0, ran.stderr
+
+    [corpus] = find_results(store, "corpus")
+    assert corpus["language_sample"].keys() == {"de", "ja"}
+    assert find_results(store, "shards")[0]["max_length"] == POSITIONS
+    [fit] = find_results(store, "vocabulary-fit")
+    assert fit["unknown_rate"] == 0
+    assert 16 < fit["words"] / corpus["splits"]["dev"] < 50, "CJK characters are words"
+    for shard in (tmp_path / "store" / "shards").glob("*/shard-*.parquet"):
+        tokenizer = Tokenizer.from_file(str(shard.parent / "vocabulary" / "tokenizer.json"))
+        rows = pq.read_table(shard)["input_ids"].to_pylist()
+        assert tokenizer.token_to_id("<unk>") not in set().union(*rows)
+
+    report = Path(re.search(r"^report +(\S+)$", ran.stdout, re.M)[1]).with_suffix(".md").read_text()
+    assert "Languages, by" in report
+    assert "of the reviews are in the language ja, and tiny-xlm-r reads de" in report
+    assert "amazon-electra encoders --language ja" in ran.stdout + ran.stderr
+    model = Path(re.search(r"^model +(\S+)$", ran.stdout, re.M)[1])
+    assert "tiny-xlm-r" in (model / "README.md").read_text()
+    classify = pipeline("text-classification", model=str(model), truncation=True)
+    assert classify("Der Deckel war kaputt. 蓋がすぐに壊れました。")[0]["label"]
+
+    scored = electra(
+        *["score", "--dump", second, "--model", model, "--output", tmp_path / "scores"],
+        *[*where, "--format", "jsonl"],
+    )
+    assert scored.returncode == 0, scored.stderr
+    [file] = (tmp_path / "scores").rglob("*.jsonl")
+    labels = [json.loads(line)["label"] for line in file.read_text("utf-8").splitlines()]
+    assert len(labels) == 120
+    assert set(labels) <= {"negative", "positive"}
+
+    more = ["--set", "increment.steps=3", *sets[2:]]
+    added = electra("run", "--dump", second, "--add-to", "last", *where, *more)
+    assert added.returncode == 0, added.stderr
+    assert len(find_results(store, "pretraining")) == 2
+    assert all(one["unknown_rate"] == 0 for one in find_results(store, "vocabulary-fit"))

@@ -1,0 +1,53 @@
+"""Folders of encoders that transformers' own module holds: what is wrong with one is told in a
+line, and a slow tokenizer is converted where that is possible.
+"""
+
+import json
+
+import pytest
+from tokenizers import Tokenizer
+
+from beam_jobs.core.errors import UserError
+from model.encoders.origin import write_origin
+from tests.model.encoders.published_kinds import write_kind
+
+
+def leave_sentencepiece_alone(folder):
+    (folder / "tokenizer.json").unlink()
+    (folder / "sentencepiece.bpe.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>")
+
+
+def ask_for_a_layer_more(folder):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"num_hidden_layers": 3}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "changed", "told"),
+    [
+        (lambda folder: None, {"vocab_size": 100}, r"its tokenizer has \d+ ids, its weights 100"),
+        (lambda folder: None, {"vocab_size": 5000}, "ids, its weights 5000 rows; copy both again"),
+        (leave_sentencepiece_alone, {}, "it has a slow tokenizer only, which cannot be converted"),
+        (ask_for_a_layer_more, {}, "config.json asks for 16 weights that its file lacks"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(spoil, changed, told, tmp_path):
+    source = write_kind(tmp_path / "published", "XLM-R", **changed)
+    spoil(source)
+    with pytest.raises(UserError, match=f"--place {source}: .*{told}") as refused:
+        write_origin(str(source), tmp_path / "origin")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "origin").exists()
+
+
+def test_byte_pairs_without_a_tokenizer_json_are_converted(tmp_path):
+    source = write_kind(tmp_path / "published", "RoBERTa")
+    fast = Tokenizer.from_file(str(source / "tokenizer.json"))
+    fast.model.save(str(source))  # vocab.json and merges.txt
+    (source / "tokenizer.json").unlink()
+    names = {"tokenizer_class": "RobertaTokenizer", "mask_token": "<mask>"}
+    (source / "tokenizer_config.json").write_text(json.dumps(names))
+    write_origin(str(source), tmp_path / "origin")
+    converted = Tokenizer.from_file(str(tmp_path / "origin" / "tokenizer.json"))
+    text = "The kettle broke; schöne Farbe, 蓋が!"
+    assert converted.encode(text).ids == fast.encode(text).ids

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.config import Architecture
+from model.config import Architecture, Objective
 from model.pretraining.network.flops import MatrixFlops
 from model.recipes import GENERATOR_DEPTH, MASK_PROBABILITIES
 
@@ -62,7 +62,7 @@ class KnownEncoder:
 
     def count_flops(self, tokens: float) -> float:
         """Return the operations of the matrix products of adapting it to so many tokens."""
-        objective = "electra" if self.kind == "electra" else "mlm"
+        objective: Objective = "electra" if self.kind == "electra" else "mlm"
         products = MatrixFlops.derive(self.shape, self.vocabulary, objective)
         masked = MASK_PROBABILITIES.get(self.kind, MASKED)
         return products.count(tokens, tokens * LENGTH, tokens * masked)

@@ -60,6 +60,7 @@ BATCH = 32
 NAME = "amazon-electra"
 METRIC_TYPES = {"macro_f1": "f1", "matthews": "matthews_correlation"}
 """Names on the Hugging Face hub where they differ from ours."""
+POOLING = "1_Pooling"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -199,6 +200,7 @@ def write_network(
     loaded.save_pretrained(output)
     names = INPUTS if getattr(loaded.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
     write_tokenizer(cell.folder, output, head, names)
+    write_pooling(loaded.config, head.max_length, output)
     export_onnx(model, names, output / ONNX)
     some = list(range(min(CHECKED_TEXTS, len(examples))))
     texts = [(examples[i].text, examples[i].pair) for i in some]
@@ -213,6 +215,27 @@ def write_network(
             f"{difference:.2g}); torch.onnx does not export this architecture rightly"
         )
     return dev, {"onnx": {"largest_difference": difference}, "int8": quantize(output, texts, exact)}
+
+
+def write_pooling(config: Any, max_length: int, output: Path) -> None:
+    """Write what sentence-transformers reads: it gives the state that the head classifies, that of
+    the first token but for ModernBERT, which may have their mean.
+    """
+    kind = "sentence_transformers.models"
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{kind}.Transformer"},
+        {"idx": 1, "name": "1", "path": POOLING, "type": f"{kind}.Pooling"},
+    ]
+    write_json(output / "modules.json", modules)
+    write_json(output / "sentence_bert_config.json", {"max_seq_length": max_length})
+    mode = getattr(config, "classifier_pooling", "cls")
+    (output / POOLING).mkdir(exist_ok=True)
+    pooling = {
+        "word_embedding_dimension": config.hidden_size,
+        "pooling_mode_cls_token": mode == "cls",
+        "pooling_mode_mean_tokens": mode == "mean",
+    }
+    write_json(output / POOLING / "config.json", pooling)
 
 
 def quantize(

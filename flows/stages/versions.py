@@ -18,7 +18,7 @@ VERSIONS = {
     "finetuning": 10,
     "evaluation": 4,
     "latency": 3,
-    "model": 2,
+    "model": 3,
     "report": 11,
     "study": 14,
     "scores": 4,

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import skops.io
 import torch
+from sentence_transformers import SentenceTransformer
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -103,6 +104,10 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     with torch.no_grad():
         logits = model(**batch).logits.numpy()
     assert [TASK.labels[place] for place in logits.argmax(1)] == expected
+    states = SentenceTransformer(str(folder), device="cpu").encode(texts)
+    with torch.no_grad():
+        first = model.base_model(**batch).last_hidden_state[:, 0].numpy()
+    assert np.abs(states - first).max() < 1e-5, "the state that the head classifies"
     pairs = [(text, None) for text in texts]
     found = export.run_onnx(folder / "model.onnx", folder / "tokenizer.json", pairs)
     assert np.abs(found - logits).max() < 1e-4

@@ -85,8 +85,6 @@ KNOWN = (
     KnownEncoder(
         "answerdotai/ModernBERT-base", "modernbert", ENGLISH, APACHE, 22, 768, 1728, 50_368, 8192
     ),
-    KnownEncoder("microsoft/deberta-v3-small", "deberta-v2", ENGLISH, MIT, 6, 768, 3072, 128_100),
-    KnownEncoder("microsoft/deberta-v3-base", "deberta-v2", ENGLISH, MIT, *BASE, 128_100),
     KnownEncoder(
         "google/electra-small-discriminator",
         "electra",

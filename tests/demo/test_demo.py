@@ -32,5 +32,5 @@ def test_pre_training_is_better_than_none(report, task, points):
 
 
 def test_the_model_is_exported_with_its_card(report):
-    [model] = {path.parent for path in STORE.glob("report/*/model/config.json")}
+    [model] = {path.parent for path in STORE.glob("model/*/config.json")}
     assert {"model.safetensors", "tokenizer.json", "README.md"} <= {p.name for p in model.iterdir()}

@@ -65,7 +65,7 @@ class ProgressListener(Protocol):
 
 @dataclass
 class Plan:
-    """Makes nothing: lists the stages in order, and whether each is complete (`--dry-run`)."""
+    """Makes nothing: lists each stage once, and whether it is complete (`--dry-run`)."""
 
     store: Store
     champion: Stage | None = None
@@ -75,7 +75,8 @@ class Plan:
         return function()
 
     def __call__(self, stage: Stage) -> Stage:
-        self.stages.append((stage, self.store.manifest(stage) is not None))
+        if all(stage.fingerprint != known.fingerprint for known, _ in self.stages):
+            self.stages.append((stage, self.store.manifest(stage) is not None))
         return stage
 
     def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:

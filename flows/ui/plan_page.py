@@ -57,9 +57,9 @@ def find_small_budget(plan: Plan) -> str | None:
 
 
 def format_total(plan: Plan) -> str:
-    """Return how many stages are to do, in one line; a stage that two arms share counts once."""
-    todo = len({stage.fingerprint for stage, is_complete in plan.stages if not is_complete})
-    complete = len({stage.fingerprint for stage, is_complete in plan.stages if is_complete})
+    """Return how many stages are to do, in one line."""
+    complete = sum(is_complete for _, is_complete in plan.stages)
+    todo = len(plan.stages) - complete
     if not todo:
         return "nothing to do: every stage is complete"
     return f"{todo} stage{'s' if todo > 1 else ''} to do, {complete} complete"

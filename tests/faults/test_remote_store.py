@@ -45,7 +45,6 @@ def s3(tmp_path):
         yield server
 
 
-@pytest.mark.smoke
 def test_a_lost_host_and_a_lost_server_change_nothing(tmp_path, s3, monkeypatch):
     local = subprocess.run(
         command(tmp_path / "local"), env=host(s3, tmp_path / "x"), capture_output=True, text=True

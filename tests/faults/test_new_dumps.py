@@ -87,12 +87,12 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
         changed = DeploymentUpdate(parameters={**adding.parameters, "finetuning": small})
         client.update_deployment(adding.id, changed)
     served.wait(base, "Completed")
-    for number, name in enumerate(("b", "a")):
+    for number, name in enumerate(("b", "a")):  # both have been there for long, b for longer
         texts = range(5000 + 100 * number, 5100 + 100 * number)
         path = served.store / "inbox" / f"{name}.json"
         path.parent.mkdir(exist_ok=True)
         write_lines(path, [review(i, text_of(i)) for i in texts])
-    os.utime(served.store / "inbox" / "b.json", (time.time() - 2 * Watch().settle_seconds,) * 2)
+        os.utime(path, (time.time() - (3 - number) * Watch().settle_seconds,) * 2)
     post_event(served, "inbox/a.json")
     looks = eventually(lambda: started_by_an_event(served))
     eventually(lambda: len(runs_of(served, "add-dump")) == 2, lambda: served.told(min(looks)))

@@ -144,6 +144,12 @@ def _open_zip_member(path: str, member: str) -> Any:
         return archive.open(member)
 
 
+def _measure_zip_member(path: str, member: str) -> int:
+    """Return a member's packed bytes; the file is no smaller, whatever its list says."""
+    with _open_zip(path) as archive:
+        return min(archive.getinfo(member).compress_size, storage.get_size(path))
+
+
 def list_zip_members(path: str) -> list[str]:
     with _open_zip(path) as archive:
         entries = archive.infolist()
@@ -232,6 +238,7 @@ class PlainStream:
         self._packed = storage.open_bytes(path)
         self._plain = _open_decompressor(self._packed, path, compression, member)
         self._path, self._compression, self._member = path, compression, member
+        self._member_bytes = _measure_zip_member(path, member) if compression == "zip" else 0
         self._limits = Limits(max_expansion=max_expansion)
         self._delivered = 0
         self._block = PLAIN_BLOCK
@@ -251,7 +258,8 @@ class PlainStream:
             return b""
         self._delivered += len(block)
         if self._compression and self._delivered > UNLIMITED_BYTES:
-            self._limits.check_expansion(self._path, self._packed.tell(), self._delivered)
+            packed = self._member_bytes or self._packed.tell()
+            self._limits.check_expansion(self._path, packed, self._delivered)
         return block
 
     def _read_in_small_steps(self, size: int) -> bytes:
@@ -260,7 +268,7 @@ class PlainStream:
         self._plain = None  # Arrow's stream closes the file as it goes
         self._packed.close()
         self._packed = storage.open_bytes(self._path)
-        source: Any = self._packed if self._compression == "zip" else SmallReads(self._packed)
+        source: Any = SmallReads(self._packed)
         self._plain = _open_decompressor(source, self._path, self._compression, self._member)
         while self._delivered < delivered and self.read(delivered - self._delivered):
             pass

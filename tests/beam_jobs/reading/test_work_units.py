@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import random
 import tracemalloc
 import zipfile
 from dataclasses import replace
@@ -17,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 from beam_jobs import corpus_job
-from beam_jobs.core import storage
+from beam_jobs.core import limits, storage
 from beam_jobs.core.errors import TransientError, UserError
-from beam_jobs.reading import detection, work_units
+from beam_jobs.reading import compression, detection, work_units
 from beam_jobs.reading.compression import open_uncompressed
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally
@@ -349,3 +350,22 @@ def test_all_that_comes_before_damage_is_read(tmp_path, compression, how):
     wrong = np.flatnonzero(found[: len(expected)] != expected)
     right = wrong[0] if len(wrong) else len(expected)
     assert right > len(content) * 0.6 - LOST[compression]
+
+
+def test_a_zip_member_expands_as_far_as_its_own_packed_bytes_allow(tmp_path, monkeypatch):
+    for module in (compression, limits):
+        monkeypatch.setattr(module, "UNLIMITED_BYTES", 1 << 12)
+    path = str(tmp_path / "d.zip")
+    noise = random.Random(0).randbytes(1 << 20)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("noise", noise)
+        archive.writestr("bomb", b"a" * (1 << 22))
+    for _ in range(2):
+        with open_uncompressed(path, "zip", "noise", max_expansion=2) as stream:
+            assert b"".join(iter(stream.read, b"")) == noise
+    with (
+        open_uncompressed(path, "zip", "bomb", max_expansion=200) as stream,
+        pytest.raises(UserError, match="--max-expansion"),
+    ):
+        while stream.read():
+            pass

@@ -5,7 +5,6 @@ every batch has ROWS rows, and a length that is the text's own, rounded up to ST
 """
 
 import hashlib
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from torch import nn
 
-from beam_jobs.core.files import atomic_path
 from beam_jobs.core.progress import track_progress
 from model.device import Device
-from model.finetuning.feature_cache import make_room
+from model.finetuning.feature_cache import keep_arrays, read_arrays
 from model.finetuning.features import Feature, collate_features
 from model.finetuning.network import open_autocast, select_inputs
 
@@ -47,12 +43,15 @@ def compute_states(
     config: Any = encoder.config
     layers = min(LAYERS, config.num_hidden_layers)
     states = np.empty((len(features), layers * config.hidden_size), np.float32)
-    keys = np.stack([hash_numbers(np.asarray(feature.ids[0], np.int64)) for feature in features])
+    keys = [
+        hashlib.blake2b(np.asarray(feature.ids[0], np.int64).tobytes(), digest_size=16).digest()
+        for feature in features
+    ]
     file = cache and cache / f"states-{hash_encoder(encoder, max_length, device)}.safetensors"
     known = read_states(file) if file else {}
     first: dict[bytes, int] = {}
     by_length: dict[int, list[int]] = defaultdict(list)
-    for i, key in enumerate(map(bytes, keys)):
+    for i, key in enumerate(keys):
         if key in known:
             states[i] = known[key]
         elif first.setdefault(key, i) == i:
@@ -75,17 +74,13 @@ def compute_states(
                 states[part] = means[: len(part)].cpu().numpy()
                 done += len(part)
                 shown.update(done)
-    for i, key in enumerate(map(bytes, keys)):
+    for i, key in enumerate(keys):
         if key in first:
             states[i] = states[first[key]]
-    if file and first:
-        keep_states(known | {key: states[i] for key, i in first.items()}, file)
+    room = MOST_BYTES // states[0].nbytes - len(known)
+    if file and (new := list(first.items())[: max(0, room)]):
+        keep_states(known | {key: states[i] for key, i in new}, file)
     return states
-
-
-def hash_numbers(numbers: np.ndarray) -> np.ndarray:
-    digest = hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
-    return np.frombuffer(digest, np.uint8)
 
 
 def hash_encoder(encoder: nn.Module, max_length: int, device: Device) -> str:
@@ -99,24 +94,12 @@ def hash_encoder(encoder: nn.Module, max_length: int, device: Device) -> str:
 
 
 def read_states(file: Path) -> dict[bytes, np.ndarray]:
-    """Return the states that a file keeps by key; none where it is not there, or damaged."""
-    try:
-        kept = load_file(file)
-    except (OSError, SafetensorError):
-        return {}
-    os.utime(file)
-    return dict(zip(map(bytes, kept["keys"]), kept["states"], strict=True))
+    """Return the states that a file keeps by key."""
+    kept = read_arrays(file)
+    return dict(zip(map(bytes, kept["keys"]), kept["states"], strict=True)) if kept else {}
 
 
 def keep_states(states: dict[bytes, np.ndarray], file: Path) -> None:
-    """Write the states to a file, as many as MOST_BYTES allow."""
-    most = MOST_BYTES // next(iter(states.values())).nbytes
-    keys = list(states)[:most]
-    arrays = {
-        "keys": np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1),
-        "states": np.stack([states[key] for key in keys]),
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(file) as part:
-        save_file(arrays, part)
-    make_room(file.parent)
+    """Write the states to a file."""
+    keys = np.frombuffer(b"".join(states), np.uint8).reshape(len(states), -1)
+    keep_arrays({"keys": keys, "states": np.stack(list(states.values()))}, file)

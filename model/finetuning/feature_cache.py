@@ -38,19 +38,32 @@ def load_features(
     if cache is None or not 0 < len(examples) <= MOST_EXAMPLES:
         return featurizer.stream_features(examples)
     file = cache / f"features-{_hash_sources(featurizer, examples)}.safetensors"
-    try:
-        features = _unpack_features(load_file(file))
-        os.utime(file)
-    except (OSError, SafetensorError):  # not there, or damaged
-        features = featurizer(examples)
-        cache.mkdir(parents=True, exist_ok=True)
-        with atomic_path(file) as part:
-            save_file(_pack_features(features), part)
-        make_room(cache)
+    if kept := read_arrays(file):
+        return _unpack_features(kept)
+    features = featurizer(examples)
+    keep_arrays(_pack_features(features), file)
     return features
 
 
-def make_room(cache: Path) -> None:
+def read_arrays(file: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file of the cache; none where it is not there, or damaged."""
+    try:
+        arrays = load_file(file)
+        os.utime(file)
+    except (OSError, SafetensorError):
+        return {}
+    return arrays
+
+
+def keep_arrays(arrays: dict[str, np.ndarray], file: Path) -> None:
+    """Write a file of the cache, in the place of what was unused for longest."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(file) as part:
+        save_file(arrays, part)
+    _make_room(file.parent)
+
+
+def _make_room(cache: Path) -> None:
     """Remove the files that were unused for longest while all are larger than FOLDER_BYTES."""
     found = [(file.stat(), file) for file in cache.glob("*.safetensors")]
     size = sum(state.st_size for state, _ in found)

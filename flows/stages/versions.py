@@ -15,7 +15,7 @@ VERSIONS = {
     "dev-shards": 1,
     "pretraining": 10,
     "search": 8,
-    "finetuning": 10,
+    "finetuning": 11,
     "evaluation": 4,
     "latency": 3,
     "model": 3,

@@ -312,11 +312,12 @@ def _check_positions(config: Any, max_length: int, folder: str) -> None:
 
 
 def load_encoder(folder: str, task: Task) -> nn.Module:
-    """Return the encoder of a folder or hub name without a head; config.json names the task's
-    labels.
+    """Return the encoder of a folder or hub name without a head, and the same pooler each time;
+    config.json names the task's labels.
     """
     from transformers import AutoModel
 
+    torch.manual_seed(0)
     return _load_encoder(AutoModel, folder, _load_config(folder, task))
 
 

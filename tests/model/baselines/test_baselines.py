@@ -114,6 +114,18 @@ def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):
     assert np.allclose(theirs, probabilities[:, columns], atol=1e-6)
 
 
+def test_tasks_share_the_states_of_an_encoder(made, tmp_path):
+    where = ["--cache", str(tmp_path / "cache"), "--evaluation"]
+    for task in ("polarity", "stars"):
+        folder = tmp_path / task
+        words = [*where, str(folder / "test"), "--output", str(folder), "--task", task]
+        words += ["--encoder", f"frozen:{made / 'bert'}", "--data", str(made / "corpus")]
+        finetune.run(words)
+    assert len(list((tmp_path / "cache").glob("states-*"))) == 1
+    weights = "model.safetensors"
+    assert (folder / weights).read_bytes() == (made / "frozen" / weights).read_bytes()
+
+
 @pytest.mark.parametrize("kind", ["tfidf", "frozen"])
 def test_threads_change_no_byte(made, kind, tmp_path):
     encoder = "tfidf" if kind == "tfidf" else f"frozen:{made / 'bert'}"

@@ -41,6 +41,8 @@ def call_in_flow(prefect_home):
     """Calls something in a flow; what it gave or raised, and the flow's task runs.
 
     Prefect writes task runs down a moment later, in their order: all of them, once the last one.
+    What the function gave is kept here: the state of a flow whose server answered late comes from
+    the server, which has no results.
     """
     from prefect import flow, task
     from prefect.client.orchestration import get_client
@@ -48,7 +50,7 @@ def call_in_flow(prefect_home):
     from prefect.runtime import flow_run
 
     def call(function):
-        ids = []
+        ids, outcome = [], []
 
         @task(task_run_name="last")
         def mark_end(): ...
@@ -57,11 +59,14 @@ def call_in_flow(prefect_home):
         def calling():
             ids.append(flow_run.id)
             try:
-                return function()
+                outcome.append(function())
+            except BaseException as failure:
+                outcome.append(failure)
+                raise
             finally:
                 mark_end()
 
-        state = calling(return_state=True)
+        calling(return_state=True)
         of_flow = FlowRunFilter(id={"any_": ids})
         with get_client(sync_client=True) as client:
 
@@ -71,7 +76,7 @@ def call_in_flow(prefect_home):
                 return [run for run in runs if run.name != "last"] if is_over else None
 
             runs = eventually(list_runs)
-        return state.result(raise_on_failure=False), runs
+        return outcome[0], runs
 
     return call
 

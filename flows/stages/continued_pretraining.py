@@ -46,7 +46,7 @@ def build_continued_stage(
     own = {"steps": increment.steps, "replay_ratio": ratio}
     more = partial(list_continuation, training, increment, shards, earlier)
     inputs = {"shards": shards, "base": earlier.encoder}
-    inputs |= {"corpus": earlier.labels} if earlier.labels else {}
+    inputs |= {"corpus": earlier.labels} if earlier.labels and training.is_probed else {}
     return build_stage(training, inputs, own, more)
 
 

@@ -73,6 +73,10 @@ class PretrainingRequest:
     """
     beside: int = 0
     """Jobs that run at the same time; a training on a CPU leaves each a core."""
+    is_probed: bool = True
+    """Whether labels of the dump say which weights are kept, where it starts from a published
+    encoder: only where all arms read all labels, or this one would have read more than the others.
+    """
 
     @property
     def resolved(self) -> Recipe:
@@ -88,7 +92,14 @@ def describe_training(parameters: Parameters) -> PretrainingRequest:
         chosen.seed,
         chosen.device,
         processes=chosen.processes,
+        is_probed=reads_all_labels(parameters),
     )
+
+
+def reads_all_labels(parameters: Parameters) -> bool:
+    """Return whether the arms of a run are trained on all labels of the dump."""
+    labels = parameters.finetuning.labels
+    return not labels and RECIPES[parameters.recipe].finetuning.n_train is None
 
 
 def has_accelerator(device: str) -> bool:
@@ -249,7 +260,7 @@ def build_stage(
     begun, measured = {"origin": origin}, {"dev_shards": training.dev}
     inputs = {**inputs, **{n: stage for n, stage in (begun | measured).items() if stage}}
     corpus = inputs["shards"].inputs.get("corpus") if origin else None
-    if corpus:
+    if corpus and training.is_probed:
         inputs["corpus"] = corpus
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
@@ -299,8 +310,9 @@ def format_arguments(
     validation = list_validation_options(store, training.dev) if training.dev else []
     probe = list_probe_options(store, corpus) if corpus else []
     unread: tuple[str, ...] = ()
-    if not probe and (origin or corpus):
+    if not probe and (origin or corpus) and training.is_probed:
         find_run_logger().warning(UNPROTECTED, training.title)
+    if not probe and (origin or corpus or not training.is_probed):
         unread += OF_A_PROBE
     if not (validation or probe):  # as where a dump is so small that it has no dev reviews
         unread += OF_VALIDATION

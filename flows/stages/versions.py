@@ -19,7 +19,7 @@ VERSIONS = {
     "evaluation": 4,
     "latency": 3,
     "model": 3,
-    "report": 11,
-    "study": 14,
+    "report": 12,
+    "study": 15,
     "scores": 4,
 }

@@ -150,6 +150,7 @@ class StudyStages:
             self.threads,
             self.find_origin(arm),
             dev=self.sources.get(DEV) if own.shards in MADE_SHARDS else None,
+            is_probed=False,  # it would read labels that the other arms do not get
         )
         for budget, count in (
             ("same_flops_as", partial(count_equal_flops, device=self.device)),
@@ -291,7 +292,7 @@ class StudyStages:
             if not suits_task(arm, task):
                 continue
             for pretraining in self.list_pretraining_seeds(arm):
-                for seed in self.study.seeds:
+                for seed in task.seeds or self.study.seeds:
                     cell = arm, task, seed, pretraining
                     finetuned = self.build_finetuning(*cell)
                     chosen = self.describe_finetuning(*cell)

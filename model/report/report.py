@@ -250,8 +250,8 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
 
 
 def describe_labels(study: ReportInput, results: Results) -> list[Block]:
-    """Say which labels were read besides those that arms are fine-tuned on, and by which arms."""
-    text = "Beside its training labels each fine-tuning reads dev labels, to choose its state."
+    """Say which labels were read, and by which arms."""
+    text = "Labels are those of train and those of dev, from which an arm chooses its state."
     for task, (folds, count) in results.list_folds().items():
         text += (
             f" {task} is measured by cross-validation with {folds} folds: each of the {count:,} "
@@ -260,9 +260,8 @@ def describe_labels(study: ReportInput, results: Results) -> list[Block]:
         )
     if probed := [arm.name for arm in study.arms if arm.written_steps]:
         text += (
-            f" {join_names(probed)} read more labels than the other arms: by a probe, of 400 "
-            "reviews of train and 1,000 of dev unless its settings say otherwise, it was judged "
-            "whether the trained weights are kept."
+            f" By a probe of {join_names(probed)} on labels of train and dev, which all arms read, "
+            "it was judged whether the trained weights are kept."
         )
     return [Paragraph(text)]
 

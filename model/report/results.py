@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +51,34 @@ class Cell:
     pretraining_seed: int | None = None
     """None where the arm has one pre-training, or none."""
 
+    @cached_property
+    def result(self) -> dict[str, Any]:
+        """The fine-tuning's result.json; empty where the folder has none."""
+        file = self.finetuned / "result.json"
+        found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+        return found
+
     @property
     def dev(self) -> dict[str, float]:
         """The metrics on dev, the main one first; empty where the folder does not tell them."""
-        file = self.finetuned / "result.json"
-        found: dict[str, float] = json.loads(file.read_text())["dev"] if file.is_file() else {}
+        found: dict[str, float] = self.result.get("dev", {})
         return found
 
     @property
     def trained_with(self) -> int:
-        """The labels that it was trained with; 0 where the folder does not tell."""
-        file = self.finetuned / "result.json"
-        return int(json.loads(file.read_text()).get("n_train", 0)) if file.is_file() else 0
+        """The labels that it was trained with, which are its teacher's where it learns from that
+        one's outputs alone; 0 where the folder does not tell.
+        """
+        told, teacher = self.result, Path(self.result.get("teacher") or "") / "result.json"
+        if told.get("teacher") and told["settings"]["soft_weight"] == 1 and teacher.is_file():
+            told = json.loads(teacher.read_text())
+        return int(told.get("n_train", 0))
+
+    @property
+    def label_budget(self) -> str:
+        """The labels that it read, of train and of dev; a dash where the folder does not tell."""
+        dev = self.result.get("n_dev")
+        return f"{self.trained_with:,} + {dev:,}" if dev else "–"
 
     @property
     def seed_pair(self) -> SeedPair:

@@ -173,6 +173,7 @@ def build_result_table(results: Results) -> Table:
             results.mark_task(task),
             arm,
             results.count_seeds(arm, task),
+            cells[0].label_budget,
             f"{cells[0].about['n']:,}",
             *(format_with_interval(m, pooled[m]) if m in pooled else "–" for m in metrics),
         )
@@ -182,7 +183,7 @@ def build_result_table(results: Results) -> Table:
         for pooled in [results.pool_metrics(arm, task)]
     ]
     return Table(
-        ("task", "arm", "seeds", "test examples", *map(get_title, metrics)),
+        ("task", "arm", "seeds", "labels", "test examples", *map(get_title, metrics)),
         rows,
         "Means over seeds on test, with their 95% intervals over examples and seeds"
         + describe_mark(results),

@@ -159,18 +159,18 @@ def test_a_dry_run_tells_the_origin_or_that_it_is_not_there(encoder, tmp_path, c
     assert "leave it out beside --add-to" in capsys.readouterr().err
 
 
+BOTH_CLASSES = {f"{split}.{stars}": 3 for split in ("train", "dev") for stars in (1, 5)}
+
+
 @pytest.mark.parametrize(
     ("counts", "is_probed"),
-    [
-        ({f"{split}.{stars}": 3 for split in ("train", "dev") for stars in (1, 5)}, True),
-        ({"train.1": 3, "train.5": 3, "dev.5": 3}, False),
-    ],
+    [(BOTH_CLASSES, True), ({"train.1": 3, "train.5": 3, "dev.5": 3}, False)],
 )
 def test_training_is_measured_on_the_labels_that_the_corpus_has(
     list_stages, encoder, counts, is_probed, heard
 ):
     setting = 'pretraining.settings={"probe_dev": "50", "origin_average": "0.2"}'
-    store, stages = list_stages(f"pretraining.start_from={encoder}", setting)
+    store, stages = list_stages(f"pretraining.start_from={encoder}", setting, "recipe=published")
     corpus, training = stages["corpus"], stages["pre-training"]
     store.publish(corpus, {"stars": counts})
     words = training.arguments(store, store.folder(training))
@@ -182,6 +182,17 @@ def test_training_is_measured_on_the_labels_that_the_corpus_has(
     told = {record.getMessage() for record in heard.records}
     assert len(told) == (0 if is_probed else 1)
     assert is_probed or "nothing protects the published weights" in told.pop()
+
+
+@pytest.mark.parametrize("few", [["recipe=sample"], ["recipe=published", "finetuning.labels=200"]])
+def test_no_probe_reads_labels_that_the_other_arms_do_not_get(list_stages, encoder, few, heard):
+    setting = 'pretraining.settings={"probe_dev": "50", "write_last": "true"}'
+    store, stages = list_stages(f"pretraining.start_from={encoder}", setting, *few)
+    store.publish(stages["corpus"], {"stars": BOTH_CLASSES})
+    training = stages["pre-training"]
+    words = training.arguments(store, store.folder(training))
+    assert not {"--probe", "probe_dev=50", "write_last=true"} & {*words}
+    assert not heard.records
 
 
 def test_settings_against_forgetting_need_a_published_start(list_stages, encoder):

@@ -20,7 +20,7 @@ def add_dump_to(list_stages, encoder):
     """
 
     def of(*settings, base=(), begun=True):
-        start = [f"pretraining.start_from={encoder}"] if begun else []
+        start = [f"pretraining.start_from={encoder}", "recipe=published"] if begun else []
         store, stages = list_stages(*start, *(f"pretraining.{setting}" for setting in base))
         for label, stage in stages.items():
             publish(store, stage)

@@ -37,6 +37,32 @@ def test_values_are_means_over_seeds(written, study):
     assert found["metrics"]["accuracy"]["value"] == pytest.approx(np.mean(values))
 
 
+def test_the_table_names_the_labels_that_each_arm_read(tmp_path):
+    """Of train and of dev; those of a student that learns from its teacher's outputs alone are its
+    teacher's.
+    """
+    predict = {name: lambda _, seed: said(0.8, seed) for name in ("teacher", "student", "other")}
+    cells = write_cells(tmp_path, predict, seeds=[0])
+    settings = {"soft_weight": 1.0}
+    told = {
+        "teacher": {"n_train": 1600, "n_dev": 400, "teacher": None, "settings": settings},
+        "student": {"n_train": 9000, "n_dev": 400, "teacher": "made", "settings": settings},
+    }
+    for name, result in told.items():
+        result["teacher"] = result["teacher"] and str(tmp_path / "of teacher")
+        (tmp_path / f"of {name}").mkdir()
+        (tmp_path / f"of {name}" / "result.json").write_text(json.dumps({"dev": {}, **result}))
+        next(cell for cell in cells if cell["arm"] == name)["finetuned"] = f"of {name}"
+    _, text = render(tmp_path, cells)
+    table = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line.startswith("|")]
+    place = table[0].index("labels")
+    assert {row[1]: row[place] for row in table[2:5]} == {
+        "teacher": "1,600 + 400",
+        "student": "1,600 + 400",
+        "other": "–",
+    }
+
+
 class Page(HTMLParser):
     def __init__(self):
         super().__init__()

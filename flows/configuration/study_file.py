@@ -109,6 +109,8 @@ class StudyTask(Part):
         description="Leave the task out if the variables of its data are not set; otherwise that "
         "is an error",
     )
+    arms: list[str] = Field(default=[], description="That are run on it; empty: all")
+    seeds: list[Seed] = Field(default=[], description="Of fine-tuning, where this task differs")
     settings: dict[str, Any] = Field(
         default={}, description="Of fine-tuning, where this task differs"
     )
@@ -191,6 +193,8 @@ def is_baseline(encoder: str) -> bool:
 
 def suits_task(arm: Arm, task: StudyTask) -> bool:
     """Return whether an arm is run on a task: baselines are for classes alone."""
+    if task.arms and not any(f"{arm.name}, ".startswith(f"{name}, ") for name in task.arms):
+        return False
     known = TASKS.get(task.task)
     return not is_baseline(arm.encoder) or known is None or known.shape == "classification"
 

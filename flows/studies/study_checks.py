@@ -111,7 +111,9 @@ def _is_made_later(place: str) -> bool:
 
 
 def _find_duplicates(study: Study) -> Iterator[str]:
-    same_name = "have the same name"
+    same_name, twice = "have the same name", "a seed is named twice"
+    seeds = [("seeds", study.seeds), ("pretraining_seeds", study.pretraining_seeds)]
+    seeds += [(f"tasks[{i}].seeds", task.seeds) for i, task in enumerate(study.tasks)]
     for field, names, what in (
         ("arms", [arm.name for arm in study.arms], f"two arms {same_name}"),
         (
@@ -119,10 +121,9 @@ def _find_duplicates(study: Study) -> Iterator[str]:
             [t.name for t in study.tasks],
             f"two tasks {same_name}, give them a `title` each",
         ),
-        ("seeds", study.seeds, "a seed is named twice"),
-        ("pretraining_seeds", study.pretraining_seeds, "a seed is named twice"),
+        *((field, [str(seed) for seed in named], twice) for field, named in seeds),
     ):
-        counts: Counter[str] = Counter(map(str, names))
+        counts = Counter(names)
         if several := [name for name, n in counts.items() if n > 1]:
             yield f"{field}: {what}: {', '.join(several)}"
 
@@ -226,7 +227,10 @@ def _find_circles(study: Study) -> Iterator[str]:
 
 
 def _check_tasks(study: Study) -> Iterator[str]:
+    names = [arm.name for arm in study.arms]
     for i, task in enumerate(study.tasks):
+        if unknown := [name for name in task.arms if name not in names]:
+            yield f"tasks[{i}].arms: no arm {unknown[0]!r}; there are {', '.join(names)}"
         try:
             if task.task.startswith("table:"):
                 table.parse_task_name(task.task)

@@ -10,7 +10,7 @@ At a small budget ELECTRA's discriminator may become a constant: then the effect
 token states falls (recipe `sample`, 2 M tokens of real reviews: from 75 to 2.2) and their mean
 cosine rises (from 0.43 to 0.94). A longer run leaves that state; one that starts from a masked
 language model which has learned more than word frequencies was not in it at any validation:
-docs/results.md, "What gets ELECTRA off the plateau".
+`git show ed7f0f0:docs/results.md`, "What gets ELECTRA off the plateau".
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -55,6 +55,10 @@ def write_study_data(folder: Path) -> Path:
     (folder / "epqa").mkdir()
     rows = [f"does it fit model {i},it fits {i},{i % 3}" for i in range(60)]
     (folder / "epqa" / "epqa.csv").write_text("\n".join(["question,candidate,label", *rows]))
+    (folder / "aspects").mkdir()
+    for name in ("train", "dev", "test"):
+        rows = [f"good {a} {name} {i},{a}" for a in ("food", "room") for i in range(5)]
+        (folder / "aspects" / f"{name}.csv").write_text("\n".join(["text,aspect", *rows]))
     documents = [f"An encyclopaedia says of {i} that it follows {i - 1}." for i in range(400)]
     (folder / "general.txt").write_text("\n\n".join(documents))
     return folder

@@ -87,7 +87,8 @@ def place(tmp_path_factory) -> Path:
 def ask(name: str, file: Path, place: Path) -> tuple[Parameters, StudyChoice]:
     """Return form and choice of a study in a file, with whatever its variables need."""
     variables = set(list_variables(read_yaml(file)))
-    own = {task: str(place / task) for task in ("epqa", "imdb", "sst2", "subjqa")}
+    names = ("aspects", "epqa", "imdb", "published", "sst2", "subjqa")
+    own = {"stars" if name == "published" else name: str(place / name) for name in names}
     own = {task: data for task, data in own.items() if task in variables}
     general = [str(place / "general.txt")] if "general_shards" in variables else []
     choice = StudyChoice(file=str(file), variables=own, general_text=general, at_once=1)
@@ -115,6 +116,8 @@ def test_a_shipped_study_is_planned_with_all_its_cells(name, place):
     made = build_study_graph(loaded)(parameters, plan)
     study = loaded.study
     assert not loaded.left_out
+    trainings = [stage for stage, _ in plan.stages if stage.name == "pretraining"]
+    assert not any("corpus" in stage.inputs for stage in trainings), "a probe would read labels"
     cells = {s.label.partition(" · seed ")[0] for s, _ in plan.stages if s.name == "evaluation"}
     arms = {arm.name for arm in expand_grid(study)}
     assert {

@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 
+from beam_jobs.core.errors import UserError
 from flows.configuration.form import Finetuning, Parameters, Pretraining, fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
@@ -70,6 +71,26 @@ def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds(made):
     stars = next(c for c in stages.cells if (c.arm.name, c.task.task) == ("one", "stars"))
     settings = stars.finetuned.parameters["settings"]
     assert (settings["epochs"], settings["batch"], settings["n_train"]) == (2.0, 16, 10)
+
+
+def test_a_task_may_have_arms_and_seeds_of_its_own(made):
+    data = str(made / "corpus")
+    arms = [{"name": name, "encoder": str(made / name)} for name in ("electra", "other")]
+    tasks = [{"task": "polarity", "data": data}, {"task": "stars", "data": data}]
+    tasks[1] |= {"arms": ["other"], "seeds": [4]}
+    content = content_of(made, arms, seeds=[0, 1], tasks=tasks, grid={"batch": [8, 16]})
+    found = [(c.task.task, c.arm.name, c.seed) for c in build_stages(content, made / "cells").cells]
+    assert [cell for cell in found if cell[0] == "stars"] == [
+        ("stars", f"other, batch={batch}", 4) for batch in (8, 16)
+    ]
+    assert len(found) == 2 + 2 * 2 * 2
+    for field, wrong, words in (
+        ("seeds", [4, 4], "a seed is named twice: 4"),
+        ("arms", ["another"], "no arm 'another'; there are electra, other"),
+    ):
+        content["tasks"] = [{**tasks[1], field: wrong}]
+        with pytest.raises(UserError, match=rf"tasks\[0\]\.{field}: {words}"):
+            build_stages(content, made / "cells")
 
 
 def test_a_cell_is_what_it_is_made_of_and_not_what_it_is_called(made):

@@ -180,7 +180,7 @@ def choose_best(cells: Sequence[Cell]) -> Cell:
     return max((c for c in cells if c.arm == best), key=lambda cell: rank_dev_metrics(cell.dev))
 
 
-def load_dev(cell: Cell, task: Task, data: Path) -> list[Example]:
+def load_dev(cell: Cell, task: Task, data: Path) -> Sequence[Example]:
     """Return the dev examples of the cell's training."""
     told = json.loads((cell.folder / "run.json").read_text())
     settings = FinetuningSettings.from_run(told)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from model.evaluation.predict import make_predictions
 from model.finetuning import network
 from model.finetuning.examples import Example
 from model.finetuning.feature_cache import load_features
-from model.finetuning.features import PackedFeatures
 from model.finetuning.network import Head
 from model.finetuning.request import Request, load_split
 
@@ -31,7 +31,7 @@ def fit_baseline(request: Request, output: Path, device: str = "auto") -> dict[s
     make_writable_folder("--output", output)
     write_json(output / "run.json", request.describe())
     (train, train_left), (dev, dev_left) = (load_split(request, s) for s in ("train", "dev"))
-    labels = np.array([example.label for example in train], np.int64)
+    labels = np.fromiter((example.label for example in train), np.int64, len(train))
 
     def score_dev(logits: np.ndarray) -> dict[str, float]:
         predictions = make_predictions(list(logits), [], dev, request.task)
@@ -64,9 +64,9 @@ def _fit_tfidf(
     request: Request,
     output: Path,
     device: str,
-    train: list[Example],
+    train: Sequence[Example],
     labels: np.ndarray,
-    dev: list[Example],
+    dev: Sequence[Example],
     score_dev: ScoreDev,
 ) -> Fitted:
     task = request.task
@@ -82,23 +82,30 @@ def _fit_frozen(
     request: Request,
     output: Path,
     device: str,
-    train: list[Example],
+    train: Sequence[Example],
     labels: np.ndarray,
-    dev: list[Example],
+    dev: Sequence[Example],
     score_dev: ScoreDev,
 ) -> Fitted:
     task, settings, folder = request.task, request.settings, request.start.source
     target = open_device(device, settings.precision)
     length, warning = network.choose_max_length(folder, task, settings)
-    if warning:
-        print(f"warning: {warning}", file=sys.stderr)
+    warnings = [warning] if warning else []
+    if len(train) > frozen.MOST_LABELS:
+        warnings.append(
+            f"the regression on frozen states learns from {frozen.MOST_LABELS:,} of "
+            f"{len(train):,} labels: more states would not fit into memory"
+        )
+        train, labels = train[: frozen.MOST_LABELS], labels[: frozen.MOST_LABELS]
+    for told in warnings:
+        print(f"warning: {told}", file=sys.stderr)
     head = Head(task.name, task.shape, task.labels, length, settings.stride, kind="frozen")
     featurizer = head.make_featurizer(network.load_tokenizer(folder))
     encoder: Any = frozen.open_encoder(folder, task, head, target)
     states, dev_states = (
         compute_states(
             encoder,
-            PackedFeatures(load_features(featurizer, examples, request.cache)),
+            load_features(featurizer, examples, request.cache),
             length,
             target,
             request.cache,
@@ -109,5 +116,5 @@ def _fit_frozen(
     save_pipeline(pipeline, output)
     network.save_finetuned(encoder.cpu(), head, folder, output)
     parameters = sum(p.numel() for p in encoder.parameters()) + pipeline[-1].coef_.size
-    told = {"parameters": parameters, "device": target.kind}
-    return tried, told | ({"warnings": [warning]} if warning else {})
+    about = {"n_train": len(train), "parameters": parameters, "device": target.kind}
+    return tried, about | ({"warnings": warnings} if warnings else {})

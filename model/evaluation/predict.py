@@ -49,7 +49,7 @@ def compute_logits(
     precision: Precision = "auto",
     device: str = "auto",
     cache: Path | None = None,
-) -> tuple[list[np.ndarray], list[Feature]]:
+) -> tuple[list[np.ndarray], Sequence[Feature]]:
     """Return the logits of a folder that model.finetune wrote, as `network.predict_logits` shapes
     them (classification: [classes] an example), and the features they are of; TF-IDF has none.
     """
@@ -59,7 +59,7 @@ def compute_logits(
 
         return tfidf.predict_logits(folder, examples, head.labels), []
     featurizer = head.make_featurizer(load_tokenizer(str(folder)))
-    features = list(load_features(featurizer, examples, cache))
+    features = load_features(featurizer, examples, cache)
     target = open_device(device, precision)
     if head.kind == "frozen":
         from model.baselines import frozen

@@ -26,6 +26,7 @@ from model.config import FinetuningSettings
 from model.device import Device
 from model.finetuning import network
 from model.finetuning.examples import Example, Task
+from model.finetuning.features import PackedFeatures
 from model.finetuning.network import predict_logits, select_inputs
 from model.finetuning.request import choose_layers
 from model.finetuning.training import Training, compute_supervised_loss
@@ -61,7 +62,8 @@ def load_teacher(
     file = cache / f"teacher-{_hash_teacher(folder, examples)}.safetensors"
     if not file.exists():
         featurizer = head.make_featurizer(tokenizer)
-        logits = predict_logits(model, featurizer(examples), head.shape, device)
+        features = PackedFeatures.pack(featurizer.stream_features(examples))
+        logits = predict_logits(model, features, head.shape, device)
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(file) as temporary:
             save_file({"logits": torch.from_numpy(np.stack(logits))}, temporary)

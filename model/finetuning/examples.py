@@ -1,19 +1,26 @@
 """Declare tasks and examples, and sample them the same way for every arm.
 
 A task module (model/finetuning/tasks) knows a format; nothing outside it does. Sampling keeps the
-examples whose hash of (seed, example id) is smallest, so it streams through any number of records
-in memory for the sample alone, does not depend on the order of files, and a larger sample contains
-the smaller one.
+examples whose hash of (seed, example id) is smallest, so it streams through any number of records,
+does not depend on the order of files, and a larger sample contains the smaller one. A sample lies
+in a temporary file (of TMPDIR): five million reviews are gigabytes of text, each read twice.
 """
 
 import hashlib
-import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+import os
+import pickle
+import tempfile
+import weakref
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from beam_jobs.core.errors import UserError
 
@@ -71,7 +78,7 @@ class Task:
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
     """Names in model/evaluation/metrics.py; the first decides on dev and compares arms."""
-    read: Callable[[Path, Split, Sampling, Counter[str]], list[Example]]
+    read: Callable[[Path, Split, Sampling, Counter[str]], Sequence[Example]]
     """Returns the sample of a split and counts what it leaves out by reason."""
     source: str
     question: str = ""
@@ -93,17 +100,103 @@ make_span_task = partial(
 )
 
 
-def sample_examples(examples: Iterable[Example], sampling: Sampling) -> list[Example]:
+class ExampleFile(Sequence[Example]):
+    """Examples in a temporary file without a name, some 12 bytes of memory each."""
+
+    def __init__(self, examples: Iterable[Example] = ()) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with this object
+        weakref.finalize(self, self._file.close)
+        self._ends = array("q", [0])
+        self._order: Sequence[int] | np.ndarray = range(0)
+        for example in examples:
+            self.append(example)
+
+    def append(self, example: Example) -> None:
+        packed = pickle.dumps(_get_fields(example))
+        self._file.write(packed)
+        self._ends.append(self._ends[-1] + len(packed))
+        self._order = range(len(self._ends) - 1)
+
+    def choose(self, order: np.ndarray) -> None:
+        """Keep the examples of these places, in this order."""
+        self._order = order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, i: Any) -> Any:
+        """Return the example of an index, or the list of a slice."""
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
+        self._file.flush()
+        first, last = self._ends[place := int(self._order[i])], self._ends[place + 1]
+        return Example(*pickle.loads(os.pread(self._file.fileno(), last - first, first)))
+
+
+_get_fields = attrgetter(*Example.__dataclass_fields__)
+
+
+class Sampler:
+    """Takes the examples of a stream one by one, and keeps those of the smallest hashes."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling, self._kept = sampling, ExampleFile()
+        self._groups: dict[Any, SmallestHashes] = defaultdict(lambda: SmallestHashes(sampling.n))
+
+    def wants(self, example_id: str, label: int | float | None) -> bool:
+        """Return whether such an example may be in the sample."""
+        key = hash_example_id(example_id, self._sampling.seed)
+        return key < self._groups[label if self._sampling.balanced else None].limit
+
+    def add(self, example: Example) -> None:
+        group = self._groups[example.label if self._sampling.balanced else None]
+        key = hash_example_id(example.id, self._sampling.seed)
+        if key < group.limit:
+            group.add(key, len(self._kept))
+            self._kept.append(example)
+
+    def finish(self) -> ExampleFile:
+        """Return the sample in the order of its hashes, which is random but always the same."""
+        n, groups = self._sampling.n, [group.sort() for group in self._groups.values()]
+        if self._sampling.balanced and groups:
+            size = min(len(keys) for keys, _ in groups)
+            size = size if n is None else min(size, n // len(groups))
+            groups = [(keys[:size], places[:size]) for keys, places in groups]
+        if groups:
+            keys, places = (np.concatenate(column) for column in zip(*groups, strict=True))
+            self._kept.choose(places[np.argsort(keys, kind="stable")])
+        return self._kept
+
+
+class SmallestHashes:
+    """The `n` smallest hashes (None: all), and the place of the example of each."""
+
+    def __init__(self, n: int | None) -> None:
+        self._n, self._keys, self._places = n, array("Q"), array("I")
+        self.limit = 1 << 64
+        """What is not smaller is not among them."""
+
+    def add(self, key: int, place: int) -> None:
+        self._keys.append(key)
+        self._places.append(place)
+        if self._n is not None and len(self._keys) > 2 * self._n + 64:
+            keys, places = self.sort()
+            self._keys, self._places = array("Q", keys.tobytes()), array("I", places.tobytes())
+            self.limit = self._keys[-1]
+
+    def sort(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the hashes, uint64, and the places, uint32, by hash."""
+        keys = np.frombuffer(self._keys, np.uint64)
+        order = np.argsort(keys, kind="stable")[: self._n]
+        return keys[order], np.frombuffer(self._places, np.uint32)[order]
+
+
+def sample_examples(examples: Iterable[Example], sampling: Sampling) -> ExampleFile:
     """Return the sample in the order of its hashes, which is random but always the same."""
-    if sampling.balanced:
-        return _sample_balanced(examples, sampling)
-    keyed = ((hash_example_id(e.id, sampling.seed), e.id, e) for e in examples)
-    kept = (
-        sorted(keyed, key=_get_sort_key)
-        if sampling.n is None
-        else heapq.nsmallest(sampling.n, keyed, key=_get_sort_key)
-    )
-    return [example for _, _, example in kept]
+    sampler = Sampler(sampling)
+    for example in examples:
+        sampler.add(example)
+    return sampler.finish()
 
 
 def hash_example_id(example_id: str, seed: int) -> int:
@@ -111,31 +204,6 @@ def hash_example_id(example_id: str, seed: int) -> int:
     return int.from_bytes(
         hashlib.blake2b(f"{seed}:{example_id}".encode(), digest_size=8).digest(), "big"
     )
-
-
-def _get_sort_key(entry: tuple[int, str, Example]) -> tuple[int, str]:
-    return entry[:2]
-
-
-def _sample_balanced(examples: Iterable[Example], sampling: Sampling) -> list[Example]:
-    """Fill the classes separately; memory is `n` examples of each."""
-    classes: dict[int | float | None, list[tuple[int, str, Example]]] = {}
-    for example in examples:
-        of_class = classes.setdefault(example.label, [])
-        of_class.append((hash_example_id(example.id, sampling.seed), example.id, example))
-        if sampling.n is not None and len(of_class) > 2 * sampling.n + 64:
-            of_class[:] = heapq.nsmallest(sampling.n, of_class, key=_get_sort_key)
-    if not classes:
-        return []
-    size = min(len(of_class) for of_class in classes.values())
-    if sampling.n is not None:
-        size = min(size, sampling.n // len(classes))
-    kept = [
-        entry
-        for of_class in classes.values()
-        for entry in heapq.nsmallest(size, of_class, key=_get_sort_key)
-    ]
-    return [example for _, _, example in sorted(kept, key=_get_sort_key)]
 
 
 def assign_split(text: str, shares: Mapping[Split, int]) -> Split:
@@ -189,7 +257,7 @@ def load_examples(
     sampling: Sampling,
     left_out: Counter[str] | None = None,
     fold: str = "",
-) -> list[Example]:
+) -> Sequence[Example]:
     """Return the examples of a split, or of a split of a fold K/N of all examples, counting in
     `left_out` those that cannot be used.
 
@@ -203,6 +271,7 @@ def load_examples(
     if task.shape != "classification":
         sampling = replace(sampling, balanced=False)
     counts: Counter[str] = Counter() if left_out is None else left_out
+    examples: Sequence[Example]
     if fold:
         examples = sample_examples(_read_fold(task, data, split, fold, counts), sampling)
     else:
@@ -219,12 +288,11 @@ def explain_empty_split(task: Task, data: Path, split: Split, left_out: Mapping[
     return f"{data}: task {task.name} finds no example in its {split} split{why}"
 
 
-def _check_classes(task: Task, data: Path, examples: list[Example]) -> None:
-    counts = Counter(example.label for example in examples)
-    if len(counts) < 2:
-        only = task.labels[int(next(iter(counts)) or 0)]
+def _check_classes(task: Task, data: Path, examples: Sequence[Example]) -> None:
+    first = examples[0].label
+    if all(example.label == first for example in examples):
         raise UserError(
-            f"{data}: all {len(examples)} training examples of {task.name} are {only!r}; "
-            "nothing can be learnt from one class: take more examples (--set n_train=N) or other "
-            "data"
+            f"{data}: all {len(examples)} training examples of {task.name} are "
+            f"{task.labels[int(first or 0)]!r}; nothing can be learnt from one class: take more "
+            "examples (--set n_train=N) or other data"
         )

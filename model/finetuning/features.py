@@ -6,9 +6,10 @@ reviews are about 80 words, the maximum is for the few long ones. Sorting happen
 batches, so the order stays random.
 """
 
+import tempfile
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ POOL_BATCHES = 32
 """Batches whose texts are sorted by length together."""
 NO_WORDS = np.empty(0, dtype=np.int32)
 NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
+ROWS = ("ids", "types", "targets", "offsets", "words")
+"""What packed features hold rows of."""
 Ids = Sequence[int] | np.ndarray
 
 
@@ -188,70 +191,107 @@ def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:
     return [int(covering[0]), int(covering[-1])]
 
 
+@dataclass(frozen=True)
 class Rows:
     """Rows of numbers, one behind the other."""
 
-    def __init__(self) -> None:
-        self._bytes = bytearray()
-        self._ends = array("Q", [0])
-        self._type = np.dtype(np.uint8)
-
-    def append(self, row: np.ndarray) -> None:
-        assert row.dtype == self._type or not self._bytes, "all rows are of one type"
-        self._type = row.dtype
-        self._bytes += row.tobytes()
-        self._ends.append(self._ends[-1] + len(row))
+    numbers: np.ndarray
+    ends: np.ndarray
+    """int64 [rows + 1]: where each row begins, and where the last one ends."""
 
     def __getitem__(self, i: int) -> np.ndarray:
-        return self.numbers[self._ends[i] : self._ends[i + 1]]
+        return self.numbers[self.ends[i] : self.ends[i + 1]]
 
-    @property
-    def numbers(self) -> np.ndarray:
-        """Return the numbers of all rows."""
-        return np.frombuffer(self._bytes, self._type)
 
-    @property
-    def ends(self) -> np.ndarray:
-        """Return int64 [rows + 1]: where each row begins, and where the last one ends."""
-        return np.array(self._ends, np.int64)
+class RowWriter:
+    """Writes rows of one type to a temporary file, which is then mapped: the token ids of five
+    million reviews are a gigabyte, which the system may take out of memory.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by finish
+        self._ends, self._type = array("q", [0]), np.dtype(np.uint8)
+
+    def append(self, row: np.ndarray) -> None:
+        assert row.dtype == self._type or not self._ends[-1], "all rows are of one type"
+        self._type = row.dtype
+        self._file.write(row.tobytes())
+        self._ends.append(self._ends[-1] + row.size)
+
+    def finish(self) -> Rows:
+        """Return the rows; nothing is written after."""
+        with self._file as file:
+            file.flush()
+            numbers = np.empty(0, self._type)
+            if self._ends[-1]:  # "c": torch warns of what may not be written to
+                numbers = np.memmap(file, self._type, "c").view(np.ndarray)
+        return Rows(numbers, np.frombuffer(self._ends, np.int64))
 
 
 class PackedFeatures(Sequence[Feature]):
-    """Features without `offsets` and `words`, which only an evaluation needs.
-
-    A window of 128 tokens takes 0.3 KB here, 2 KB on its own. Rows of token types are kept once
-    each: there are few.
+    """Features in a few arrays: a window of 128 tokens takes 0.3 KB here, 2 KB on its own. Rows of
+    token types are kept once each: there are few.
     """
 
-    def __init__(self, features: Iterable[Feature]) -> None:
-        self._examples, first_rows = array("I"), array("Q", [0])
-        self.ids, self.types, self.targets = Rows(), Rows(), Rows()
-        type_numbers = array("Q")
-        self._single_targets = True
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take what `arrays` of other features holds."""
+        self.arrays = arrays
+        self.ids, self.types, self.targets, self._offsets, self._words = (
+            Rows(arrays[name], arrays[f"{name}_ends"]) for name in ROWS
+        )
+        self.first_rows = arrays["first_rows"]
+        """[features + 1]: the first row of each, and the end of the last."""
+        self.type_numbers = arrays["type_numbers"]
+        """[rows]: which row of `types` a row has."""
+        self.places = np.arange(len(arrays["examples"]), dtype=np.int32)
+        """Of the features that are used."""
+
+    @classmethod
+    def pack(cls, features: Iterable[Feature]) -> "PackedFeatures":
+        """Take the features one by one; those of one task are alike."""
+        rows = {name: RowWriter() for name in ROWS}
+        examples, first_rows, type_numbers = array("i"), array("i", [0]), array("i")
         known: dict[bytes, int] = {}
+        is_list = False
         for feature in features:
-            self._examples.append(feature.example)
+            examples.append(feature.example)
             for ids, types in zip(feature.ids, feature.types, strict=True):
-                self.ids.append(np.asarray(ids))
+                rows["ids"].append(np.asarray(ids))
                 row = np.asarray(types, np.uint8)
                 if (key := row.tobytes()) not in known:
                     known[key] = len(known)
-                    self.types.append(row)
+                    rows["types"].append(row)
                 type_numbers.append(known[key])
             first_rows.append(len(type_numbers))
-            self._single_targets = not isinstance(feature.target, list)
+            is_list = isinstance(feature.target, list)
             number_type = np.float64 if isinstance(feature.target, float) else np.int64
-            self.targets.append(np.array(feature.target, number_type, ndmin=1))
-        self.first_rows = np.array(first_rows, np.int64)
-        """[features + 1]: the first row of each, and the end of the last."""
-        self.type_numbers = np.array(type_numbers, np.int64)
-        """[rows]: which row of `types` a row has."""
-        self.places = np.arange(len(self._examples))
-        """Of the features that are used."""
+            rows["targets"].append(np.array(feature.target, number_type, ndmin=1))
+            for name, numbers in (("offsets", feature.offsets), ("words", feature.words)):
+                if len(numbers):
+                    rows[name].append(numbers)
+        columns = {
+            "examples": examples,
+            "first_rows": first_rows,
+            "type_numbers": type_numbers,
+            "is_list": array("i", [is_list]),
+        }
+        arrays = {name: np.frombuffer(column, np.int32) for name, column in columns.items()}
+        for name, writer in rows.items():
+            written = writer.finish()
+            arrays |= {name: written.numbers, f"{name}_ends": written.ends}
+        return cls(arrays)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each feature's longest row."""
+        if not len(self.places):
+            return np.empty(0, np.int32)
+        lengths = np.diff(self.ids.ends).astype(np.int32)
+        return np.maximum.reduceat(lengths, self.first_rows[:-1])[self.places]
 
     def drop_empty_windows(self, share: float, generator: np.random.Generator) -> None:
         """Keep at most `share` windows without an answer for each window with one, at random."""
-        is_empty = np.array([not self.targets[i].any() for i in range(len(self._examples))], bool)
+        is_empty = (self.targets.numbers.reshape(-1, 2) == 0).all(axis=1)
         empty = np.flatnonzero(is_empty)
         with_answer = len(is_empty) - len(empty)
         most = round(share * with_answer)
@@ -264,17 +304,20 @@ class PackedFeatures(Sequence[Feature]):
 
     def __getitem__(self, i: Any) -> Any:
         """Return the feature of one index."""
-        if i >= len(self):
-            raise IndexError(i)
         i = int(self.places[i])
         rows = range(self.first_rows[i], self.first_rows[i + 1])
         target = self.targets[i].tolist()
-        return Feature(
-            self._examples[i],
+        feature = Feature(
+            int(self.arrays["examples"][i]),
             [self.ids[row] for row in rows],
             [self.types[self.type_numbers[row]] for row in rows],
-            target[0] if self._single_targets else target,
+            target if self.arrays["is_list"][0] else target[0],
         )
+        if len(self._offsets.numbers):
+            feature.offsets = self._offsets[i].reshape(-1, 2)
+        if len(self._words.numbers):
+            feature.words = self._words[i]
+        return feature
 
 
 class RowTensors:
@@ -300,11 +343,9 @@ class FeatureTensors:
     """Packed features on a device: a batch is cut there by the indices of its features."""
 
     def __init__(self, features: PackedFeatures, shape: Shape, place: torch.device) -> None:
-        ids, ends = features.ids.ends, features.first_rows
-        self._shape, self._place, self._first_rows = shape, place, ends
-        self._places, self._row_lengths = features.places, np.diff(ids)
-        self.lengths = np.maximum.reduceat(self._row_lengths, ends[:-1])[self._places]
-        """Tokens of each feature's longest row."""
+        self._shape, self._place, self._first_rows = shape, place, features.first_rows
+        self._places, self._ends = features.places, features.ids.ends
+        self.lengths = features.lengths
         self._ids, self._types = (RowTensors(r, place) for r in (features.ids, features.types))
         self._type_numbers = torch.from_numpy(features.type_numbers).to(place)
         self._targets = RowTensors(features.targets, place)
@@ -319,15 +360,17 @@ class FeatureTensors:
         """Return network inputs [batch, tokens] ([batch, choices, tokens] for `choice`), and
         `targets`.
         """
-        places = self._places[members]
+        places = self._places[members].astype(np.int64)
         first, last = self._first_rows[places], self._first_rows[places + 1]
-        rows = np.concatenate([np.arange(*pair) for pair in zip(first, last, strict=True)])
-        length = pad_to or int(self._row_lengths[rows].max())
+        rows = np.concatenate(
+            [np.arange(*pair, dtype=np.int64) for pair in zip(first, last, strict=True)]
+        )
+        length = pad_to or int((self._ends[rows + 1] - self._ends[rows]).max())
         which, features = (
             torch.from_numpy(one).to(self._place, non_blocking=True) for one in (rows, places)
         )
         ids, mask = self._ids.pad(which, length, pad_id)
-        types, _ = self._types.pad(self._type_numbers[which], length, 0)
+        types, _ = self._types.pad(self._type_numbers[which].long(), length, 0)
         batch = {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": types}
         if self._shape == "choice":
             batch = {name: part.reshape(len(members), -1, length) for name, part in batch.items()}
@@ -359,12 +402,15 @@ def cut_prediction_batches(
     """Yield the indices of batches sorted by length, which is the least padding; of `size` texts,
     or of more that are no more than `tokens` together, padding included.
     """
-    lengths = np.array([feature.length for feature in features], dtype=np.int64)
+    if isinstance(features, PackedFeatures):
+        lengths = features.lengths
+    else:
+        lengths = np.array([feature.length for feature in features], dtype=np.int32)
     order = np.argsort(lengths, kind="stable")
     at = 0
     while at < len(order):
         most = max(size, tokens // max(1, int(lengths[order[at]])))
-        padded = lengths[order[at : at + most]]
+        padded = lengths[order[at : at + most]].astype(np.int64)
         padded = padded * np.arange(1, len(padded) + 1)
         taken = max(size, int(np.searchsorted(padded, tokens, side="right")))
         yield order[at : at + taken]

@@ -35,7 +35,7 @@ from model.finetuning.checkpoint import (
 from model.finetuning.distillation import DistillationLoss, Teacher, cut_teacher, load_teacher
 from model.finetuning.examples import Example, Task
 from model.finetuning.feature_cache import load_features
-from model.finetuning.features import Feature, Featurizer, PackedFeatures
+from model.finetuning.features import Featurizer, PackedFeatures
 from model.finetuning.losses import balance_class_weights
 from model.finetuning.network import Head
 from model.finetuning.request import Request, Start, load_split
@@ -49,15 +49,15 @@ class PreparedData:
 
     head: Head
     featurizer: Featurizer
-    train: list[Example]
-    """Empty without a teacher: millions of texts would stay in memory."""
+    train: Sequence[Example]
+    """Empty without a teacher, who alone reads them again."""
     labels: np.ndarray
-    """Of the training examples."""
+    """Of the training examples of a classification."""
     n_train: int
     """Training examples, without swapped copies."""
-    dev: list[Example]
-    train_features: Sequence[Feature]
-    dev_features: list[Feature]
+    dev: Sequence[Example]
+    train_features: PackedFeatures
+    dev_features: PackedFeatures
     left_out: dict[str, dict[str, int]]
     """Split → reason → number of examples that are not used."""
     warnings: list[str]
@@ -115,15 +115,15 @@ def prepare_data(request: Request) -> PreparedData:
     max_length, warning = network.choose_max_length(folder, task, settings)
     head = Head(task.name, task.shape, task.labels, max_length, settings.stride)
     featurizer = head.make_featurizer(network.load_tokenizer(folder))
-    features = PackedFeatures(load_features(featurizer, train, request.cache))
+    features = load_features(featurizer, train, request.cache)
     if task.shape == "span" and settings.empty_windows is not None:
         features.drop_empty_windows(settings.empty_windows, np.random.default_rng(seed))
     counts = {split: dict(by_reason) for split, by_reason in left_out.items()}
-    dev_features = list(load_features(featurizer, dev, request.cache))
+    dev_features = load_features(featurizer, dev, request.cache)
     warnings = [warning] if warning else []
     for told in warnings:
         print(f"warning: {told}", file=sys.stderr)
-    labels = np.array([example.label or 0 for example in train])
+    labels = features.targets.numbers
     n_train = sum(not example.is_swapped for example in train)
     train = train if request.start.teacher else []
     return PreparedData(

@@ -428,11 +428,10 @@ def predict_logits(
 
     def read(members: np.ndarray, logits: Tensor) -> None:
         for i, row in zip(members, logits.float().cpu().numpy(), strict=True):
-            length = features[i].length
             if shape == "span":
-                row = row[:, :length]
+                row = row[:, : features[i].length]
             elif shape == "tokens":
-                row = row[:length]
+                row = row[: features[i].length]
             results[i] = row
 
     for members in cut_prediction_batches(features, batch, PREDICTION_TOKENS.get(device.kind, 0)):

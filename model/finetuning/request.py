@@ -4,7 +4,7 @@ setting. Brings no torch: flows check a study with it.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -173,7 +173,7 @@ def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sa
     return Sampling(n, settings.sample_seed, settings.balanced_test)
 
 
-def load_split(request: Request, split: Split) -> tuple[list[Example], Counter[str]]:
+def load_split(request: Request, split: Split) -> tuple[Sequence[Example], Counter[str]]:
     """Return the examples of a split, and by reason how many are left out."""
     left_out: Counter[str] = Counter()
     sampling = choose_sampling(request.settings, split, request.seed)

@@ -15,6 +15,7 @@ from beam_jobs.core.errors import UserError
 from model.finetuning.examples import (
     SPLITS,
     Example,
+    ExampleFile,
     Omission,
     Sampling,
     Split,
@@ -170,25 +171,26 @@ class SplitReader:
     key_is_input: bool = True
     is_ordered: bool = True
     """Whether the two texts of an example have an order; else the training sample holds both."""
-    finish: Callable[[Example], Example] = lambda example: example
+    finish: Callable[[Example], Example] | None = None
     """Completes an example that is in the sample."""
     count_unread: Callable[[Path, Split], Mapping[str, int]] = lambda data, split: {}
     """Counts, by reason, the rows of files that are no part of a split."""
 
     def __call__(
         self, data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
-    ) -> list[Example]:
+    ) -> Sequence[Example]:
         left_out.update(self.count_unread(data, split))
         held = self._hash_later_inputs(data, split)
         sample = sample_examples(self._read_unseen(data, split, held, left_out), sampling)
-        finished = [self.finish(example) for example in sample]
+        if self.finish is not None:
+            sample = ExampleFile(map(self.finish, sample))
         if split != "train" or self.is_ordered:
-            return finished
+            return sample
         swapped = (
             replace(e, id=f"{e.id}:swapped", text=str(e.pair), pair=e.text, is_swapped=True)
-            for e in finished
+            for e in sample
         )
-        return [*finished, *(e for e in swapped if not _is_in_sorted(held, hash_input(e)))]
+        return [*sample, *(e for e in swapped if not _is_in_sorted(held, hash_input(e)))]
 
     def read_examples(
         self, data: Path, split: Split, left_out: Counter[str], look_ahead: bool

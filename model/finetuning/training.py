@@ -71,7 +71,7 @@ class Training:
         """The features, on a GPU where they fit beside the network."""
         packed = self.features
         if not isinstance(packed, PackedFeatures):
-            packed = PackedFeatures(packed)
+            packed = PackedFeatures.pack(packed)
         is_resident = self.device.kind == "cuda" and packed.ids.numbers.nbytes <= RESIDENT_BYTES
         place = self.device.torch if is_resident else torch.device("cpu")
         return FeatureTensors(packed, self.shape, place)

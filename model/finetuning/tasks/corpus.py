@@ -6,31 +6,31 @@ hold hundreds of millions of reviews: rows are chosen by a hash of their review 
 time, and only the chosen ones become examples.
 """
 
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.core.errors import UserError
 from model.finetuning.examples import (
     Example,
+    Sampler,
     Sampling,
     Split,
     Task,
     make_polarity_task,
-    sample_examples,
 )
 
 COLUMNS = ("review_id", "split", "sentences")
 LABEL = "label:"
 """What the name of a task of the user's own labels begins with; the name of the column follows."""
+BATCH_ROWS = 8_192
+"""Reviews that are read at once."""
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
 STARS = {stars: stars - 1 for stars in range(1, 6)}
 CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
@@ -43,14 +43,14 @@ CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
 
 def read_polarity(
     data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
-) -> list[Example]:
+) -> Sequence[Example]:
     """Return the sample: 1–2 stars are negative, 4–5 positive, all others left out."""
     return read_reviews(data, split, sampling, left_out, "stars", POLARITY)
 
 
 def read_stars(
     data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
-) -> list[Example]:
+) -> Sequence[Example]:
     return read_reviews(data, split, sampling, left_out, "stars", STARS)
 
 
@@ -102,24 +102,17 @@ def read_reviews(
     left_out: Counter[str],
     column: str,
     classes: Mapping[Any, int],
-) -> list[Example]:
-    """Return the sample of the reviews whose value in a column is one of the classes.
-
-    Keep the `n` rows of the smallest hashes of each class while streaming, then sample them.
-    """
-    batches: Iterable[pa.RecordBatch] = _stream_batches(data, split, column, classes)
-    if sampling.n is not None:
-        kept: list[pa.RecordBatch] = []
-        for batch in batches:
-            kept.append(batch)
-            if sum(b.num_rows for b in kept) > 4 * len(classes) * sampling.n + 100_000:
-                kept = [_select_smallest(kept, sampling, column)]
-        batches = [_select_smallest(kept, sampling, column)] if kept else []
-    rows = (row for batch in batches for row in batch.to_pylist())
-    return sample_examples(
-        (_make_example(row, classes[row[column]]) for row in rows),
-        Sampling(sampling.n, sampling.seed, sampling.balanced),
-    )
+) -> Sequence[Example]:
+    """Return the sample of the reviews whose value in a column is one of the classes."""
+    sampler = Sampler(sampling)
+    for batch in _stream_batches(data, split, column, classes):
+        ids = [review_id.hex() for review_id in batch.column("review_id").to_pylist()]
+        labels = [classes[value] for value in batch.column(column).to_pylist()]
+        chosen = [i for i, one in enumerate(ids) if sampler.wants(one, labels[i])]
+        texts = batch.column("sentences").take(pa.array(chosen, pa.int64())).to_pylist()
+        for i, sentences in zip(chosen, texts, strict=True):
+            sampler.add(Example(ids[i], " ".join(sentences), label=labels[i]))
+    return sampler.finish()
 
 
 def _stream_batches(
@@ -143,40 +136,13 @@ def _stream_batches(
     value = pc.field(column)
     value = value.cast(pa.string()) if isinstance(next(iter(classes)), str) else value
     chosen = is_of_split & value.isin(list(classes))
-    yield from (b for b in dataset.to_batches(columns=columns, filter=chosen) if b.num_rows)
-
-
-def _select_smallest(
-    batches: list[pa.RecordBatch], sampling: Sampling, column: str
-) -> pa.RecordBatch:
-    """Return the rows that can be in the sample: the `n` smallest hashes, overall or of each value
-    in a column.
-    """
-    table = pa.Table.from_batches(batches)
-    keys = _hash_review_ids(table.column("review_id"), sampling.seed)
-    values = np.array(table.column(column).to_pylist())
-    assert sampling.n is not None
-    chosen = np.zeros(len(keys), dtype=bool)
-    groups = (
-        [values == value for value in np.unique(values)]
-        if sampling.balanced
-        else [np.ones(len(keys), dtype=bool)]
+    yield from dataset.to_batches(
+        columns=columns,
+        filter=chosen,
+        batch_size=BATCH_ROWS,
+        batch_readahead=2,
+        fragment_readahead=1,
     )
-    for group in groups:
-        places = np.flatnonzero(group)
-        chosen[places[np.argsort(keys[places], kind="stable")[: sampling.n]]] = True
-    return pa.Table.combine_chunks(table.filter(pa.array(chosen))).to_batches()[0]
-
-
-def _hash_review_ids(review_ids: pa.ChunkedArray, seed: int) -> np.ndarray:
-    """Return `hash_example_id` for a whole column, uint64 [rows]."""
-    ids = (f"{seed}:{review_id.hex()}".encode() for review_id in review_ids.to_pylist())
-    digests = b"".join(hashlib.blake2b(i, digest_size=8).digest() for i in ids)
-    return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
-
-
-def _make_example(row: dict[str, Any], label: int) -> Example:
-    return Example(row["review_id"].hex(), " ".join(row["sentences"]), label=label)
 
 
 TASKS = (

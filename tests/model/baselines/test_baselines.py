@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from beam_jobs.core.errors import UserError
 from model import evaluate, finetune
-from model.baselines import tfidf
+from model.baselines import frozen, tfidf
 from model.baselines.regression import ABSENT
 from model.config import FinetuningSettings
 from model.evaluation.predict import compute_logits
@@ -135,6 +135,17 @@ def test_threads_change_no_byte(made, kind, tmp_path):
     ours, theirs = (skops.io.load(f / "model.skops")[-1] for f in (tmp_path, made / kind))
     assert np.array_equal(ours.coef_, theirs.coef_)
     assert np.array_equal(ours.intercept_, theirs.intercept_)
+
+
+def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
+    made, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(frozen, "MOST_LABELS", 40)
+    where = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
+    result = finetune.run(["--encoder", f"frozen:{made / 'bert'}", "--task", "polarity", *where])
+    whole = json.loads((made / "frozen" / "result.json").read_text())["n_train"]
+    assert result["n_train"] == 40 < whole
+    assert [told for told in result["warnings"] if f"from 40 of {whole} labels" in told]
 
 
 def test_a_class_without_an_example_is_never_the_answer():

@@ -2,7 +2,6 @@
 seqeval.
 """
 
-import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +15,7 @@ from model.evaluation.predict import predict_tags as entity_tags
 from model.evaluation.predictions import Predictions
 from model.finetuning import features as features_module
 from model.finetuning.examples import Example
-from model.finetuning.features import Featurizer, PackedFeatures
+from model.finetuning.features import Featurizer
 from model.finetuning.network import load_tokenizer
 from model.finetuning.tasks.conll import LABELS
 from tests.model.corpora import write_tokenizer
@@ -200,19 +199,6 @@ def test_windows_longer_than_their_overlap_are_asked_for(tokenizer):
     with pytest.raises(UserError, match="stride is 64, must be less than max_length=64"):
         Featurizer(tokenizer, "span", max_length=64)
     assert Featurizer(tokenizer, "classification", max_length=64)
-
-
-def test_packed_features_are_a_sixth(tokenizer):
-    passage = "the lamp is great and sturdy " * 100
-    examples = [Example(str(i), "who sat?", passage) for i in range(60)]
-    tracemalloc.start()
-    features = PackedFeatures(
-        Featurizer(tokenizer, "span", max_length=128).stream_features(examples)
-    )
-    held = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert features[0].length == 128
-    assert held / len(features) < 400
 
 
 def test_more_examples_than_are_tokenized_at_once_keep_their_places(tokenizer, monkeypatch):

@@ -65,7 +65,7 @@ def test_batches_cut_from_tensors_are_those_collated_from_features(shape, draw_t
         ids = [draw_row(generator, n) for n in lengths]
         types = [np.repeat([0, 1], [n - n // 3, n // 3]).astype(np.uint8) for n in lengths]
         made.append(Feature(i, ids, types, draw_target(lengths[0])))
-    tensors = FeatureTensors(PackedFeatures(made), shape, torch.device("cpu"))
+    tensors = FeatureTensors(PackedFeatures.pack(made), shape, torch.device("cpu"))
     assert tensors.lengths.tolist() == [feature.length for feature in made]
     members = np.array([7, 0, 3])
     for pad_to in (None, 24):

@@ -58,8 +58,9 @@ class DumpOptions(LimitOptions):
     )
     columns: str | None = Field(
         default=None,
-        description="columns of a format of your own, for example text=body,stars=score; a name "
-        'with a comma in quotes, "text=good, bad",stars=score: ' + ", ".join(fields.FIELDS),
+        description="columns of a format of your own, for example text=body,stars=score; within "
+        "others text=_source.body, within lists text=products[].reviews[].text; a name with a "
+        'comma in quotes, "text=good, bad",stars=score: ' + ", ".join(fields.FIELDS),
     )
     records: str | None = Field(
         default=None,

@@ -14,10 +14,9 @@ file, never between workers; what is grouped are counts and the row numbers of d
 A split by time takes one pass more, before `prepare`, which counts the reviews of each day.
 `--seen` names corpora of earlier dumps: what they have is left out (earlier_corpora.py). An
 interrupted job leaves its work folder; the same command finds in it what is done and continues.
-The command adds up what the units say; of a template, which no command waits for, a last step does.
+The last step adds up what the units say; the command, where one waits, removes the work folder.
 """
 
-from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -28,12 +27,12 @@ from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_unit
-from beam_jobs.corpus.result import CorpusProgress, finish_corpus, write_totals
+from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_units
+from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import earlier_corpora, exact, held_out, near
 from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
+from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.reading import work_units
 
 DESCRIPTION = "Review dumps to a corpus of clean, distinct sentences; any Beam option may follow."
@@ -50,7 +49,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     with track_progress(corpus.expected_units * 2, "units", f"corpus ({engine})") as bar:
         run_beam_graph(
             corpus.engine,
-            partial(build_corpus_graph, plan=corpus),
+            lambda pipeline: pipeline | MakeCorpus(corpus),
             corpus.folders.output,
             lambda: progress.update_bar(bar),
         )
@@ -60,8 +59,24 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     return finish_corpus(corpus, measure)
 
 
-def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
-    """Cut the dump into units, prepare each, find the duplicates of all, write each."""
+class MakeCorpus(beam.PTransform):
+    """Makes the corpus of a plan. Yields what corpus.json holds, once the corpus is whole.
+
+    plan = plan_corpus(CorpusOptions(input=(("reviews/*.gz",),), output="corpus"), flags)
+    with beam.Pipeline(options=plan.engine) as pipeline:
+        totals = pipeline | MakeCorpus(plan)
+    """
+
+    def __init__(self, plan: CorpusPlan) -> None:
+        super().__init__()
+        self.plan = plan
+
+    def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
+        return build_corpus_graph(pipeline, self.plan)
+
+
+def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
+    """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
     units = (
         pipeline
         | "List files" >> beam.Create(sort_largest_first(plan.files, lambda file: file.plain_size))
@@ -80,8 +95,10 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
         )
     counts = (
         units
-        | "Prepare units" >> beam.Map(prepare_unit, plan.preparation, cut_offs)
+        | "Prepare units"
+        >> beam.FlatMap(prepare_units, plan.preparation, plan.folders.failed, cut_offs)
         | "Collect counts" >> beam.combiners.ToList()
+        | "Check units" >> beam.Map(check_prepared, plan.folders.failed)
     )
     punkt = counts | "Train Punkt" >> beam.Map(
         write_punkt, plan.folders, plan.punkt, plan.max_damaged_files
@@ -93,7 +110,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
         | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
     )
     duplicates = search_duplicates(pipeline, counts, plan)
-    written = (
+    return (
         {"prepared": counts_by_unit, **duplicates}
         | "Join duplicates with units" >> beam.CoGroupByKey()
         | "Spread joined units" >> beam.Reshuffle()  # Flink deals them out by a hash of the name
@@ -105,13 +122,13 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
             beam.pvalue.AsSingleton(scales),
             match_held_out(pipeline, counts, duplicates.get("near"), plan),
         )
+        | "Count units" >> beam.combiners.Count.Globally()
+        | "Write totals" >> beam.Map(write_totals, plan.without_engine())
     )
-    if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
-        add_last_step(written, write_totals, plan.without_engine())
 
 
 def search_duplicates(
-    pipeline: beam.Pipeline, counts: beam.PCollection, plan: CorpusPlan
+    pipeline: beam.pvalue.PBegin, counts: beam.PCollection, plan: CorpusPlan
 ) -> dict[str, beam.PCollection]:
     """Return, by kind, packed row numbers of reviews that do not stay, keyed by their unit."""
     all_counts, prepared = beam.pvalue.AsSingleton(counts), plan.folders.prepared
@@ -137,7 +154,7 @@ def search_duplicates(
 
 
 def match_held_out(
-    pipeline: beam.Pipeline,
+    pipeline: beam.pvalue.PBegin,
     counts: beam.PCollection,
     near_duplicates: beam.PCollection | None,
     plan: CorpusPlan,
@@ -175,7 +192,7 @@ def match_held_out(
     )
 
 
-def sort_seen_hashes(pipeline: beam.Pipeline, plan: CorpusPlan) -> Any:
+def sort_seen_hashes(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
     """Return the hashes of the earlier corpora's texts, sorted by the workers, as a side input."""
     if not plan.earlier.runs:
         return ()

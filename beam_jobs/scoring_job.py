@@ -14,6 +14,7 @@ from typing import Any
 import apache_beam as beam
 
 from beam_jobs.config import ScoringOptions
+from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
@@ -43,6 +44,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if beam_options.is_staged_only(plan.engine):
             return {"staged": engine}
         totals = finish_scores(plan)
+        storage.remove_path(folders.work)
     seconds = time.monotonic() - started
     return {
         **totals,

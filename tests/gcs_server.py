@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -219,7 +220,7 @@ def describe_object(name: str, content: bytes) -> dict[str, Any]:
         "bucket": bucket,
         "name": key,
         "size": str(len(content)),
-        "generation": "1",
+        "generation": str(1 + zlib.crc32(content)),
         "md5Hash": base64.b64encode(hashlib.md5(content).digest()).decode(),
         "timeCreated": "2026-01-01T00:00:00.000Z",
         "updated": "2026-01-01T00:00:00.000Z",

@@ -42,6 +42,13 @@ NO_DATA = re.compile(
     re.IGNORECASE,
 )
 """Names of what Spark, Hadoop, macOS, Windows and tools for checksums leave beside data."""
+VERSIONS = (
+    *("generation", "ETag", "etag", "Content-MD5", "LastModified", "last_modified"),
+    *("Last-Modified", "updated", "mtime", "created"),
+)
+"""What stores call what tells the versions of a file apart, the surest first."""
+Identity = tuple[str, int, str]
+"""Of a file: path, bytes, and what tells it from others (`describe_identity`)."""
 Stretch = tuple[str, int, int]
 """Of a file: its path, the first byte, and the first one that is not in it."""
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
@@ -111,9 +118,30 @@ def get_size(path: str) -> int:
     return fsspec.core.url_to_fs(path)[0].size(path) if is_remote(path) else os.path.getsize(path)
 
 
-def describe_identity(path: str) -> tuple[str, int, int | None]:
-    """Return path, bytes and, of a local file, the time of its last change (ns)."""
-    return path, get_size(path), None if is_remote(path) else os.stat(path).st_mtime_ns
+def describe_identity(path: str) -> Identity:
+    """Return path, bytes and what tells a file from others of this name and size: the generation or
+    ETag that its store gives it, or else the time of its last change. A store's may be as old as
+    the last look at its folder (`expand_pattern`).
+    """
+    if not is_remote(path):
+        state = os.stat(path)
+        return path, state.st_size, str(state.st_mtime_ns)
+    fs, inner = fsspec.core.url_to_fs(path)
+    info = fs.info(inner)
+    version = next((info[name] for name in VERSIONS if info.get(name)), "")
+    return path, info["size"], str(version)
+
+
+def check_unchanged(identity: Identity) -> None:
+    """Raise UserError unless a file is still the one of which this is the identity."""
+    path = identity[0]
+    if is_remote(path):
+        fs, inner = fsspec.core.url_to_fs(path)
+        fs.invalidate_cache(inner)
+    with suppress(FileNotFoundError):
+        if describe_identity(path) == identity:
+            return
+    raise UserError(f"{path} changed while it was read; once it is whole, run the command again")
 
 
 def exists(path: str) -> bool:
@@ -285,7 +313,8 @@ def is_no_data(path: str) -> bool:
 
 
 def match_remote(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
-    """Return what a store holds by this name, or else by this glob: a name may have brackets."""
+    """Return what a store now holds by this name, or else by this glob; names may have brackets."""
+    fs.invalidate_cache()  # s3fs and gcsfs keep listings for as long as the process lives
     return (
         {pattern: fs.info(pattern)} if fs.exists(pattern) else dict(fs.glob(pattern, detail=True))
     )

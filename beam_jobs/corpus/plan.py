@@ -19,9 +19,9 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 15
+VERSION = 16
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 11
+WORK_VERSION = 12
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""
@@ -60,22 +60,25 @@ class Folders:
     """Hashes of earlier corpora, and runs of texts that are held out."""
     matches: str = field(init=False)
     """What reviews share with held-out texts."""
+    failed: str = field(init=False)
+    """Why units failed."""
     languages: str = field(init=False)
     """File of reviews of the sample by language."""
 
     def __post_init__(self) -> None:
-        for name in ("cuts", "prepared", "written", "seen", "matches", "languages"):
+        for name in ("cuts", "prepared", "written", "seen", "matches", "failed", "languages"):
             object.__setattr__(self, name, storage.join_path(self.work, name))
 
     def clear_other_runs(self, results: str) -> None:
-        """Remove what another job left in the output folder, and what killed writers of this one
-        left.
+        """Remove what another job left in the output folder, and what failed or killed writers of
+        this one left.
 
         `results` is the pattern of the names of what such a job leaves.
         """
         rejects = storage.join_path(self.output, "rejects")
         for folder in (self.output, rejects):
             storage.remove_temporary_files(folder)
+        storage.remove_path(self.failed)
         if not storage.exists(self.work):
             storage.remove_matching(rejects, rf"{UNIT_NAME}\.jsonl")
             storage.remove_matching(self.output, f"{WORK_NAME}|{results}")
@@ -158,9 +161,8 @@ def compute_fingerprint(
 
     An interrupted run is continued only by the same job.
     """
-    dumps = {file.path: file.dump for file in files}
     identity = [
-        *((*storage.describe_identity(path), dump) for path, dump in dumps.items()),
+        *dict.fromkeys((*file.identity, file.dump) for file in files),
         *map(storage.describe_identity, withheld),
         earlier,
     ]

@@ -17,6 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, exact, held_out, near
+from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import fields, stars, work_units
 from beam_jobs.reading.dates import FORMS, parse_day
 from beam_jobs.reading.lines import Reject, Tally
@@ -234,6 +236,16 @@ def find_cut_offs(days: Sequence[Mapping[int, int]], preparation: Preparation) -
     return splits.find_cut_offs(total, preparation.bounds)
 
 
+def prepare_units(
+    unit: Unit, preparation: Preparation, failed: str, cut_offs: tuple[int, int] | None = None
+) -> Iterator[PreparedUnit]:
+    """Prepare and count a unit; why one fails every time is written to the folder `failed`."""
+    work = partial(prepare_unit, unit, preparation, cut_offs)
+    for done in attempt(work, unit.name, unit.file.name, failed):
+        add_to_counters({"read": done.read, "bytes": done.bytes}, done.dropped)
+        yield done
+
+
 def prepare_unit(
     unit: Unit, preparation: Preparation, cut_offs: tuple[int, int] | None = None
 ) -> PreparedUnit:
@@ -243,8 +255,6 @@ def prepare_unit(
     name = storage.join_path(preparation.folder, unit.name)
     if not storage.exists(f"{name}.json"):
         _write_unit(unit, preparation, name, cut_offs)
-    if unit.path != unit.file.path:
-        storage.remove_path(unit.path)
     give_memory_back()
     return PreparedUnit(**json.loads(storage.read_bytes(f"{name}.json")))
 
@@ -281,6 +291,7 @@ def _write_unit(
         source=unit.file.source,
         read=reader.read,
         lines=reader.tally.lines,
+        bytes=reader.tally.bytes,
         dropped=dict(sorted(reader.dropped.items())),
         notes=dict(sorted(reader.tally.notes.items())),
         ratings=stars.encode_ratings(reader.ratings),

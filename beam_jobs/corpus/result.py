@@ -13,6 +13,7 @@ from beam_jobs.core.progress import Progress
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import NO_KEY
 from beam_jobs.corpus.write import WrittenUnit, decide_scales
+from beam_jobs.engine.units import check_failed
 from beam_jobs.reading import fields
 from beam_jobs.reading.dates import FORMS
 from beam_jobs.reading.fields import MAX_CLASSES
@@ -66,32 +67,43 @@ class CorpusProgress:
         bar.update(done, reviews=reviews, reviews_per_second=rate)
 
 
-def finish_corpus(plan: CorpusPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
-    """Write corpus.json, the mark of a finished corpus, with what `measure` returns last; return
-    its content. The work folder is removed.
+def write_totals(units: int, plan: CorpusPlan) -> dict[str, Any]:
+    """Write corpus.json, the mark of a finished corpus of so many units, and return its content: a
+    step of the graph, which an engine may repeat. The work folder stays, as a late worker may still
+    write to it.
     """
-    result = summarize_corpus(plan) | measure()
+    result = summarize_corpus(plan)
+    assert result["units"] == units, f"{units} units written, {result['units']} counted"
     storage.write_json(storage.join_path(plan.folders.output, "corpus.json"), result)
+    return result
+
+
+def finish_corpus(plan: CorpusPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
+    """Add what `measure` returns to corpus.json and return its content. No worker is left, so the
+    work folder is removed.
+    """
+    path = storage.join_path(plan.folders.output, "corpus.json")
+    result = json.loads(storage.read_bytes(path)) | measure()
+    storage.write_json(path, result)
     storage.remove_path(plan.folders.work)
     return result
 
 
-def write_totals(units: int, plan: CorpusPlan) -> None:
-    """Finish a corpus of so many units as a step of the graph, which an engine may repeat."""
-    if storage.exists(storage.join_path(plan.folders.output, "corpus.json")):
-        storage.remove_path(plan.folders.work)
-        return
-    totals = finish_corpus(plan)
-    assert totals["units"] == units, f"{units} units written, {totals['units']} counted"
+def check_prepared(units: list[PreparedUnit], failed: str) -> list[PreparedUnit]:
+    """Return all prepared units; raise JobFailed if others failed."""
+    check_failed(failed, {unit.unit for unit in units})
+    return units
 
 
 def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
     """Return the totals of all units.
 
-    Raises UserError if no review could be used. Reviews read = kept + dropped is asserted.
+    Raises UserError if no review could be used, and JobFailed if a unit failed. Reviews read = kept
+    + dropped is asserted.
     """
     prepared = read_finished(plan.folders.prepared, PreparedUnit)
     written = read_finished(plan.folders.written, WrittenUnit)
+    check_failed(plan.folders.failed, {unit.unit for unit in written})
     assert len(prepared) == len(written), f"{len(prepared)} units prepared, {len(written)} written"
     reasons = sum_counts(
         [*(unit.dropped for unit in prepared), *(unit.dropped for unit in written)]
@@ -132,6 +144,7 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
     split = describe_split(plan, written, sum_counts(notes).get(NO_KEY, 0))
     warnings.append(warn_of_missing_keys(split["by"], split["without"]))
     return {
+        "bytes": sum(unit.bytes for unit in prepared),
         "read": read,
         "kept": kept,
         "dropped": dropped,

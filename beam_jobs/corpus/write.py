@@ -5,6 +5,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -18,6 +19,7 @@ from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.held_out import UnitMatches
+from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL
 from beam_jobs.reading.stars import Scale
@@ -144,7 +146,8 @@ class WriteUnits(beam.DoFn):
             for other in units
             if other.file == prepared.file and other.unit < prepared.unit
         )
-        yield write_unit(
+        work = partial(
+            write_unit,
             prepared,
             dropped,
             lines_before,
@@ -153,6 +156,9 @@ class WriteUnits(beam.DoFn):
             scales[prepared.dump],
             near,
         )
+        for done in attempt(work, prepared.unit, prepared.file, self.folders.failed):
+            add_to_counters({"kept": done.kept}, done.dropped)
+            yield done
 
 
 def unpack_rows(packed: Iterable[bytes]) -> np.ndarray:

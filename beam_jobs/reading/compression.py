@@ -121,7 +121,7 @@ def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, me
 
 
 @lru_cache(maxsize=1)
-def _read_zip(identity: tuple[str, int, int | None]) -> zipfile.ZipFile:
+def _read_zip(identity: storage.Identity) -> zipfile.ZipFile:
     """Open the zip file of `storage.describe_identity`, once for all its members: reading the list
     of them takes time that grows with their number.
     """

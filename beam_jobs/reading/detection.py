@@ -21,13 +21,22 @@ from beam_jobs.reading import (
 from beam_jobs.reading.compression import Compression, open_uncompressed, refuse_unless_text
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Stream, Tally, add_nested_fields
+from beam_jobs.reading.lines import (
+    LIST,
+    Reject,
+    Stream,
+    Tally,
+    check_lists,
+    expand_record,
+    expand_records,
+)
 
 HEAD_BYTES = 1 << 18
 MAX_NESTING = 4
 MAX_NAME_CHARACTERS = 100
 FIRST_RECORDS = 100
 """Of which one at least must have a text."""
+NUMBER = re.compile(r"\d+([.,]\d+)?")
 PAGE = re.compile(rb"<(?:\?xml|!doctype|html|error)\b", re.IGNORECASE)
 PANDAS = re.compile(
     rb'\{\s*"(?:[^"\\]*"\s*:\s*\{\s*"0"|0"\s*:\s*\{|columns"\s*:\s*\[|index"\s*:\s*\[)'
@@ -50,29 +59,25 @@ def read_records(
         return delimited.read_delimited(stream, found, tally, header)
     read = FORMATS[found.name].read
     assert read, f"{found.name} is not read from a stream"
+    nested = {name for _, name in found.mapping if "." in name or LIST in name}
     items = read(stream, found, tally)
-    nested = {name for _, name in found.mapping if "." in name}
-    return read_nested_fields(items, nested) if nested else items
-
-
-def read_nested_fields(
-    items: Iterable[tuple[int, dict[str, Any]] | Reject], names: Iterable[str]
-) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
-    """Give each record its nested fields under their dotted names."""
-    for item in items:
-        if not isinstance(item, Reject):
-            add_nested_fields(item[1], names)
-        yield item
+    return expand_records(items, nested, tally) if nested else items
 
 
 def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of fields in objects in a record; MongoDB's `$oid` is none."""
-    for key, value in record.items():
-        name = f"{prefix}{key}"
+    """Yield the names of fields in objects and lists in a record, as `--columns` takes them;
+    MongoDB's `$oid` is none.
+    """
+    for key, given in record.items():
+        name, value = f"{prefix}{key}", given
+        if isinstance(value, list | tuple) and value:
+            name += LIST
+            objects = [item for item in value if type(item) is dict]
+            value = {k: v for item in objects for k, v in item.items()} or value[0]
         if type(value) is dict and value and not any(k.startswith("$") for k in value):
             if prefix.count(".") < MAX_NESTING:
                 yield from list_nested_names(value, f"{name}.")
-        elif prefix:
+        elif prefix or (value is not given and isinstance(value, str)):
             yield name
 
 
@@ -101,9 +106,14 @@ def detect_layout(
             found, records, why = inspect_head(head, found, shown, whole=len(head) < size)
             columns = found.columns or {name for record in records for name in record}
         if columns:
-            columns = choose_columns(columns, records, overrides)
-            refuse_without_header(found, overrides, shown)
-            mapping = fields.map_columns(columns, overrides, shown)
+            meant = overrides
+            if found.prefix:  # the records are the items of a list
+                start = f"{found.records}{LIST}."
+                meant = {field: name.removeprefix(start) for field, name in overrides.items()}
+            columns = choose_columns(columns, records, meant)
+            refuse_without_header(found, meant, shown)
+            mapping = fields.map_columns(columns, meant, shown)
+            check_lists(mapping.values(), shown)
             refuse_without_texts(records[:FIRST_RECORDS], mapping["text"], shown)
             unused = fields.list_unused_columns(columns, mapping)
             return replace(found, mapping=tuple(mapping.items()), unused=tuple(unused.items()))
@@ -136,7 +146,7 @@ def refuse_without_header(found: Layout, overrides: dict[str, str], shown: str) 
     names = found.columns
     if overrides or not names or fields.find_column("text", set(names)):
         return
-    if any(len(name) > MAX_NAME_CHARACTERS or name.isdecimal() for name in names):
+    if any(len(name) > MAX_NAME_CHARACTERS or NUMBER.fullmatch(name) for name in names):
         raise UserError(
             f"{shown}: its first line has no names of columns; write it first, a name for each of "
             f"its {len(names)} columns: sed -i '1i stars,title,text' FILE"
@@ -145,9 +155,8 @@ def refuse_without_header(found: Layout, overrides: dict[str, str], shown: str) 
 
 def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:
     """Raise UserError if the column holds something, and in none of the records a text."""
-    for record in records:
-        add_nested_fields(record, [column])
-    values = [record[column] for record in records if record.get(column) is not None]
+    reviews = [review for record in records for review in expand_record(record, [column])]
+    values = [review[column] for review in reviews if review.get(column) is not None]
     if values and not any(isinstance(value, str) for value in values):
         inner = ", ".join(sorted({n for r in records for n in list_nested_names(r)})[:10])
         raise UserError(
@@ -213,6 +222,8 @@ def detect_format(head: bytes, shown: str) -> str:
         raise UserError(
             f"{shown} is a page of XML or HTML, perhaps the error of a download; fetch it again"
         )
+    if start.startswith(b"version https://git-lfs"):
+        raise UserError(f"{shown} is only Git LFS's pointer to a file; fetch that: git lfs pull")
     if PANDAS.match(start):
         raise UserError(
             f"{shown} holds the columns of a table, as pandas' to_json() writes it; write a record "

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.lines import LIST, name_list
 from beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
@@ -74,18 +75,22 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
 FIELDS = tuple(COLUMN_NAMES)
 WORDS: dict[str, tuple[str, ...]] = {
     "text": (
-        *("text", "body", "content", "comment", "message", "commentcontent"),
-        *("kommentartext", "bewertungstext", "rezensionstext", "rezension", "kommentar"),
-        *("commentaire", "avis", "texte", "reseña", "resena", "comentario", "texto"),
-        *("recensione", "commento", "testo", "resenha", "comentário"),
+        *("text", "body", "content", "comment", "message", "commentcontent", "commentmessage"),
+        *("commenttext", "comments", "feedback", "kommentartext", "bewertungstext"),
+        *("rezensionstext", "rezension", "kommentar"),
+        *("commentaire", "commentaires", "avis", "texte", "contenu", "textedelavis"),
+        *("reseña", "resena", "comentario", "comentarios", "texto", "contenido", "opinión"),
+        *("opinion", "recensione", "commento", "testo", "contenuto", "resenha", "comentário"),
+        *("comentários", "conteúdo", "opinião"),
     ),
     "title": (
         *("title", "summary", "headline", "subject", "titel", "überschrift", "ueberschrift"),
-        *("titre", "título", "titulo", "titolo"),
+        *("titre", "título", "titulo", "titolo", "commenttitle"),
     ),
     "stars": (
-        *("stars", "star", "rating", "starrating", "score", "overall", "rate"),
-        *("sterne", "bewertung", "étoiles", "etoiles", "note", "estrellas", "puntuación"),
+        *("stars", "star", "rating", "starrating", "overallrating", "score", "overall", "rate"),
+        *("sterne", "bewertung", "étoiles", "etoiles", "note", "évaluation", "estrellas"),
+        *("puntuación",),
         *("puntuacion", "calificación", "calificacion", "valoración", "valoracion", "stelle"),
         *("voto", "valutazione", "punteggio", "estrelas", "nota", "avaliação", "avaliacao"),
     ),
@@ -95,12 +100,10 @@ COLUMN_SETS: dict[frozenset[str], dict[str, str]] = {
     frozenset(("Rate", "Review", "Summary")): {"text": "Summary", "title": "Review"},  # Flipkart
 }
 """Files whose names mean something else together."""
-HINT = (
-    "name the one with 1 to 5 stars: --columns stars=NAME (--set dump.columns=stars=NAME, in a "
-    "form the field `columns`)"
-)
+HINT = "name the one with 1 to 5 stars: --columns stars=NAME"
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
+MAX_SHOWN = 20  # in a message
 
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 
@@ -136,24 +139,34 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
     overrides = {f: n for f, n in overrides.items() if n in columns or not f.startswith(LABEL)}
     if missing := [name for name in overrides.values() if name not in columns]:
         raise UserError(
-            f"{file}: --columns names {', '.join(missing)}; "
-            f"the file has {', '.join(sorted(columns))}"
+            f"{file}: no column is called {', '.join(missing)}, as --columns says; there are "
+            f"{shorten_list(columns)}"
         )
     known = next((of for names, of in COLUMN_SETS.items() if names <= columns), {})
-    found = {field: find_column(field, columns) for field in FIELDS} | known | overrides
-    found = {field: name for field, name in found.items() if name}
+    start = name_list(overrides.get("text", ""))
+    inside = {name.removeprefix(start) for name in columns if name.startswith(start)}
+    found = {field: find_column(field, inside) for field in FIELDS} | known
+    found = {field: f"{start}{name}" for field, name in found.items() if name} | overrides
     if "text" not in found:
         raise UserError(
-            f"{file}: no column is known to hold the text of a review "
-            f"(there are {', '.join(sorted(columns))}); "
-            "name it with --columns text=NAME (--set dump.columns=text=NAME, in a form the field "
-            "`columns`)"
+            f"{file}: no column is known to hold the text of a review (there are "
+            f"{shorten_list(columns)}); name it with --columns text=NAME, or leave the file out"
         )
     return found
 
 
+def shorten_list(columns: Iterable[str]) -> str:
+    """Return the names of columns, in order, of many the first."""
+    names = sorted(columns)
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return ", ".join(names[:MAX_SHOWN]) + more
+
+
 def find_column(field: str, columns: set[str]) -> str:
-    """Return the column of a field by its exact names, or else by its words; "" without one."""
+    """Return the column of a field by its exact names, or else by its words; "" without one. What
+    is in a list, which may be one of others than reviews, is only read by its full name.
+    """
+    columns = {name for name in columns if LIST not in name}
     if exact := next((name for name in COLUMN_NAMES[field] if name in columns), ""):
         return exact
     by_word = {strip_column_name(name): name for name in sorted(columns, reverse=True)}

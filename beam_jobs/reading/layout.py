@@ -21,6 +21,6 @@ class Layout:
     has_titles: bool = True  # its lines begin with a title
     in_blocks: bool = False  # a document of plain text is a block of lines, and not a line
     encoding: str = "utf-8"  # as declared; what does not follow it is read as cp1252
-    records: str = ""  # path of keys to the list of reviews, as the user gives it
+    records: str = ""  # path of keys to the list of reviews, given or found
     prefix: bytes = b""  # of a file that is an object around a list: all before the first review
     max_record_bytes: int = Limits.max_record_bytes  # of one record

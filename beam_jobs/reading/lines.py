@@ -2,14 +2,19 @@
 
 import codecs
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
+
+from beam_jobs.core.errors import UserError
 
 BLOCK_BYTES = 1 << 20
 GIVE_UP_FACTOR = 4
 """A stretch without a boundary for so many times its size is cut where a record may begin."""
 RAW_REJECT_BYTES = 1 << 16
+LIST = "[]"
+"""In the name of a field: what is before it is a list, and what follows is in each of its items."""
 
 
 class Stream(Protocol):
@@ -21,6 +26,7 @@ class Tally:
     """Line numbers and notes that a reader collects beside the records."""
 
     lines: int = 0  # so far; after the last record, all lines of the unit
+    bytes: int = 0  # of the unit, uncompressed; known after the last record
     notes: Counter[str] = field(default_factory=Counter)
 
 
@@ -113,14 +119,69 @@ def _decode_as_cp1252(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("amazon_electra_cp1252", _decode_as_cp1252)
 
 
-def add_nested_fields(record: dict[str, Any], names: Iterable[str]) -> None:
-    """Add fields such as `review.text` of objects in a record, unless one has that name itself."""
-    for name in names:
-        if name not in record:
-            value: Any = record
-            for part in name.split("."):
-                value = value.get(part) if type(value) is dict else None
-            record[name] = value
+def expand_records(
+    items: Iterable[tuple[int, dict[str, Any]] | Reject], names: Collection[str], tally: Tally
+) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+    """Yield the reviews of each record, with its line."""
+    for item in items:
+        if isinstance(item, Reject):
+            yield item
+            continue
+        reviews = expand_record(item[1], names)
+        if not reviews:
+            tally.notes["records_without_reviews"] += 1
+        yield from ((item[0], review) for review in reviews)
+
+
+def expand_record(record: dict[str, Any], names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the reviews of a record, each with the fields of these names: `review.text` is in an
+    object, `products[].reviews[].text` in each object of lists. What stands where a list should is
+    its only item. Without a name with `[]` the record is one review. A field that has such a name
+    itself is meant by it.
+    """
+    paths = {name: name for name in names if name not in record}
+    return [record | found for found in _expand(record, paths)]
+
+
+def _expand(value: Any, paths: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield name → value at its path for each item of the innermost list."""
+    found = {name: _look_up(value, path) for name, path in paths.items() if LIST not in path}
+    split = {name: path.partition(LIST) for name, path in paths.items() if LIST in path}
+    if not split:
+        yield found
+        return
+    items = _look_up(value, next(iter(split.values()))[0])
+    inner = {name: path.removeprefix(".") for name, (_, _, path) in split.items()}
+    if items is not None and not isinstance(items, list | tuple):
+        items = [items]
+    for item in items or ():
+        for fields in _expand(item, inner):
+            yield found | fields
+
+
+def _look_up(value: Any, path: str) -> Any:
+    for part in path.split(".") if path else ():
+        value = value.get(part) if type(value) is dict else None
+    return value
+
+
+def name_list(name: str) -> str:
+    """Return what the names of all fields begin with that are in the same list as this one:
+    `reviews[].` for `reviews[].text`, nothing for `text`.
+    """
+    path, mark, _ = name.rpartition(LIST)
+    return f"{path}{mark}." if mark else ""
+
+
+def check_lists(names: Iterable[str], file: str) -> None:
+    """Raise UserError if names go through lists of which neither is in the other."""
+    lists = sorted({name_list(name) for name in names}, key=len)
+    for outer, inner in pairwise(lists):
+        if not inner.startswith(outer):
+            raise UserError(
+                f"{file}: {outer[:-1]} and {inner[:-1]} are two lists, neither of which is in the "
+                "other; name the columns of one"
+            )
 
 
 def find_line_end(stretch: bytes, least: int) -> int:

@@ -1,6 +1,6 @@
 """Reads Parquet files with a column of texts; a unit is a stretch of row groups, a "line" a row.
 
-Fields of structs are read by their dotted names, lists are not.
+Fields of structs are read by their dotted names, and those in lists of structs by `reviews[].text`.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from beam_jobs.core import storage
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Tally, add_nested_fields, make_reject
+from beam_jobs.reading.lines import LIST, Reject, Tally, expand_records, make_reject
 
 
 def read_empty_record(file: BinaryIO) -> dict[str, Any]:
@@ -26,6 +26,8 @@ def read_empty_record(file: BinaryIO) -> dict[str, Any]:
 def _make_empty(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return {field.name: _make_empty(field.type) for field in kind}
+    if has_items(kind):
+        return [_make_empty(kind.value_type)]
     if pa.types.is_nested(kind):
         return []
     if pa.types.is_dictionary(kind):
@@ -33,15 +35,21 @@ def _make_empty(kind: pa.DataType) -> Any:
     return 0 if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) else ""
 
 
+def has_items(kind: pa.DataType) -> bool:
+    """Return whether a type is that of lists."""
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
 def find_type(schema: pa.Schema, name: str) -> pa.DataType:
-    """Return the type of a column, or of a field `review.text` in one."""
+    """Return the type of a column, or of a field `review.text` or `reviews[].text` in one."""
     if name in schema.names:
         return schema.field(name).type
-    first, *parts = name.split(".")
-    kind = schema.field(first).type
-    for part in parts:
-        kind = kind.field(part).type
-    return kind
+    found: Any = schema
+    for part in name.split("."):
+        found = found.field(part.removesuffix(LIST)).type
+        if part.endswith(LIST):
+            found = found.value_type
+    return found
 
 
 def count_rows(file: BinaryIO) -> int:
@@ -56,15 +64,20 @@ def read_row_group_bytes(file: BinaryIO) -> list[int]:
 
 
 class RowReader:
-    """Reads the rows of row groups: too long ones as rejects, nested columns not at all."""
+    """Reads the rows of row groups: too long ones as rejects, of nested columns only those in which
+    a field is wanted.
+    """
 
     def __init__(self, file: BinaryIO, layout: Layout, max_expansion: float, name: str) -> None:
         names = sorted({column for _, column in layout.mapping})
         schema = pq.ParquetFile(file).schema_arrow
         self._longest = layout.max_record_bytes
         self._unread = [n for n in names if not _is_flat(find_type(schema, n), self._longest)]
-        self._columns = [name for name in names if name not in self._unread]
-        self._nested = [name for name in self._columns if name not in schema.names]
+        wanted = [name for name in names if name not in self._unread]
+        self.nested = [name for name in wanted if name not in schema.names]
+        self._columns = sorted(
+            {name.partition(LIST)[0] if name in self.nested else name for name in wanted}
+        )
         limits = Limits(self._longest, max_expansion)
         self.source = BoundedParquet(file, name, limits, self._columns)
 
@@ -77,10 +90,7 @@ class RowReader:
         for batch, lengths in self.source.read_slices(group):
             fits = lengths <= self._longest
             fitting = batch if fits.all() else batch.filter(pa.array(fits))
-            found = _decode_columns(fitting).to_pylist()
-            for record in found if self._nested else ():
-                add_nested_fields(record, self._nested)
-            records = iter(found)
+            records = iter(_decode_columns(fitting).to_pylist())
             for fit, length in zip(fits, lengths, strict=True):
                 if fit:
                     yield row, self._add_unread(next(records))
@@ -114,8 +124,9 @@ def read_rows(
         first_row = tally.lines + 1
         end = first_row + reader.source.count_rows(group)
         try:
-            for item in reader.read_group(group, first_row):
-                tally.lines += 1
+            items = reader.read_group(group, first_row)
+            for item in expand_records(items, reader.nested, tally) if reader.nested else items:
+                tally.lines = item[0]
                 yield item
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             storage.raise_storage_error(error, name)

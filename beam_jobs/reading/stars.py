@@ -150,8 +150,8 @@ def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserErr
         shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
     ways = " or ".join(f"--stars-scale {choice}" for choice in choices)
     return UserError(
-        f"{where}: it is not certain how its values {', '.join(shown)} are stars; give {ways} "
-        "(--set dump.stars_scale=…), or another column by --columns stars=NAME"
+        f"{where}: it is not certain how its values {', '.join(shown)} are stars; give {ways}, "
+        "or another column by --columns stars=NAME"
     )
 
 

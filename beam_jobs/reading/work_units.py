@@ -49,11 +49,16 @@ class DumpFile:
     path: str
     member: str  # of a zip file
     source: str  # name without folders and extensions
-    size: int  # bytes on the disk
+    identity: storage.Identity  # before it was read
     compression: Compression
     layout: Layout
     max_expansion: float  # times its size that it may expand to; 0 for no limit
     dump: int = 0  # in the order of arrival: the earliest dump's copy of a text stays
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return self.identity[1]
 
     @property
     def plain_size(self) -> int:
@@ -97,6 +102,8 @@ class PreparedUnit:
     source: str = ""
     read: int = 0
     lines: int = 0
+    bytes: int = 0
+    """Uncompressed."""
     dropped: dict[str, int] = field(default_factory=dict)
     """Reviews by the reason why they are not left."""
     notes: dict[str, int] = field(default_factory=dict)
@@ -119,8 +126,7 @@ def check_damage(units: Iterable[PreparedUnit], most: int) -> None:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
         raise UserError(
             f"{', '.join(damaged[:3])}{more}: damaged, so that a part cannot be read; fetch again, "
-            f"or go on without that part by --max-damaged-files {len(damaged)} (--set "
-            f"dump.max_damaged_files={len(damaged)})"
+            f"or go on without that part by --max-damaged-files {len(damaged)}"
         )
 
 
@@ -154,8 +160,7 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
     if field and not any(field in dict(file.layout.mapping) for file in files):
         raise UserError(
             f"--split-by {split_by}: no file of the dump has a column for it; {files[0].name} has "
-            f"{fields.list_columns(files[0].layout)}; name it with --columns {field}=NAME (--set "
-            f"dump.columns={field}=NAME)"
+            f"{fields.list_columns(files[0].layout)}; name it with --columns {field}=NAME"
         )
 
 
@@ -170,6 +175,7 @@ def inspect_files(
     files: list[DumpFile] = []
     for path in paths:
         try:
+            identity = storage.describe_identity(path)
             compression = detect_compression(_read_first_bytes(path))
             for member in list_zip_members(path) if compression == "zip" else [""]:
                 found = detection.detect_layout(
@@ -183,7 +189,7 @@ def inspect_files(
                         path,
                         member,
                         source,
-                        storage.get_size(path),
+                        identity,
                         compression,
                         found,
                         max_expansion,
@@ -223,6 +229,7 @@ def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
     marker = storage.join_path(folder, f"{file.index:04d}.json")
     if not storage.exists(marker):
         units = [asdict(unit) for unit in _cut_by_layout(file, size, folder)]
+        storage.check_unchanged(file.identity)
         storage.write_json(marker, [{n: v for n, v in u.items() if n != "file"} for u in units])
     return [Unit(file=file, **fields) for fields in json.loads(storage.read_bytes(marker))]
 
@@ -362,9 +369,12 @@ class UnitStream:
 
     def __init__(self, stream: PlainStream, left: int | None, damage: str) -> None:
         self._stream, self._left, self._damage = stream, left, damage
+        self.bytes = 0
+        """So many were read."""
 
     def read(self, size: int, /) -> bytes:
         block = self._stream.read(size if self._left is None else min(size, self._left))
+        self.bytes += len(block)
         if self._left is not None:
             self._left -= len(block)
         return block
@@ -380,19 +390,30 @@ def open_row_groups(unit: Unit) -> BinaryIO:
 
 
 def read_records(unit: Unit, tally: Tally) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
-    """Yield (line, record) or a reject for everything in a unit, in its order."""
+    """Yield (line, record) or a reject for everything in a unit, in its order.
+
+    Raises UserError at the end if the file is no longer the one that was to be read.
+    """
+    yield from _read_unit(unit, tally)
+    if unit.path == unit.file.path:
+        storage.check_unchanged(unit.file.identity)
+
+
+def _read_unit(unit: Unit, tally: Tally) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
     file = unit.file
     if file.layout.name == "parquet":
         with open_row_groups(unit) as rows:
             yield from parquet_records.read_rows(
                 rows, file.layout, tally, unit.start, unit.stop, file.max_expansion, file.name
             )
+        tally.bytes = unit.plain_size
         return
     with open_unit(unit) as stream:
         try:
             yield from detection.read_records(stream, file.layout, tally, header=unit.piece == 0)
         except UnexpectedLabel as error:
             raise UserError(f"{file.name} {error}") from None
+        tally.bytes = stream.bytes
         if stream.damage:
             tally.notes["damaged_files"] += 1
             yield make_reject(tally.lines, stream.damage, b"")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields, json_records
 from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.lines import LIST
 
 TOKEN = re.compile(rb"(%b)(\s*+:)?|[{}\[\]]" % json_records.STRING.pattern, re.DOTALL)
 
@@ -22,18 +23,28 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
     if wanted and wanted not in lists:
         there = f"; its lists of objects: {', '.join(lists)}" if lists else ""
         raise UserError(f"{shown}: no list of objects is called {wanted} (--records){there}")
+    if not wanted and head[stop:].strip(json_records.AROUND):
+        return layout
+    if not wanted:
+        named = [*overrides.values()]
+        inner = [one for one in lists if all(n.startswith(f"{one}{LIST}.") for n in named)]
+        if named and inner:
+            wanted = inner[0]
+        elif any(LIST in name for name in named):  # and others, of the object around the list
+            return layout
+        elif "schema.fields" in lists and "data" in lists:  # pandas' to_json(orient="table")
+            wanted = "data"
     if not wanted:
         has_text = fields.find_column("text", keys) or overrides.get("text") in keys
-        if has_text or not lists or head[stop:].strip(json_records.AROUND):
+        if has_text or not lists:
             return layout
         if len(lists) > 1:
             raise UserError(
                 f"{shown}: the reviews may be in {', '.join(lists)}; name the list with "
-                f"--records {next(iter(lists))} (--set dump.records={next(iter(lists))}, in a form "
-                "the field `records`)"
+                f"--records {next(iter(lists))}"
             )
         [wanted] = lists
-    return replace(layout, name="json_objects", prefix=head[: lists[wanted]])
+    return replace(layout, name="json_objects", prefix=head[: lists[wanted]], records=wanted)
 
 
 def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:

@@ -16,6 +16,7 @@ from beam_jobs.corpus import plan as corpus_plan
 from beam_jobs.corpus.plan import WORK_NAME, Folders
 from beam_jobs.engine import beam_options
 from beam_jobs.reading import detection, fields, work_units
+from beam_jobs.reading.lines import LIST, check_lists, name_list
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.scoring.classifier import hash_model
 
@@ -62,7 +63,7 @@ def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     model = hash_model(options.model, options.precision)
     files = [add_id_column(file, options.id) for file in work_units.list_dump_files(options)]
     storage.check_output(options.output, [file.path for file in files])
-    dump = [storage.describe_identity(path) for path in dict.fromkeys(file.path for file in files)]
+    dump = dict.fromkeys(file.identity for file in files)
     content = [model, *dump, *sorted(corpus_plan.list_settings(options).items())]
     work = f"_work-{hash_bytes(repr(content).encode())[:16]}"  # only the same job continues it
     plain = sum(file.plain_size for file in files)
@@ -89,15 +90,20 @@ def add_id_column(file: DumpFile, given: str) -> DumpFile:
         *(name for name, _ in layout.unused),
     ]
     if layout.name == "parquet":
-        columns = list(detection.read_parquet_columns(file.path))
+        record = detection.read_parquet_columns(file.path)
+        columns = [*record, *detection.list_nested_names(record)]
+    given = given.removeprefix(f"{layout.records}{LIST}.")
     is_listed = layout.name == "parquet" or len(layout.unused) < fields.MAX_LISTED_COLUMNS
     if given and columns and is_listed and given not in columns:
         raise UserError(
             f"--id {given}: {file.name} has no such column; it has {', '.join(sorted(columns))}"
         )
-    named = {fields.strip_column_name(name): name for name in reversed(columns)}
+    start = name_list(dict(layout.mapping).get("text", ""))
+    inside = [name for name in reversed(columns) if name_list(name) == start]
+    named = {fields.strip_column_name(name.removeprefix(start)): name for name in inside}
     column = given or next((named[name] for name in ID_NAMES if name in named), "")
     mapping = (*layout.mapping, (ID, column)) if column else layout.mapping
+    check_lists((name for _, name in mapping), file.name)
     return replace(file, layout=replace(layout, mapping=mapping, labels="unknown"))
 
 

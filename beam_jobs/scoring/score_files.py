@@ -29,6 +29,7 @@ from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
 from beam_jobs.corpus.prepare import Preparation, join_title, make_title
 from beam_jobs.corpus.result import read_finished, sum_counts
+from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.reading import work_units
 from beam_jobs.reading.fields import unwrap
 from beam_jobs.reading.lines import Reject, Tally
@@ -81,17 +82,19 @@ class ScoreUnits(beam.DoFn):
 
     def process(self, unit: Unit) -> Iterator[str]:
         """Score a unit unless an earlier run has; yield its name."""
-        name = storage.join_path(self.plan.folders.written, unit.name)
-        if not storage.exists(f"{name}.json"):
-            score_unit(unit, self.plan, self.classifier, name)
-        if unit.path != unit.file.path:
-            storage.remove_path(unit.path)
+        work = partial(score_unit, unit, self.plan, self.classifier)
+        for done in attempt(work, unit.name, unit.file.name, self.plan.folders.failed):
+            counts = {"read": done.read, "scored": done.prepared, "bytes": done.bytes}
+            add_to_counters(counts, done.dropped)
+            yield unit.name
         give_memory_back()
-        yield unit.name
 
 
-def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier, name: str) -> None:
-    """Write the rows of a unit as Arrow, then what they are."""
+def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredUnit:
+    """Write the rows of a unit as Arrow, then what they are, unless an earlier run has."""
+    name = storage.join_path(plan.folders.written, unit.name)
+    if storage.exists(f"{name}.json"):
+        return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
     rows = read_rows(unit, plan.options)
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
     probabilities = classifier.score([rows.texts[number] for number in scored])
@@ -123,11 +126,13 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier, name: str)
         read=len(rows.ids),
         dropped=dict(Counter(reason for reason in rows.reasons if reason is not None)),
         notes=dict(rows.tally.notes),
+        bytes=rows.tally.bytes,
         index=unit.file.index,
         ids=len(rows.ids) - rows.ids.count(None),
         integers=rows.integers,
     )
     storage.write_json(f"{name}.json", asdict(counts))
+    return counts
 
 
 def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
@@ -184,11 +189,12 @@ def format_id(value: Any) -> str | None:
 
 
 def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
-    """Write the scores of each file, remove the work folder and return the totals.
+    """Write the scores of each file and return the totals.
 
-    Raises UserError for more damaged files than the options allow.
+    Raises UserError for more damaged files than the options allow, and JobFailed if a unit failed.
     """
     folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
+    check_failed(folders.failed, {unit.unit for unit in units})
     work_units.check_damage(units, plan.options.max_damaged_files)
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:
@@ -204,7 +210,6 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         name, digest = os.path.basename(file.path), digest_of(file.path)
         told = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
         files.append(told)
-    storage.remove_path(folders.work)
     return {
         "read": sum(file["read"] for file in files),
         "scored": sum(file["scored"] for file in files),
@@ -215,9 +220,11 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
 
 
 def write_totals(units: int, plan: ScoringPlan) -> None:
-    """Finish the scores of so many units as a step of the graph, which an engine may repeat."""
-    if storage.exists(plan.folders.work):
-        finish_scores(plan)
+    """Finish the scores of so many units as a step of the graph, which an engine may repeat. The
+    work folder stays, as a late worker may still write to it.
+    """
+    totals = finish_scores(plan)
+    assert totals["units"] == units, f"{units} units scored, {totals['units']} counted"
 
 
 def write_file(units: list[ScoredUnit], plan: ScoringPlan, file: DumpFile, path: Path) -> None:

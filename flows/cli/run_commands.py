@@ -276,6 +276,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
 def score_with_folder(model: str, form: Any) -> None:
     """Label the records of a dump with a model folder: neither a server nor a store is needed."""
     from beam_jobs import scoring_job
+    from flows.configuration.form import tell_settings
     from flows.stages.dump import list_files
     from flows.stages.scores import list_job_options
     from flows.store.store import Store
@@ -287,7 +288,8 @@ def score_with_folder(model: str, form: Any) -> None:
         for path in ([given] if is_remote(given) else list_files(given, store))
     ]
     words = ["--model", model, "--input", *paths, "--output", form.output]
-    made = scoring_job.run([*words, *list_job_options(form)])
+    with tell_settings():
+        made = scoring_job.run([*words, *list_job_options(form)])
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")

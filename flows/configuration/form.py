@@ -9,6 +9,7 @@ written here.
 import codecs
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -74,6 +75,8 @@ class Dump(Settings):
         "task label:COLUMN",
     )
     max_damaged_files: int = make_form_field(CorpusOptions, "max_damaged_files")
+    max_record_bytes: int = make_form_field(CorpusOptions, "max_record_bytes")
+    max_expansion: float = make_form_field(CorpusOptions, "max_expansion")
 
     @field_validator("paths")
     @classmethod
@@ -112,6 +115,35 @@ class Dump(Settings):
         except LookupError:
             raise ValueError("not an encoding Python knows") from None
         return encoding
+
+
+SETTINGS = {
+    **{f"--{name.replace('_', '-')}": f"dump.{name}" for name in Dump.model_fields},
+    "--split-by": "corpus.split_by",
+}
+"""Field of the form by the option that the jobs which read a dump have for it."""
+
+
+@contextmanager
+def tell_settings() -> Iterator[None]:
+    """Tell the mistakes that a job's code finds in a dump by the fields of this form, as neither it
+    nor the commands that fill it have that job's options.
+    """
+    try:
+        yield
+    except UserError as mistake:
+        raise UserError(name_settings(str(mistake))) from None
+
+
+def name_settings(message: str) -> str:
+    """Return a message with `--set dump.encoding=cp1252` in the place of `--encoding cp1252`."""
+
+    def name_one(option: re.Match[str]) -> str:
+        if option[1] not in SETTINGS:
+            return option[0]
+        return f"--set {SETTINGS[option[1]]}={option[2] or '…'}"
+
+    return re.sub(r"(--[a-z-]+)(?: ((?:[^\s,;:)]|,(?=\S))+))?", name_one, message)
 
 
 HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"

@@ -11,7 +11,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
 from beam_jobs.reading.fields import MAX_CLASSES
 from beam_jobs.reading.stars import BINARY, decide_scales
-from flows.configuration.form import Dump, Parameters
+from flows.configuration.form import Dump, Parameters, name_settings, tell_settings
 from flows.dumps.preview import Preview, count_ratings, list_files, read_preview
 from flows.runner.stage_runner import Plan, StageMaker
 from flows.stages.dump import build_dump_stage
@@ -108,9 +108,10 @@ def _check_previews(tasks: Sequence[str], chosen: Dump, previews: Sequence[Previ
     if found and all(found.values()):
         name, mistake = next(iter(found.items()))
         others = f" (and {len(found) - 1} more files like it)" if len(found) > 1 else ""
-        raise UserError(f"{name}: {mistake}{others}")
+        raise UserError(name_settings(f"{name}: {mistake}{others}"))
 
 
+@tell_settings()
 def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str) -> None:
     """Raise UserError where the scale of the stars is open, if there are no more, or gives no
     stars for the task stars.
@@ -180,7 +181,7 @@ def check_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> None:
         return
     for task in tasks:
         if mistake := find_missing(task, made["result"]):
-            raise UserError(mistake)
+            raise UserError(name_settings(mistake))
 
 
 def find_missing(task: str, result: Mapping[str, Any]) -> str:

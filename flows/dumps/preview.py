@@ -16,7 +16,8 @@ from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.stars import decide_scales, show_rating
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from beam_jobs.text import languages
-from flows.configuration.form import Dump
+from flows.configuration.form import Dump, name_settings, tell_settings
+from flows.stages.dump import list_reading_options
 from flows.store.store import Stage
 
 PREVIEW_BYTES = 1 << 20
@@ -63,15 +64,10 @@ class Preview:
 
 def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
     """Return the files of a dump with their layouts; `dump` is its stage."""
-    options = CorpusOptions(
-        input=(tuple(dump.result["paths"]),),
-        output="",
-        format=chosen.format or None,
-        columns=chosen.columns or None,
-        records=chosen.records or None,
-        encoding=chosen.encoding or "utf-8",
-    )
-    return list_dump_files(options, chosen.labels)
+    paths = (tuple(dump.result["paths"]),)
+    options = CorpusOptions(input=paths, output="", **list_reading_options(chosen))
+    with tell_settings():
+        return list_dump_files(options, chosen.labels)
 
 
 def describe_file(preview: Preview) -> Iterator[str]:
@@ -126,7 +122,7 @@ def describe_scale(previews: Sequence[Preview], given: str) -> str:
     try:
         return f"stars     on the scale {decide_scales(counts, 'the dump', given).name}"
     except UserError as mistake:
-        return f"stars     {mistake}"
+        return f"stars     {name_settings(str(mistake))}"
 
 
 def read_preview(file: DumpFile) -> Preview:
@@ -138,8 +134,10 @@ def read_preview(file: DumpFile) -> Preview:
                 stream, file.layout, Tally(), 0, None, file.max_expansion, file.name
             )
             head = list(islice(rows, PARQUET_ROWS))
-            count = parquet_records.count_rows(stream)
-            return Preview(file, head, count, count <= PARQUET_ROWS)
+            is_whole = next(rows, None) is None
+            each = len(head) / max(head[-1][0], 1) if head else 1  # reviews of a row
+            count = len(head) if is_whole else round(each * parquet_records.count_rows(stream))
+            return Preview(file, head, count, is_whole)
     with open_uncompressed(file.path, file.compression, file.member, file.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import TransientError, UserError
+from flows.configuration.form import name_settings
 from flows.runner.processes import JobFailed, KeptProcesses, read_hang_seconds, run_job
 from flows.store.store import Manifest, Stage, Store, read_result_of_earlier_job
 from model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
@@ -175,8 +176,9 @@ class StageRunner:
             self._notify("on_failure", stage, str(failure))
             raise
         except UserError as mistake:
-            self._notify("on_failure", stage, f"{mistake} (log: {log})")
-            raise UserError(f"{stage.label}: {mistake}") from None
+            told = name_settings(str(mistake))
+            self._notify("on_failure", stage, f"{told} (log: {log})")
+            raise UserError(f"{stage.label}: {told}") from None
         self._check_dumps(stage, folder)
         result = cost.pop("result", dict(stage.result))
         manifest = self.store.publish(stage, result, **cost)

@@ -69,19 +69,20 @@ def list_remote_files(given: str, store: Store) -> list[RemoteFile]:
     """Return what a gs:// or s3:// address or glob stands for; each is read once for its digest, as
     long as it stays.
     """
-    from fsspec.core import url_to_fs
-
-    found = []
     check_host(given, "dump.paths")
-    with storage.report_unreachable(given, "dump.paths"):
-        there, pattern = url_to_fs(given)
-        for path in sorted(storage.match_remote(there, pattern)):
-            address, size = there.unstrip_protocol(path), there.size(path)
-            content = store.digest(address)
-            found.append(RemoteFile(address, path.rsplit("/", 1)[-1], size, content))
-    if not found:
+    addresses = storage.expand_pattern(given, "dump.paths")
+    if not addresses:
         raise UserError(f"dump.paths: no file {given}")
-    return found
+    with storage.report_unreachable(given, "dump.paths"):
+        return [
+            RemoteFile(
+                address,
+                address.rsplit("/", 1)[-1],
+                storage.get_size(address),
+                store.digest(address),
+            )
+            for address in addresses
+        ]
 
 
 def list_reading_options(chosen: Dump) -> dict[str, Any]:
@@ -90,14 +91,9 @@ def list_reading_options(chosen: Dump) -> dict[str, Any]:
     Only what was set is among them, so that what was made before there was a setting is still
     found.
     """
-    options = {
-        "columns": chosen.columns,
-        "records": chosen.records,
-        "format": chosen.format,
-        "encoding": chosen.encoding,
-        "max_damaged_files": chosen.max_damaged_files,
-    }
-    return {name: value for name, value in options.items() if value}
+    names = ("columns", "records", "format", "encoding", "max_damaged_files", "max_record_bytes")
+    options = {name: getattr(chosen, name) for name in (*names, "max_expansion")}
+    return {n: value for n, value in options.items() if value != Dump.model_fields[n].default}
 
 
 def format_options(options: Mapping[str, Any]) -> list[str]:
@@ -112,19 +108,13 @@ def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path
     """Return what one entry of dump.paths stands for, in order of name; mistakes name the field."""
     if given.startswith("sample:"):
         return [write_sample_dump(int(given.removeprefix("sample:")), store)]
-    found = sorted(
-        Path(path).resolve() for path in storage.match_local(str(Path(given).expanduser()))
-    )
+    found = sorted(map(Path, storage.expand_pattern(str(Path(given).expanduser()), field)))
     if not found:
         raise UserError(f"{field}: no file {given}")
     for path in found:
-        if not path.is_file():
-            raise UserError(
-                f"{field}: {path} is a folder; name its files, for example {path}/*.json.gz"
-            )
         if path.stat().st_size == 0:
             raise UserError(f"{field}: {path} is empty")
-    return found
+    return [path.resolve() for path in found]
 
 
 def write_sample_dump(reviews: int, store: Store) -> Path:

@@ -16,7 +16,7 @@ from beam_jobs.config import CorpusOptions, ShardsOptions
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_unit
-from beam_jobs.corpus.result import finish_corpus
+from beam_jobs.corpus.result import finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import earlier_corpora, exact, held_out, near
 from beam_jobs.packing import shards
@@ -129,6 +129,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             if name == unit.unit:
                 joined.setdefault(kind, []).append(rows)
         list(writer.process((unit.unit, joined), units, punkt, scales, matches))
+    write_totals(len(units), corpus)
     return finish_corpus(corpus)
 
 

@@ -6,6 +6,8 @@ import re
 import pytest
 
 from beam_jobs import corpus_job
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication import buckets
 from beam_jobs.sample import sample_dump
 from tests.s3_server import BUCKET, connect, serve_s3
@@ -48,3 +50,13 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
         assert names == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
         for name in names - {"corpus.json"}:
             assert there.cat_file(place + name) == (folder / name).read_bytes()
+
+
+def test_an_object_with_others_of_its_bytes_is_another(s3):
+    path = f"s3://{BUCKET}/reviews.json"
+    storage.write_bytes(path, b"one")
+    [before] = map(storage.describe_identity, storage.expand_patterns([f"s3://{BUCKET}/rev*.json"]))
+    storage.check_unchanged(before)  # which asks for the object, not for the list
+    storage.write_bytes(path, b"two")
+    with pytest.raises(UserError, match="changed while it was read"):
+        storage.check_unchanged(before)

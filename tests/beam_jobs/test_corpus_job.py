@@ -4,13 +4,15 @@ import gzip
 import json
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import corpus_job
-from beam_jobs.core.errors import UserError
-from beam_jobs.corpus import result
-from beam_jobs.engine import beam_options
-from tests.beam_jobs.dumps import rows_of, run_steps
+from beam_jobs.config import CorpusOptions
+from beam_jobs.core.errors import JobFailed, UserError
+from beam_jobs.corpus import plan, prepare, result
+from tests.beam_jobs.dumps import digests, rows_of, run_steps
 
 
 def review(i: int, text: str | None = None, **fields) -> dict:
@@ -53,22 +55,54 @@ def test_every_review_is_kept_or_counted(tmp_path):
     }
 
 
-def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(tmp_path, monkeypatch):
-    """As of a template; a step that is repeated does no harm."""
-    dump = write_dump(tmp_path / "dump.json.gz", [review(i % 20) for i in range(30)])
-    arguments = ["--input", str(dump), "--direct_running_mode=in_memory", "--output"]
-    expected = corpus_job.run([*arguments, str(tmp_path / "local")])
+def test_the_corpus_is_a_transform_whose_counters_are_its_totals(tmp_path):
+    """For pipelines of others, too: what comes out is corpus.json. The work folder stays, as a
+    worker that is late may write to it, and a step that is repeated does no harm.
+    """
+    records = [*(review(i % 40) for i in range(60)), review(61, ""), "{broken"]
+    dump = write_dump(tmp_path / "dump.json.gz", records)
+    options = CorpusOptions(input=((str(dump),),), output=str(tmp_path / "corpus"))
+    made = plan.plan_corpus(options, ["--direct_running_mode=in_memory"])
+    pipeline = beam.Pipeline(options=made.engine)
+    totals = pipeline | corpus_job.MakeCorpus(made)
+    assert_that(totals | beam.Map(lambda found: found["kept"]), equal_to([40]))
+    counters = pipeline.run().metrics().query()
+    found = {one.key.metric.name: one.committed for one in counters["counters"]}
+    told = json.loads((tmp_path / "corpus" / "corpus.json").read_text())
+    dropped = {f"dropped {reason}": n for reason, n in told["dropped"].items()}
+    expected = {"read": 62, "kept": 40, "bytes": len(gzip.decompress(dump.read_bytes())), **dropped}
+    assert {name: found[name] for name in expected} == expected
+    assert {name for name in found if name.startswith("dropped ")} == set(dropped)
+    assert told["bytes"] == expected["bytes"]
+    times = [(one.key.metric.name, one.committed.count) for one in counters["distributions"]]
+    assert times == [("unit_milliseconds", 1)] * 2  # one unit is prepared, and written
+    assert made.folders.work in map(str, (tmp_path / "corpus").iterdir())
+    assert result.write_totals(1, made) == told
 
-    def write_twice(units, plan):
-        result.write_totals(units, plan)
-        result.write_totals(units, plan)
 
-    monkeypatch.setattr(corpus_job, "write_totals", write_twice)
-    monkeypatch.setattr(beam_options, "is_staged_only", lambda options: True)
-    assert "staged" in corpus_job.run([*arguments, str(tmp_path / "engine")])
-    totals = json.loads((tmp_path / "engine" / "corpus.json").read_text())
-    assert totals == {n: v for n, v in expected.items() if n not in ("seconds", "cpu_seconds")}
-    assert not list((tmp_path / "engine").glob("_work*"))
+def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next(
+    tmp_path, monkeypatch
+):
+    dumps = [
+        write_dump(tmp_path / f"{name}.json", [review(i + 50 * k) for i in range(50)])
+        for k, name in enumerate("abc")
+    ]
+    arguments = ["--direct_running_mode=in_memory", "--input", *map(str, dumps), "--output"]
+    expected = corpus_job.run([*arguments, str(tmp_path / "whole")])
+    clean = prepare.clean_text
+
+    def fail(text, options):
+        return text[10_000] if "number 77 " in text else clean(text, options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare, "clean_text", fail)
+        with pytest.raises(JobFailed, match=r"b\.json: a part of it failed 4 times: IndexError"):
+            corpus_job.run([*arguments, str(tmp_path / "again")])
+    prepared = tmp_path.glob("again/_work-*/prepared/*.json")
+    assert sorted(path.stem for path in prepared) == ["0000-00000", "0002-00000"]
+    result = corpus_job.run([*arguments, str(tmp_path / "again")])
+    assert result["kept"] == expected["kept"] == 150
+    assert digests(tmp_path / "again") == digests(tmp_path / "whole")
 
 
 def test_rows_hold_sentences_and_labels(tmp_path):

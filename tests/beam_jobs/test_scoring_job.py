@@ -252,3 +252,20 @@ def test_the_scores_of_real_files_join_one_to_one(model, tmp_path):
             with gzip.open(path, "rt") as opened:
                 own = [record["review_id"] for record in csv.DictReader(opened)]
             assert [row["id"] for row in rows] == own
+
+
+def test_reviews_in_lists_have_a_row_each_as_pandas_numbers_them(model, tmp_path):
+    products = [
+        {"asin": f"B{n}", "reviews": [{"text": "good", "id": f"{n}-{i}"} for i in range(n)]}
+        for n in (2, 0, 1)
+    ]
+    dump = tmp_path / "d.json"
+    dump.write_text("".join(json.dumps(product) + "\n" for product in products))
+    columns = ["--columns", "text=reviews[].text"]
+    score(model, tmp_path / "scores", dump, more=columns)
+    rows = read(tmp_path / "scores" / "d.scores.parquet")
+    expected = pd.json_normalize(products, record_path="reviews")["id"]
+    assert [row["id"] for row in rows] == list(expected)
+    assert [row["row"] for row in rows] == [1, 2, 3]
+    with pytest.raises(UserError, match=r"no such column; it has .*, reviews\[\]\.id"):
+        score(model, tmp_path / "other", dump, more=[*columns, "--id", "reviews[].uid"])

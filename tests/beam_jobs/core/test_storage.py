@@ -5,6 +5,7 @@ import pytest
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
+from tests.gcs_server import serve_gcs
 
 FILES = [
     "a.json",
@@ -101,3 +102,24 @@ def test_a_stretch_that_cannot_be_read_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         list(storage.read_each([(path, 0, 1), (f"{path}-missing", 0, 1)]))
     fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
+
+
+@pytest.mark.parametrize("place", ["a folder", "memory://", "gs://"])
+def test_a_file_with_others_of_its_bytes_is_another(place, tmp_path, monkeypatch):
+    with serve_gcs() as gcs:
+        for name, value in gcs.environment.items():
+            monkeypatch.setenv(name, value)
+        path = f"{tmp_path if place == 'a folder' else f'{place}bucket'}/reviews.json"
+        storage.write_bytes(path, b"one")
+        [path] = storage.expand_patterns([path])
+        before = storage.describe_identity(path)
+        storage.check_unchanged(before)
+        storage.write_bytes(path, b"two")
+        assert storage.describe_identity(path)[1] == before[1]
+        with pytest.raises(UserError, match=r"reviews\.json changed while it was read"):
+            storage.check_unchanged(before)
+        storage.expand_patterns([path])
+        assert storage.describe_identity(path) != before
+        storage.remove_path(path)
+        with pytest.raises(UserError, match="changed while it was read"):
+            storage.check_unchanged(before)

@@ -1,5 +1,8 @@
 """Columns are known by name, by rule or by what the user says; those not used are listed."""
 
+import json
+
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -109,6 +112,16 @@ def test_a_column_is_known_without_separators_and_prefix(name, field):
         ),
         ("Voto,Titolo,Recensione", {"text": "Recensione", "title": "Titolo", "stars": "Voto"}),
         ("Nota,Título,Comentário", {"text": "Comentário", "title": "Título", "stars": "Nota"}),
+        (
+            "review_comment_message,review_comment_title,review_score",  # Olist
+            {
+                "text": "review_comment_message",
+                "title": "review_comment_title",
+                "stars": "review_score",
+            },
+        ),
+        ("Opinión,Estrellas", {"text": "Opinión", "stars": "Estrellas"}),
+        ("Évaluation,Contenu", {"text": "Contenu", "stars": "Évaluation"}),
     ],
 )
 def test_names_that_people_use(columns, mapping):
@@ -121,3 +134,91 @@ def test_shapes_with_names_of_their_own(tmp_path):
         result = run_job(tmp_path / name, "--input", file, "--encoding", "cp1252")
         assert (result["read"], result["kept"], result["stars_scales"]) == (60, 60, [stars])
         assert not any(count for key, count in result["stars"].items() if key.endswith("none"))
+
+
+SHOPS = [
+    {
+        "shop": "north",
+        "products": [
+            {
+                "asin": f"B{k}{n}",
+                "rating": 3.3,
+                "reviews": [
+                    {"id": f"{k}-{n}-{i}", "text": f"Text {k} {n} {i}.", "rating": i + 1}
+                    for i in range(n)
+                ],
+            }
+            for n in range(4)
+        ],
+    }
+    for k in range(3)
+]
+PATHS = "text=products[].reviews[].text,item_id=products[].asin"
+
+
+def write_shops(folder, shape):
+    path = folder / f"{shape}.json"
+    if shape == "lines":
+        return write_lines(path, SHOPS)
+    if shape == "objects":
+        path.write_text("".join(json.dumps(shop, indent=1) for shop in SHOPS))
+    elif shape == "one object":
+        path.write_text(json.dumps({"products": [p for shop in SHOPS for p in shop["products"]]}))
+    else:
+        pq.write_table(pa.Table.from_pylist(SHOPS), path, row_group_size=2)
+    return path
+
+
+@pytest.mark.parametrize("shape", ["lines", "objects", "one object", "parquet"])
+def test_a_record_gives_the_reviews_of_its_lists(tmp_path, shape):
+    """Their stars are their own, not those of the product."""
+    dump = write_shops(tmp_path, shape)
+    result = run_job(tmp_path / "corpus", "--input", dump, "--columns", PATHS)
+    texts = [f"Text {k} {n} {i}." for k in range(3) for n in range(4) for i in range(n)]
+    assert sorted(texts_in(tmp_path / "corpus")) == texts
+    assert (result["read"], result["kept"]) == (18, 18)
+    assert (
+        sorted(row["stars"] for row in rows_of(tmp_path / "corpus")) == [1] * 9 + [2] * 6 + [3] * 3
+    )
+    if shape != "one object":  # whose records are products
+        assert "records_without_reviews" not in result["notes"]
+    else:
+        assert result["notes"]["records_without_reviews"] == 3
+    assert len({row["review_id"] for row in rows_of(tmp_path / "corpus")}) == 18
+
+
+def test_lists_are_read_only_by_their_names_and_one_within_the_other(tmp_path):
+    dump = write_shops(tmp_path, "lines")
+    with pytest.raises(UserError, match=r"products\[\]\.reviews\[\]\.text, .*--columns text=NAME"):
+        run_job(tmp_path / "corpus", "--input", dump)
+    records = [{"reviews": [{"text": "a b"}], "marks": [{"stars": 5}]}]
+    dump = write_lines(tmp_path / "two.json", records)
+    columns = "text=reviews[].text,stars=marks[].stars"
+    with pytest.raises(UserError, match=r"\[\] are two lists, neither of which is in the other"):
+        run_job(tmp_path / "corpus", "--input", dump, "--columns", columns)
+
+
+def test_the_answer_of_elasticsearch(tmp_path):
+    hits = [
+        {"_id": str(i), "_source": {"body": f"Text {i}.", "rating": 1 + i % 5}} for i in range(9)
+    ]
+    answer = {"took": 1, "hits": {"total": {"value": 9}, "hits": hits}}
+    dump = write_lines(tmp_path / "answer.json", [answer])
+    columns = "text=hits.hits[]._source.body,stars=hits.hits[]._source.rating"
+    assert run_job(tmp_path / "a", "--input", dump, "--columns", columns)["kept"] == 9
+    columns = columns.replace("hits.hits[].", "")  # as in a file of its documents
+    assert run_job(tmp_path / "b", "--input", dump, "--columns", columns)["kept"] == 9
+
+
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "values", "table", "records"])
+def test_what_pandas_writes(tmp_path, orient):
+    table = pd.DataFrame({"text": ["It works.", "It broke."], "stars": [5, 1]})
+    dump = tmp_path / "d.json"
+    table.to_json(dump, orient=orient)
+    if orient in ("table", "records"):
+        run_job(tmp_path / "corpus", "--input", dump)
+        found = {(" ".join(row["sentences"]), row["stars"]) for row in rows_of(tmp_path / "corpus")}
+        assert found == {("It works.", 5), ("It broke.", 1)}
+        return
+    with pytest.raises(UserError, match=r"d\.json holds .* to_json\(FILE, *orient='records'"):
+        run_job(tmp_path / "corpus", "--input", dump)

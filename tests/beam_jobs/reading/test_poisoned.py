@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.corpus import prepare
 from beam_jobs.reading import delimited, detection, fields, work_units
@@ -165,9 +166,9 @@ def test_readers_never_crash_on_any_bytes(content, name):
 def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "d.json").write_bytes(content)
-    file = work_units.DumpFile(
-        0, str(folder / "d.json"), "", "d", len(content), "", Layout("json_lines", LAYOUT), 0
-    )
+    path = str(folder / "d.json")
+    identity = storage.describe_identity(path)
+    file = work_units.DumpFile(0, path, "", "d", identity, "", Layout("json_lines", LAYOUT), 0)
     unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
     counts = prepare.prepare_unit(
         unit, prepare.Preparation(str(folder / "out"), (0.8, 0.9, 0.95, 1.0), 0, 1.0)

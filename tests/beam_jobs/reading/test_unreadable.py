@@ -74,6 +74,20 @@ REFUSED = {
     "UTF-16 BE": (CSV.decode().encode("utf-16-be"), "iconv -f UTF-16BE "),
     "CR": (CSV.replace(b"\n", b"\r"), "lines end with CR alone"),
     "binary": (bytes(range(256)) * 20, "is a binary file"),
+    "a page of a store": (
+        b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>',
+        "is a page of XML or HTML, perhaps the error of a download; fetch it again",
+    ),
+    "a pointer": (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n",
+        "Git LFS's pointer .* git lfs pull",
+    ),
+    "Yelp's businesses": (
+        b'{"business_id":"a","name":"b","stars":4.5,"attributes":{"Parking":"yes"},'
+        b'"categories":"Food, Tea"}\n',
+        r"no column is known to hold the text .*, or leave the file out",
+    ),
+    "no header": (b"4.0,Good kettle,It boils\n2.0,Bad kettle,It leaks\n", "no names of columns"),
     "prose": (b"Hello there\nno records here\n", "its format is not known"),
 }
 

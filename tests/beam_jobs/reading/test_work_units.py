@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from beam_jobs import corpus_job
+from beam_jobs.config import CorpusOptions
 from beam_jobs.core import limits, storage
 from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.reading import compression, detection, work_units
@@ -112,10 +113,11 @@ def test_the_size_of_units_depends_on_the_dump_alone(tmp_path):
     file = look_at(write(tmp_path / "d.json", FORMS["lines.json"], False))
     assert work_units.choose_unit_bytes([file]) == work_units.MIN_UNIT_BYTES
     assert (
-        work_units.choose_unit_bytes([replace(file, size=1 << 30)])
+        work_units.choose_unit_bytes([replace(file, identity=("", 1 << 30, ""))])
         == (1 << 30) // work_units.TARGET_UNITS
     )
-    assert work_units.choose_unit_bytes([replace(file, size=1 << 40)]) == work_units.MAX_UNIT_BYTES
+    huge = replace(file, identity=("", 1 << 40, ""))
+    assert work_units.choose_unit_bytes([huge]) == work_units.MAX_UNIT_BYTES
 
 
 @pytest.mark.parametrize("cut_at", [0.3, 0.9])
@@ -124,7 +126,7 @@ def test_what_can_be_read_of_a_truncated_gz_is_kept(tmp_path, cut_at):
     (tmp_path / "d.json.gz").write_bytes(content[: int(len(content) * cut_at)])
     write_lines(tmp_path / "whole.json", [review(RECORDS)])
     argv = ("--input", tmp_path / "d.json.gz", tmp_path / "whole.json")
-    with pytest.raises(UserError, match=r"d\.json\.gz: damaged.*--max-damaged-files 1 "):
+    with pytest.raises(UserError, match=r"d\.json\.gz: damaged.*--max-damaged-files 1$"):
         run_job(tmp_path / "corpus", *argv)
     assert not (tmp_path / "corpus" / "corpus.json").exists()
     result = run_job(tmp_path / "corpus", *argv, "--max-damaged-files", "1")
@@ -368,3 +370,29 @@ def test_a_zip_member_expands_as_far_as_its_own_packed_bytes_allow(tmp_path, mon
         pytest.raises(UserError, match="--max-expansion"),
     ):
         list(iter(stream.read, b""))
+
+
+@pytest.mark.parametrize("name", ["d.json", "d.json.gz"])
+def test_a_dump_that_changes_while_it_is_read_ends_the_job(tmp_path, name):
+    """By as many bytes of others, once the job has looked at it; also while it is unpacked."""
+    dump = write_lines(tmp_path / name, [review(i, f"text {i:05}") for i in range(3000)])
+    [file] = work_units.list_dump_files(CorpusOptions(input=((str(dump),),), output=""))
+    units = work_units.cut_file(file, 5000, str(tmp_path / "before"))
+    list(work_units.read_records(units[0], Tally()))
+    dump.write_bytes(dump.read_bytes())
+    for again in (
+        lambda: work_units.cut_file(file, 5000, str(tmp_path / "after")),
+        lambda: list(work_units.read_records(replace(units[0], path=file.path), Tally())),
+    ):
+        with pytest.raises(UserError, match=rf"{name} changed while it was read"):
+            again()
+    assert not list((tmp_path / "after").glob("*.json")), "nothing goes on from such pieces"
+
+
+def test_a_zip_that_is_overwritten_is_listed_anew():
+    for name in ("a.json", "b.json"):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr(name, "{}")
+        storage.write_bytes("memory://bucket/d.zip", packed.getvalue())
+        assert compression.list_zip_members("memory://bucket/d.zip") == [name]

@@ -36,7 +36,6 @@ def test_a_dump_without_stars_is_told_with_its_columns(tmp_path):
     line = str(told.value)
     assert line.startswith(f"{own}: no stars, so there is no example for polarity and stars")
     assert "review_text, grade (stars?), review_titles (title?)" in line
-    assert "--columns stars=NAME" in line
     assert "--set dump.columns=stars=NAME" in line
     assert "\n" not in line
     check(tmp_path, own, tasks=("imdb",))

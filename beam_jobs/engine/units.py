@@ -1,0 +1,85 @@
+"""What workers do with a unit of work in every job: they try it again, time it and count it."""
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
+
+from apache_beam.metrics import Metrics
+
+from beam_jobs.core import storage
+from beam_jobs.core.errors import (
+    DISK_FULL,
+    JobFailed,
+    TransientError,
+    UserError,
+    describe_error,
+    is_network_error,
+)
+from beam_jobs.engine.failures import AGAIN
+
+T = TypeVar("T")
+ATTEMPTS = 4
+"""As many as Dataflow makes."""
+PAUSE_SECONDS = 1.0
+"""After the first attempt that a store or network made fail; then twice and four times as long."""
+MOST_FAILED = 10
+"""Units that may fail before the next one that does ends the job at once."""
+
+
+def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterator[T]:
+    """Yield what the work on a unit of a file returns, after ATTEMPTS at most.
+
+    If all fail, `folder/UNIT.json` says why and nothing is yielded: the other units go on, and
+    after them `check_failed` ends the job. What only the user can put right ends it at once.
+    """
+    for number in range(ATTEMPTS):
+        began = time.monotonic()
+        try:
+            done = work()
+        except Exception as error:
+            if isinstance(error, UserError) or getattr(error, "errno", None) in DISK_FULL:
+                raise
+            failure = error
+            if is_network_error(error) and number + 1 < ATTEMPTS:
+                time.sleep(PAUSE_SECONDS * 2**number)
+        else:
+            milliseconds = round(1000 * (time.monotonic() - began))
+            Metrics.distribution("beam_jobs", "unit_milliseconds").update(milliseconds)
+            yield done
+            return
+    if len(storage.list_names(folder)) >= MOST_FAILED:
+        raise failure
+    told = {
+        "file": file,
+        "error": f"{type(failure).__name__}: {describe_error(failure)}",
+        "may_pass": is_network_error(failure),
+        "traceback": "".join(traceback.format_exception(failure)),
+    }
+    storage.write_json(storage.join_path(folder, f"{unit}.json"), told)
+
+
+def check_failed(folder: str, done: Collection[str]) -> None:
+    """Raise JobFailed that names the first unit that failed every time, if any did: TransientError
+    where a later attempt may succeed. An engine that began again may have `done` it since.
+    """
+    names = [name for name in storage.list_names(folder) if name.removesuffix(".json") not in done]
+    paths = [storage.join_path(folder, name) for name in names]
+    if not paths:
+        return
+    told = [json.loads(storage.read_bytes(path)) for path in paths]
+    more = f", and {len(paths) - 1} more there" if len(paths) > 1 else ""
+    kind = TransientError if all(one["may_pass"] for one in told) else JobFailed
+    raise kind(
+        f"{told[0]['file']}: a part of it failed {ATTEMPTS} times: {told[0]['error']} ({paths[0]}"
+        f"{more}); {AGAIN}"
+    )
+
+
+def add_to_counters(counts: Mapping[str, int], dropped: Mapping[str, int]) -> None:
+    """Add to the counters that engines show, `dropped …` by the reason without its details."""
+    reasons = ((f"dropped {reason.partition(':')[0]}", n) for reason, n in dropped.items())
+    for name, n in (*counts.items(), *reasons):
+        if n:
+            Metrics.counter("beam_jobs", name).inc(n)

@@ -1,0 +1,143 @@
+"""What a dry run tells of files as people have them: their reviews, or one line that helps."""
+
+import re
+
+import pytest
+
+from beam_jobs.config import CorpusOptions, ScoringOptions
+from beam_jobs.core.errors import UserError
+from beam_jobs.reading.work_units import PreparedUnit, check_damage, list_dump_files
+from flows.cli.run_commands import print_files
+from flows.configuration.form import Dump, name_settings
+from flows.stages.dump import build_dump_stage
+from flows.store.store import Store
+from tests.beam_jobs.dumps import shared_data, write_lines
+
+SHAPES = {
+    "commas.json": "1-5",
+    "decimal.parquet": "1-5",
+    "drugs.tsv": "1-10",
+    "excel_de.csv": "1-5",
+    "flipkart.csv": "1-5",
+    "mongo.json": "1-5",
+    "mongo_asin.json": "1-5",
+    "nested.parquet": "1-5",
+    "r_10.csv": "2-10",
+    "r_100.csv": "20-100",
+    "r_comma.csv": "1-5",
+    "r_half.csv": "1-5",
+    "r_pct.csv": "20-100",
+    "r_sterne.csv": "1-5",
+    "r_unicode.csv": "1-5",
+    "sep.csv": "1-5",
+    "steam.json": "",
+    "two_scores.csv": "",
+    "polarity-00000-of-00001.parquet": "",
+}
+"""The scale of the stars of each file of shared/data/shapes that is read as it is; "" without any:
+the labels of steam.json and of polarity are no stars."""
+REFUSED = {
+    "denied.jsonl": "fetch it again",
+    "elastic.json": "--set dump.columns=text=NAME",
+    "p_columns.json": "orient='records'",
+    "p_values.json": "orient='records'",
+    "x.xlsx": "libreoffice --headless --convert-to csv",
+    "zhang_polarity.csv": "no names of columns",
+}
+
+
+def preview(folder, *paths, **dump):
+    chosen, store = Dump(paths=list(map(str, paths)), **dump), Store(folder / "store")
+    return print_files(chosen, build_dump_stage(chosen, store))
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *REFUSED])
+def test_the_shapes_that_people_have(tmp_path, capsys, name):
+    file = shared_data() / "shapes" / name
+    if name in REFUSED:
+        with pytest.raises(UserError, match=REFUSED[name]) as told:
+            preview(tmp_path, file)
+        assert "\n" not in str(told.value)
+        return
+    preview(tmp_path, file)
+    told = capsys.readouterr().out
+    assert f", about {3 if name == 'two_scores.csv' else 60} reviews\n" in told
+    assert f"on the scale {SHAPES[name]}\n" in told or not SHAPES[name]
+
+
+def test_every_shape_is_among_them():
+    names = {path.name for path in (shared_data() / "shapes").iterdir()} - {"README.md"}
+    assert names == {*SHAPES, *REFUSED}
+
+
+def test_what_lies_beside_data_is_left_out_and_told(tmp_path, capsys):
+    folder = tmp_path / "reviews"
+    for name in ("_SUCCESS", ".DS_Store", "__MACOSX/._a.json", ".a.json.crc", "SHA256SUMS"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    write_lines(folder / "a.json", [{"text": f"Text {i}.", "stars": 1 + i % 5} for i in range(9)])
+    for given in (folder, folder / "*"):
+        preview(tmp_path, given)
+        told = capsys.readouterr()
+        assert f"{folder}/a.json: json_lines, about 9 reviews" in told.out
+        assert "left out, which hold no data: " in told.err
+        assert "_SUCCESS" in told.err
+
+
+def test_reviews_in_lists_are_counted_and_shown(tmp_path, capsys):
+    records = [{"reviews": [{"text": f"Text {i}.", "stars": 5}] * 3} for i in range(7)]
+    preview(tmp_path, write_lines(tmp_path / "a.json", records), columns="text=reviews[].text")
+    told = capsys.readouterr().out
+    assert "about 21 reviews" in told
+    assert "text ← reviews[].text, stars ← reviews[].stars" in told
+
+
+MISTAKES = {
+    "no text": ("a,b\nx,y\n", {}),
+    "another name": ("text,b\nx y,1\n", {"columns": "text=body"}),
+    "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}),
+    "unknown": ("Hello there\n", {}),
+    "no records": ("{broken\n" * 9, {}),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
+    content, reading = MISTAKES[what]
+    path = tmp_path / "d.txt"
+    path.write_text(content)
+    with pytest.raises(UserError) as in_form:
+        preview(tmp_path, path, **reading)
+    check_settings(str(in_form.value))
+    options = CorpusOptions(input=((str(path),),), output="", **reading)
+    with pytest.raises(UserError) as in_job:
+        list_dump_files(options)
+    check_options(str(in_job.value))
+
+
+def test_so_does_one_about_damage():
+    unit = PreparedUnit("0000-00000", 0, file="d.gz", notes={"damaged_files": 1})
+    with pytest.raises(UserError) as told:
+        check_damage([unit], 0)
+    check_options(str(told.value))
+    check_settings(name_settings(str(told.value)))
+    assert "--set dump.max_damaged_files=1" in name_settings(str(told.value))
+
+
+def check_settings(told):
+    """Whoever fills the form, in a terminal or in the UI, knows its fields."""
+    options = re.findall(r"--[a-z][a-z-]*(?: [a-z_.]+)?", told)
+    assert options
+    for option in options:
+        name = option.removeprefix("--set dump.")
+        assert name in Dump.model_fields, told
+
+
+def check_options(told):
+    """The corpus job and the scoring job have all that a line about a dump names."""
+    options = re.findall(r"--([a-z][a-z-]*)", told)
+    assert options
+    for option in options:
+        name = option.replace("-", "_")
+        assert name in CorpusOptions.model_fields, told
+        assert name in ScoringOptions.model_fields, told

@@ -73,8 +73,9 @@ def write_shards(
     written = 0
     for number in range(shards):
         rows = [pack(rng, size, length, words) for _ in range(sequences // shards)]
+        ids = pa.uint16() if size <= 1 << 16 else pa.uint32()
         table = pa.table(
-            {name: pa.array([row[name] for row in rows], pa.list_(pa.uint16())) for name in rows[0]}
+            {name: pa.array([row[name] for row in rows], pa.list_(ids)) for name in rows[0]}
         )
         footer = {
             "version": 1,

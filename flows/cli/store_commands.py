@@ -79,7 +79,7 @@ def add_store_commands(commands: Any) -> None:
 def print_runs(arguments: argparse.Namespace) -> None:
     """Print a line per run, or per stage."""
     from flows.store.usage import list_begun_runs, list_runs, name_folder
-    from flows.ui.terminal import summarize_manifest
+    from flows.ui.headlines import summarize_manifest
 
     store = open_store(arguments)
     if arguments.stages:
@@ -107,7 +107,7 @@ def format_run(run: "Run", size: int) -> str:
     last = run.last
     recipe = run.find_value("pretraining", "parameters", "recipe")
     answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
-    from flows.ui.terminal import summarize_manifest
+    from flows.ui.headlines import summarize_manifest
 
     about = " ".join(str(answer or summarize_manifest(last)).split())
     columns = [

@@ -36,7 +36,7 @@ from flows.stages import pretraining
 from flows.stages.dump import list_dump, name_dump
 from flows.store.store import Manifest, Stage, Store
 from flows.ui import artifacts, plan_page
-from flows.ui.terminal import summarize_manifest
+from flows.ui.headlines import summarize_manifest
 from model.tracking.mlflow_run import FLOW_RUN, Tracking
 
 

@@ -23,7 +23,7 @@ from beam_jobs.core.progress import format_report
 from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import flatten_numbers
 from flows.store.store import Manifest, Stage
-from flows.ui.terminal import summarize_manifest
+from flows.ui.headlines import summarize_manifest
 
 UPDATE_SECONDS = 2.0
 """Time between two updates of a progress artifact: each is a request to the server."""

@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from beam_jobs.core.progress import Bars, format_report
-from flows.runner.stage_runner import flatten_numbers
 from flows.store.store import Manifest, Stage, Store
+from flows.ui.headlines import summarize_manifest
 from model.report.sections import format_change, format_with_interval, get_title
 
 if TYPE_CHECKING:
@@ -34,21 +34,6 @@ TABLE_WIDTH = 110
 """Characters of a line where no terminal says how many it has."""
 SHORTEST_NAME = 11
 """Characters of a task's or arm's column, below which metrics are left to the report."""
-
-HEADLINES = {
-    "dump": ["files", "bytes"],
-    "corpus": ["read", "kept", "sentences"],
-    "origin": ["layers", "hidden", "parameters", "vocabulary_size"],
-    "vocabulary": ["size", "reviews"],
-    "vocabulary-fit": ["words", "unknown_rate", "tokens_per_word"],
-    "shards": ["sequences", "tokens", "fill"],
-    "dev-shards": ["sequences", "tokens"],
-    "pretraining": ["steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss"],
-    "finetuning": ["n_train", "learning_rate", "dev.accuracy", "dev.macro_f1"],
-    "model": ["temperature", "calibration.test.after", "int8.changed"],
-    "evaluation": ["n", "metrics.accuracy.value", "metrics.macro_f1.value"],
-}
-"""The numbers of each stage that a line has room for; the table of counts has all of them."""
 
 
 class Terminal:
@@ -113,23 +98,6 @@ class Terminal:
 
     def on_link(self, stage: Stage, address: str) -> None:
         self.print_line(f"{stage.label}: {address}")
-
-
-def summarize_manifest(manifest: Mapping[str, Any]) -> str:
-    """Return the headline numbers of a stage, and how many records were dropped in all."""
-    numbers = flatten_numbers(manifest["result"])
-    headlines = HEADLINES.get(manifest["stage"], list(numbers)[:4])
-    parts = [
-        f"{value:,} {n}" if isinstance(value, int) else f"{value:,.4g} {n}"
-        for name in headlines
-        if (value := numbers.get(name)) is not None
-        and (n := name.removeprefix("metrics.").removesuffix(".value"))
-    ]
-    dropped = [value for name, value in numbers.items() if name.startswith("dropped.")]
-    parts += [f"{sum(dropped):,} dropped"] if dropped else []
-    if numbers.get("written_step") == 0:
-        parts.append("the loaded weights are kept: by the probe training made them worse")
-    return ", ".join(parts)
 
 
 def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Text:

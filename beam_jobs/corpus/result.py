@@ -91,7 +91,7 @@ def finish_corpus(plan: CorpusPlan, measure: Callable[[], dict[str, Any]] = dict
 
 def check_prepared(units: list[PreparedUnit], failed: str) -> list[PreparedUnit]:
     """Return all prepared units; raise JobFailed if others failed."""
-    check_failed(failed, {unit.unit for unit in units})
+    check_failed(failed)
     return units
 
 
@@ -101,9 +101,9 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
     Raises UserError if no review could be used, and JobFailed if a unit failed. Reviews read = kept
     + dropped is asserted.
     """
+    check_failed(plan.folders.failed)
     prepared = read_finished(plan.folders.prepared, PreparedUnit)
     written = read_finished(plan.folders.written, WrittenUnit)
-    check_failed(plan.folders.failed, {unit.unit for unit in written})
     assert len(prepared) == len(written), f"{len(prepared)} units prepared, {len(written)} written"
     reasons = sum_counts(
         [*(unit.dropped for unit in prepared), *(unit.dropped for unit in written)]

@@ -3,7 +3,7 @@
 import json
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from apache_beam.metrics import Metrics
@@ -34,6 +34,7 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
     If all fail, `folder/UNIT.json` says why and nothing is yielded: the other units go on, and
     after them `check_failed` ends the job. What only the user can put right ends it at once.
     """
+    path = storage.join_path(folder, f"{unit}.json")
     for number in range(ATTEMPTS):
         began = time.monotonic()
         try:
@@ -47,6 +48,7 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
         else:
             milliseconds = round(1000 * (time.monotonic() - began))
             Metrics.distribution("beam_jobs", "unit_milliseconds").update(milliseconds)
+            storage.remove_path(path)  # of an engine that has begun again since it failed
             yield done
             return
     if len(storage.list_names(folder)) >= MOST_FAILED:
@@ -57,15 +59,14 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
         "may_pass": is_network_error(failure),
         "traceback": "".join(traceback.format_exception(failure)),
     }
-    storage.write_json(storage.join_path(folder, f"{unit}.json"), told)
+    storage.write_json(path, told)
 
 
-def check_failed(folder: str, done: Collection[str]) -> None:
+def check_failed(folder: str) -> None:
     """Raise JobFailed that names the first unit that failed every time, if any did: TransientError
-    where a later attempt may succeed. An engine that began again may have `done` it since.
+    where a later attempt may succeed.
     """
-    names = [name for name in storage.list_names(folder) if name.removesuffix(".json") not in done]
-    paths = [storage.join_path(folder, name) for name in names]
+    paths = [storage.join_path(folder, name) for name in storage.list_names(folder)]
     if not paths:
         return
     told = [json.loads(storage.read_bytes(path)) for path in paths]

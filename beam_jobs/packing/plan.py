@@ -38,6 +38,11 @@ class Packing:
     split: str
     output: str
 
+    @property
+    def failed(self) -> str:
+        """Folder that says why units failed."""
+        return storage.join_path(self.output, "_failed")
+
     def shard_path(self, unit: CorpusUnit) -> str:
         return storage.join_path(self.output, f"shard-{unit.number:05d}.parquet")
 
@@ -104,7 +109,7 @@ def prepare_output(options: ShardsOptions) -> Packing:
     folder = storage.join_path(options.output, "vocabulary")
     for name, content in files.items():
         storage.write_bytes(storage.join_path(folder, name), content)
-    return Packing(
+    packing = Packing(
         vocabulary=folder,
         vocabulary_fingerprint=hash_bytes(files["tokenizer.json"]),
         vocabulary_size=size,
@@ -112,6 +117,8 @@ def prepare_output(options: ShardsOptions) -> Packing:
         split=options.split,
         output=options.output,
     )
+    storage.remove_path(packing.failed)
+    return packing
 
 
 def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.parquet import read_footer, write_tables
 from beam_jobs.core.progress import Progress
 from beam_jobs.core.special_tokens import find_specials
+from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.packing.corpus_units import CorpusUnit
 from beam_jobs.packing.packing import SPECIALS, Counts, Tokens, build_shard_schema, pack_documents
 from beam_jobs.packing.plan import Packing, ShardsPlan
@@ -35,7 +37,11 @@ class PackIntoShards(beam.DoFn):
     def process(self, unit: CorpusUnit) -> Iterator[tuple[int, int]]:
         if self.tokenizer is None:
             self.tokenizer = read_tokenizer(self.packing.vocabulary)
-        yield unit.number, write_shard(unit, self.packing, self.tokenizer).sequences
+        work = partial(write_shard, unit, self.packing, self.tokenizer)
+        first = unit.parts[0].path if unit.parts else ""
+        for done in attempt(work, f"{unit.number:05d}", first, self.packing.failed):
+            add_to_counters({n: getattr(done, n) for n in ("documents", "sequences", "tokens")}, {})
+            yield unit.number, done.sequences
 
 
 def read_tokenizer(vocabulary: str) -> WordIds | TextIds:
@@ -124,8 +130,9 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
     """Return the sum of what all footers say.
 
     Raises UserError if there is no sequence in what is no sample, or if the corpus says it holds
-    other reviews.
+    other reviews, and JobFailed if a unit failed.
     """
+    check_failed(plan.packing.failed)
     packing, source = plan.packing, os.path.dirname(plan.sources.corpus)
     footers = [
         read_footer(storage.join_path(packing.output, name)) for name in list_shards(packing.output)

@@ -194,7 +194,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     Raises UserError for more damaged files than the options allow, and JobFailed if a unit failed.
     """
     folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
-    check_failed(folders.failed, {unit.unit for unit in units})
+    check_failed(folders.failed)
     work_units.check_damage(units, plan.options.max_damaged_files)
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:

@@ -12,9 +12,9 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from beam_jobs import shards_job
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import JobFailed, UserError
 from beam_jobs.engine import beam_options
-from beam_jobs.packing import corpus_units
+from beam_jobs.packing import corpus_units, shards
 from beam_jobs.packing.plan import VOCABULARY_FILES
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.corpus_folder import write_corpus
@@ -127,6 +127,27 @@ def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(
     assert "staged" in shards_job.run(words)
     assert json.loads((tmp_path / "engine" / "shards.json").read_text()) == expected
     assert digests(tmp_path / "engine") == digests(tmp_path / "local")
+
+
+def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next(
+    corpus, vocabulary, tmp_path, monkeypatch
+):
+    expected = job(corpus, vocabulary, tmp_path / "whole")
+    words = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--max_length", "64"]
+    words += ["--output", str(tmp_path / "again"), "--direct_running_mode", "in_memory"]
+    write = shards.write_shard
+
+    def fail(unit, *others):
+        return write(unit, *others) if unit.number != 1 else unit.parts[99]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shards, "write_shard", fail)
+        with pytest.raises(JobFailed, match=r"corpus-.*a part of it failed 4 times: IndexError"):
+            shards_job.run(words)
+    assert sorted((tmp_path / "again").glob("shard-*"))[1].name == "shard-00002.parquet"
+    again = shards_job.run(words)
+    assert {name: again[name] for name in expected} == expected
+    assert digests(tmp_path / "again") == digests(tmp_path / "whole")
 
 
 def test_an_interrupted_run_is_continued(corpus, vocabulary, tmp_path):

@@ -218,5 +218,5 @@ def test_records_with_lists_are_no_wrappers(tmp_path):
     lines = [review(0, images=[{"url": "x"}])]
     assert run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", lines))["kept"]
     other = [{"comments": [{"text": "a b"}]}, {"comments": [{"text": "c d"}]}]
-    with pytest.raises(UserError, match="no column is known to hold the text"):
+    with pytest.raises(UserError, match=r"--columns text=NAME, for example of comments\[\]\.text"):
         run_job(tmp_path / "other", "--input", write_lines(tmp_path / "o.json", other))

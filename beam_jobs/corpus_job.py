@@ -17,6 +17,7 @@ interrupted job leaves its work folder; the same command finds in it what is don
 The last step adds up what the units say; the command, where one waits, removes the work folder.
 """
 
+from operator import attrgetter
 from typing import Any
 
 import apache_beam as beam
@@ -27,14 +28,16 @@ from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_units
+from beam_jobs.corpus.prepare import add_days, count_days, find_cut_offs, prepare_units
 from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
-from beam_jobs.deduplication import earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication import buckets, earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication.buckets import BucketedFiles
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.reading import work_units
 
+get_plain_size = attrgetter("plain_size")
 DESCRIPTION = "Review dumps to a corpus of clean, distinct sentences; any Beam option may follow."
 
 
@@ -77,38 +80,33 @@ class MakeCorpus(beam.PTransform):
 
 def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
     """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
-    units = (
-        pipeline
-        | "List files" >> beam.Create(sort_largest_first(plan.files, lambda file: file.plain_size))
-        | "Cut files" >> beam.FlatMap(work_units.cut_file, plan.unit_bytes, plan.folders.cuts)
-        | "Collect units" >> beam.combiners.ToList()
-        | "Sort units by size" >> beam.FlatMap(sort_largest_first, lambda unit: unit.plain_size)
-        | "Spread units" >> beam.Reshuffle()
-    )
+    units = cut_files(pipeline, plan) | "Spread units" >> beam.Reshuffle()
     cut_offs = None
     if plan.preparation.split_by == "time":
         cut_offs = beam.pvalue.AsSingleton(
             units
             | "Count days" >> beam.Map(count_days, plan.preparation)
-            | "Collect days" >> beam.combiners.ToList()
+            | "Add up days" >> beam.CombineGlobally(add_days)
             | "Find cut-offs" >> beam.Map(find_cut_offs, plan.preparation)
         )
+    prepared = units | "Prepare units" >> beam.FlatMap(
+        prepare_units, plan.preparation, plan.folders.failed, cut_offs
+    )
     counts = (
-        units
-        | "Prepare units"
-        >> beam.FlatMap(prepare_units, plan.preparation, plan.folders.failed, cut_offs)
+        prepared
         | "Collect counts" >> beam.combiners.ToList()
         | "Check units" >> beam.Map(check_prepared, plan.folders.failed)
+        | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
     )
     punkt = counts | "Train Punkt" >> beam.Map(
         write_punkt, plan.folders, plan.punkt, plan.max_damaged_files
     )
     scales = counts | "Decide scales" >> beam.Map(decide_scales, plan.stars_scale)
-    counts_by_unit = (
-        counts
-        | "Sort units by reviews" >> beam.FlatMap(sort_largest_first, lambda unit: unit.prepared)
-        | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
-    )
+    if beam_options.is_local(plan.engine):
+        prepared = counts | "Sort units by reviews" >> beam.FlatMap(
+            sort_largest_first, lambda unit: unit.prepared
+        )
+    counts_by_unit = prepared | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
     duplicates = search_duplicates(pipeline, counts, plan)
     return (
         {"prepared": counts_by_unit, **duplicates}
@@ -125,6 +123,31 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
         | "Count units" >> beam.combiners.Count.Globally()
         | "Write totals" >> beam.Map(write_totals, plan.without_engine())
     )
+
+
+def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
+    """Return the units of all files. Files that one worker unpacks are a branch of their own, for
+    which no other file waits on an engine; here, where units are dealt out once, the largest come
+    first.
+    """
+    size = plan.unit_bytes
+    branches = []
+    for how, is_anew in (("in place", False), ("anew", True)):
+        files = [file for file in plan.files if work_units.is_cut_anew(file, size) == is_anew]
+        if files:
+            branches.append(
+                pipeline
+                | f"List files {how}" >> beam.Create(sort_largest_first(files, get_plain_size))
+                | f"Cut files {how}" >> beam.FlatMap(work_units.cut_file, size, plan.folders.cuts)
+            )
+    units = branches | "Join units" >> beam.Flatten()
+    if beam_options.is_local(plan.engine):
+        units = (
+            units
+            | "Collect units" >> beam.combiners.ToList()
+            | "Sort units by size" >> beam.FlatMap(sort_largest_first, get_plain_size)
+        )
+    return units
 
 
 def search_duplicates(
@@ -145,10 +168,10 @@ def search_duplicates(
     if similarity := plan.preparation.near_duplicates:
         duplicates["near"] = (
             counts
-            | "List bands" >> beam.FlatMap(near.list_bands, similarity)
+            | "List bands" >> beam.FlatMap(near.list_parts, similarity)
             | "Spread bands" >> beam.Reshuffle()
             | "Find near-duplicates"
-            >> beam.FlatMap(near.find_in_band, prepared, similarity, all_counts)
+            >> beam.FlatMap(near.find_in_part, prepared, similarity, all_counts)
         )
     return duplicates
 
@@ -164,20 +187,22 @@ def match_held_out(
     """
     if not plan.preparation.withholds:
         return ()
-    withheld = held_out.write_withheld_runs(
-        plan.withheld_files, plan.withheld_corpus, plan.folders.seen, plan.limits
-    )
-    earlier: Any = ()
-    if plan.earlier.runs and plan.preparation.withhold_own:
-        earlier = beam.pvalue.AsList(
+    seen = plan.folders.seen
+    withheld = held_out.write_withheld_runs(plan.withheld_files, seen, plan.limits)
+    others: Any
+    if not plan.held_out_corpora:
+        others = held_out.join_other_runs((), withheld, seen)
+    else:
+        others = beam.pvalue.AsSingleton(
             pipeline
-            | "List files of earlier corpora" >> beam.Create(list(enumerate(plan.earlier.runs)))
-            | "Hash earlier held-out reviews"
-            >> beam.Map(held_out.write_earlier_runs, plan.folders.seen)
+            | "List held-out corpora" >> beam.Create(plan.held_out_corpora)
+            | "Hash held-out corpora" >> beam.Map(held_out.write_earlier_runs, seen)
+            | "Collect held-out corpora" >> beam.combiners.ToList()
+            | "Join held-out starts" >> beam.Map(held_out.join_other_runs, withheld, seen)
         )
     return beam.pvalue.AsList(
         counts
-        | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, earlier, withheld)
+        | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, others)
         | "Spread run buckets" >> beam.Reshuffle()
         | "Match held-out reviews"
         >> beam.Map(
@@ -186,8 +211,7 @@ def match_held_out(
             plan.folders.matches,
             beam.pvalue.AsSingleton(counts),
             beam.pvalue.AsList(near_duplicates) if near_duplicates else (),
-            earlier,
-            withheld,
+            others,
         )
     )
 
@@ -195,11 +219,13 @@ def match_held_out(
 def sort_seen_hashes(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
     """Return the hashes of the earlier corpora's texts, sorted by the workers, as a side input."""
     if not plan.earlier.runs:
-        return ()
-    return beam.pvalue.AsList(
+        return BucketedFiles()
+    return beam.pvalue.AsSingleton(
         pipeline
         | "List earlier corpora" >> beam.Create(list(enumerate(plan.earlier.runs)))
         | "Sort seen hashes" >> beam.Map(earlier_corpora.write_sorted_hashes, plan.folders.seen)
+        | "Collect seen hashes" >> beam.combiners.ToList()
+        | "Join seen starts" >> beam.Map(earlier_corpora.join_sorted_hashes, plan.folders.seen)
     )
 
 

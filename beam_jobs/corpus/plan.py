@@ -96,8 +96,8 @@ class CorpusPlan:
     punkt: str | None
     max_damaged_files: int
     withheld_files: tuple[str, ...]
-    withheld_corpus: tuple[str, ...]
-    """The Parquet files of the corpus whose dev and test reviews are withheld."""
+    withheld_corpus: tuple[tuple[str, ...], ...]
+    """The Parquet files of the corpus whose dev and test reviews are withheld, in groups."""
     withheld_digest: str
     """SHA-256 of its corpus.json; "" without one."""
     limits: Limits
@@ -108,6 +108,14 @@ class CorpusPlan:
     def without_engine(self) -> "CorpusPlan":
         """Return the plan for a step on the engine, which has options of its own."""
         return replace(self, engine=PipelineOptions([]))
+
+    @property
+    def held_out_corpora(self) -> list[tuple[int, tuple[str, ...]]]:
+        """The Parquet files of earlier corpora and of the one that is withheld, whose dev and test
+        reviews nothing may repeat, in numbered groups.
+        """
+        own = self.earlier.runs if self.preparation.withhold_own else ()
+        return list(enumerate((*own, *self.withheld_corpus)))
 
     @property
     def expected_units(self) -> int:
@@ -129,16 +137,20 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     other, option, others, digest = args.withhold_corpus, "--withhold-corpus", [], ""
     if other:
         _, digest = earlier_corpora.read_result(other, option)
-        others = [path for path, _ in earlier_corpora.list_corpus_files(other, option)]
-    engine = beam_options.resolve_beam_options(flags, sum(file.plain_size for file in files))
+        found = earlier_corpora.list_corpus_files(other, option)
+        others = list(earlier_corpora.group_files(found))
+    size = sum(file.plain_size for file in files)
+    engine = beam_options.resolve_beam_options(flags, size)
     bounds = splits.parse_shares(args.split)
     shared = list_shared_settings(args, bounds, withheld)
     earlier = earlier_corpora.inspect_corpora(list(args.seen), shared, args.output, args.punkt)
-    work = f"_work-{compute_fingerprint(args, files, [*withheld, *others], earlier)}"
+    work = (
+        f"_work-{compute_fingerprint(args, files, [*withheld, *itertools.chain(*others)], earlier)}"
+    )
     folders = Folders(args.output, storage.join_path(args.output, work))
     return CorpusPlan(
         files=tuple(files),
-        unit_bytes=work_units.choose_unit_bytes(files),
+        unit_bytes=work_units.choose_unit_bytes(size),
         folders=folders,
         preparation=plan_preparation(args, bounds, files, folders),
         earlier=earlier,

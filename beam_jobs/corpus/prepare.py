@@ -2,9 +2,11 @@
 
 prepared/0000-00000.arrow    one row a review (Arrow IPC, lz4): what the corpus will hold, its text
 prepared/0000-00000.hashes   exact.PACKED_ROW, sorted by text hash
-prepared/0000-00000.bands    signatures (near.py), if near-duplicates are dropped
+prepared/0000-00000.bands    near.BAND, if near-duplicates are dropped
+prepared/0000-00000.signatures  their signatures, by row number
 prepared/0000-00000.runs     runs of words of the reviews that may be trained on (held_out.py)
 prepared/0000-00000.heldout  those of the dev and test reviews
+prepared/0000-00000.starts   where each bucket begins in those of buckets.KINDS
 prepared/0000-00000.rejects  JSON lines; lines count from the unit's start
 prepared/0000-00000.sample   JSON list of texts for Punkt, whose languages are counted too
 prepared/0000-00000.days     reviews by day, counted before, if the split is by time
@@ -15,7 +17,7 @@ import base64
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -226,14 +228,19 @@ def count_days(unit: Unit, preparation: Preparation) -> dict[int, int]:
     return {int(day): n for day, n in json.loads(storage.read_bytes(path)).items()}
 
 
-def find_cut_offs(days: Sequence[Mapping[int, int]], preparation: Preparation) -> tuple[int, int]:
-    """Return the first days of dev and test, by the days of all units."""
+def add_days(counts: Iterable[Mapping[int, int]]) -> Counter[int]:
+    """Return how many reviews of several units each day has."""
     total: Counter[int] = Counter()
-    for counts in days:
-        total.update(counts)
-    if not total:
+    for days in counts:
+        total.update(days)
+    return total
+
+
+def find_cut_offs(days: Mapping[int, int], preparation: Preparation) -> tuple[int, int]:
+    """Return the first days of dev and test, by the days of all units."""
+    if not days:
         raise UserError(f"--split-by time: no review has a date that can be read; {FORMS}")
-    return splits.find_cut_offs(total, preparation.bounds)
+    return splits.find_cut_offs(days, preparation.bounds)
 
 
 def prepare_units(
@@ -273,14 +280,21 @@ def _write_unit(
             writer.write_table(table)
     keys = np.concatenate(reader.keys) if reader.keys else np.empty(0, np.uint64)
     packed = exact.pack_rows(b"".join(reader.hashes), keys)
-    known = {"hashes": buckets.encode_starts(packed["high"].astype(np.uint64))}
+    starts = dict.fromkeys(buckets.KINDS, buckets.find_starts(np.empty(0, np.uint64)))
+    starts["hashes"] = buckets.find_starts(packed["high"].astype(np.uint64))
     storage.write_bytes(f"{name}.hashes", packed.tobytes())
     if preparation.near_duplicates:
-        with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
-            np.save(file, np.concatenate([near.compute_signatures([]), *reader.signatures]))
+        signatures = np.concatenate([near.compute_signatures([]), *reader.signatures])
+        storage.write_bytes(f"{name}.signatures", signatures.tobytes())
+        bands = held_out.BucketedRows(near.BAND)
+        for rows in near.list_band_rows(signatures, packed, preparation.near_duplicates):
+            bands.add_rows(rows)
+        starts["bands"] = bands.save(f"{name}.bands")
     if reader.runs:
-        known["runs"] = reader.runs.trained.save(f"{name}.runs")
-        known["heldout"] = reader.runs.held_out.save(f"{name}.heldout")
+        starts["runs"] = reader.runs.trained.save(f"{name}.runs")
+        starts["heldout"] = reader.runs.held_out.save(f"{name}.heldout")
+    joined = np.concatenate([starts[kind] for kind in buckets.KINDS])
+    storage.write_bytes(f"{name}.starts", joined.tobytes())
     storage.write_bytes(f"{name}.rejects", "".join(reader.rejects).encode())
     storage.write_bytes(f"{name}.sample", json.dumps(reader.sample).encode())
     counts = PreparedUnit(
@@ -295,7 +309,7 @@ def _write_unit(
         dropped=dict(sorted(reader.dropped.items())),
         notes=dict(sorted(reader.tally.notes.items())),
         ratings=stars.encode_ratings(reader.ratings),
-        **known,
+        held_out_runs=int(starts["heldout"][-1]),
     )
     storage.write_json(f"{name}.json", asdict(counts))
 

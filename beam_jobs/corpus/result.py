@@ -24,6 +24,8 @@ T = TypeVar("T")
 MIN_LABELLED = 10
 """Reviews to train on that a class needs."""
 SHOWN_CLASSES = 20
+MOST_PRODUCTS = 1 << 23
+"""Of test reviews that are held at once, 64 MiB and twice that while they are sorted."""
 
 
 def list_finished(folder: str) -> list[str]:
@@ -34,7 +36,7 @@ def list_finished(folder: str) -> list[str]:
 def read_finished(folder: str, kind: Callable[..., T]) -> list[T]:
     """Return the counts of finished units, each of a kind, in the order of the dump."""
     paths = [storage.join_path(folder, name) for name in list_finished(folder)]
-    return [kind(**json.loads(storage.read_bytes(path))) for path in paths]
+    return [kind(**json.loads(found)) for found in storage.map_paths(storage.read_bytes, paths)]
 
 
 def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -57,10 +59,10 @@ class CorpusProgress:
     def update_bar(self, bar: Progress) -> None:
         prepared = list_finished(self._folders.prepared)
         done = len(prepared) + len(list_finished(self._folders.written))
-        for name in prepared:
-            if name not in self._read:
-                path = storage.join_path(self._folders.prepared, name)
-                self._read[name] = json.loads(storage.read_bytes(path))["read"]
+        new = [name for name in prepared if name not in self._read]
+        paths = [storage.join_path(self._folders.prepared, name) for name in new]
+        for name, found in zip(new, storage.map_paths(storage.read_bytes, paths), strict=True):
+            self._read[name] = json.loads(found)["read"]
         bar.total = max(bar.total or 0, done)
         reviews = sum(self._read.values())
         rate = round(reviews / (time.monotonic() - self._started))
@@ -170,24 +172,39 @@ def describe_split(
     plan: CorpusPlan, written: Sequence[WrittenUnit], without: int
 ) -> dict[str, Any]:
     """Return what the split is by, how many reviews lack that, and how many test reviews name a
-    product, and how many of those one that pretrain or train has too.
+    product, and how many of those one that pretrain or train has too. Of more than MOST_PRODUCTS
+    test reviews the two are estimated by an equal share of all products, which `products` names.
     """
-    trained, tests = [], [np.empty(0, np.uint64)]
-    for unit in written:
-        path = storage.join_path(plan.folders.written, f"{unit.unit}.items")
-        items = np.frombuffer(storage.read_bytes(path), np.uint64)
-        trained.append(items[: unit.trained_items])
-        tests.append(items[unit.trained_items :])
+    paths = [storage.join_path(plan.folders.written, f"{unit.unit}.items") for unit in written]
+    items = dict(zip(paths, written, strict=True))
+
+    of = 1 << (sum(unit.test_items for unit in written) // MOST_PRODUCTS).bit_length()
+
+    def read_products(path: str, first: int, size: int) -> np.ndarray:
+        packed = storage.read_range(path, 8 * first, 8 * (first + size))
+        products = np.frombuffer(packed, np.uint64)
+        return products[(products > 0) & (products % np.uint64(of) == 0)]
+
+    def read_tested(path: str) -> np.ndarray:
+        return read_products(path, items[path].trained_items, items[path].test_items)
+
+    def read_trained(path: str) -> np.ndarray:
+        return read_products(path, 0, items[path].trained_items)
+
+    tests = [np.empty(0, np.uint64), *storage.map_paths(read_tested, paths)]
     products, counts = np.unique(np.concatenate(tests), return_counts=True)
-    products, counts = products[products > 0], counts[products > 0]
     is_shared = np.zeros(len(products), bool)
-    for known in trained:
-        is_shared |= np.isin(products, known)
+    for known in storage.map_paths(read_trained, paths):
+        places = np.searchsorted(products, known)
+        is_there = places < len(products)
+        places, known = places[is_there], known[is_there]
+        is_shared[places[products[places] == known]] = True
     return {
         "by": plan.preparation.split_by,
         "without": without,
-        "test_with_product": int(counts.sum()),
-        "test_with_product_in_training": int(counts[is_shared].sum()),
+        "test_with_product": of * int(counts.sum()),
+        "test_with_product_in_training": of * int(counts[is_shared].sum()),
+        **({"products": f"1/{of}"} if of > 1 else {}),
     }
 
 

@@ -74,8 +74,9 @@ class WrittenUnit:
     labels: dict[str, dict[str, int]]
     """Reviews by split and class, `split.class`, of each column of the user's own labels."""
     trained_items: int
-    """Products of pretrain and train, whose hashes `.items` has first; then those of each test
-    review, uint64."""
+    """Products of pretrain and train, whose hashes `.items` has first, uint64."""
+    test_items: int
+    """Test reviews, the hashes of whose products follow there."""
 
 
 def write_punkt(
@@ -89,9 +90,9 @@ def write_punkt(
     """
     check_damage(units, max_damaged_files)
     sample: dict[str, str] = {}
-    for unit in units:
-        path = storage.join_path(folders.prepared, f"{unit.unit}.sample")
-        sample |= dict(json.loads(storage.read_bytes(path)))
+    paths = [storage.join_path(folders.prepared, f"{unit.unit}.sample") for unit in units]
+    for found in storage.map_paths(storage.read_bytes, paths):
+        sample |= dict(json.loads(found))
     texts = [sample[key] for key in sorted(sample)]
     storage.write_json(folders.languages, count_languages(texts[:LANGUAGE_TEXTS]))
     parameters = encode_punkt(read_punkt(punkt) if punkt else train_punkt(texts))
@@ -221,6 +222,7 @@ def write_unit(
         stars=dict(sorted(tables.stars.items())),
         labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
         trained_items=len(trained),
+        test_items=len(items) - len(trained),
     )
     storage.write_json(marker, asdict(counts))
     return counts

@@ -1,7 +1,8 @@
 """Cuts files of hashes into buckets by their first bits, so that workers share what is compared.
 
-A file begins with the hashes of the first bucket; where each of MAX_BUCKETS begins in it is a line
-of text (`encode_starts`). Fewer, larger buckets are made of several of these.
+A file begins with the hashes of the first bucket; where each of MAX_BUCKETS begins in it is a small
+file beside it, and those of many files are joined in one (`join_starts`), of which each worker
+reads the buckets that it compares. Fewer, larger buckets are made of several of these.
 
 Who searches reads a bucket as one stretch of each unit's file. In a store each is a request, of
 1.6 ms of CPU time and 0.4 millionths of a dollar, and there are as many as units times buckets. So
@@ -10,25 +11,34 @@ of all of them at once, into a temporary file of its worker. Then there are MAX_
 each file at most, and a worker holds no more than one bucket.
 """
 
-import base64
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO
+from dataclasses import dataclass
 
 import numpy as np
 
 from beam_jobs.core import storage
+from beam_jobs.reading.work_units import PreparedUnit
 
 MAX_BUCKETS = 1024
+"""Whose places in a file are known."""
+MOST_BUCKETS = 1 << 17
+"""Of more than MAX_BUCKETS, whoever compares one takes it out of what it reads, so that its rows
+are no more where a dump has billions of reviews."""
 MAX_PARTS = 128
 """More workers than these have nothing to do while the others search, a fifth of a corpus job."""
 Bucket = tuple[int, int]
 """Its number, and how many there are."""
 Part = tuple[int, int, int]
 """Its number, how many there are, and of how many buckets all of them are made."""
-BucketedFile = tuple[str, str]
-"""A path, and where each bucket begins in it (`encode_starts`)."""
+STARTS = np.dtype("<u8")
+KINDS = ("hashes", "runs", "heldout", "bands")
+"""Endings of the files of a prepared unit, in the order in which `.starts` has them."""
+JOINED = "all.starts"
+"""Beside them: the starts of all units."""
+FILES_JOINED = 1024
+"""Files whose starts are held at once, 8 MiB for each kind."""
 BucketReader = Callable[[Bucket], Iterator[np.ndarray]]
 """Yields the rows of a bucket, file by file."""
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
@@ -36,41 +46,79 @@ SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
 workers, and a bucket more takes 0.2 ms of each unit."""
 
 
-def number_buckets(hashes: np.ndarray) -> np.ndarray:
-    """Return the bucket of each hash (uint64), uint16, if there are MAX_BUCKETS."""
-    return (hashes >> np.uint64(65 - MAX_BUCKETS.bit_length())).astype(np.uint16)
+def number_buckets(hashes: np.ndarray, of: int = MAX_BUCKETS) -> np.ndarray:
+    """Return the bucket of each hash (uint64), of MAX_BUCKETS as uint16, which sorts fast."""
+    kind = np.uint16 if of <= 1 << 16 else np.uint32
+    return (hashes >> np.uint64(65 - of.bit_length())).astype(kind)
 
 
-def encode_starts(hashes: np.ndarray) -> str:
+def find_starts(hashes: np.ndarray) -> np.ndarray:
     """Return where each of MAX_BUCKETS buckets begins among hashes (uint64), and the end."""
-    return encode_counts(np.bincount(number_buckets(hashes), minlength=MAX_BUCKETS))
-
-
-def encode_counts(counts: np.ndarray) -> str:
-    """Return where each of several stretches of these lengths begins, and the end, as text."""
-    return base64.b64encode(compute_starts(counts).tobytes()).decode()
+    return compute_starts(np.bincount(number_buckets(hashes), minlength=MAX_BUCKETS))
 
 
 def compute_starts(counts: np.ndarray) -> np.ndarray:
-    """Return where each of several stretches of these lengths begins, and the end, uint32."""
-    return np.concatenate([[0], np.cumsum(counts)]).astype("<u4")
+    """Return where each of several stretches of these lengths begins, and the end, STARTS."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(STARTS)
 
 
-def decode_starts(starts: str) -> np.ndarray:
-    """Return what `encode_counts` was given as the places of its starts, uint32."""
-    return np.frombuffer(base64.b64decode(starts), "<u4")
+@dataclass(frozen=True)
+class BucketedFiles:
+    """Files of rows, bucket by bucket."""
+
+    paths: tuple[str, ...] = ()
+    starts: str = ""
+    """The file that `join_starts` wrote of them."""
+    kind: int = 0
+    """Which of its kinds they are."""
+    kinds: int = 1
+
+    def read_starts(self, part: Part) -> np.ndarray:
+        """Return where each bucket of a part begins, and the last one ends, int64 [buckets + 1,
+        files]; of MAX_BUCKETS where there are more.
+        """
+        number, parts, of = part[0], part[1], min(part[2], MAX_BUCKETS)
+        step = MAX_BUCKETS // of
+        first, last = (k * (of // parts) * step for k in (number, number + 1))
+        stretches: list[storage.Stretch] = []
+        sizes, before = [], 0
+        for begin in range(0, len(self.paths), FILES_JOINED):
+            size = min(FILES_JOINED, len(self.paths) - begin)
+            table = before + self.kind * (MAX_BUCKETS + 1) * size
+            places = np.array([table + first * size, table + (last + 1) * size]) * STARTS.itemsize
+            stretches.append((self.starts, int(places[0]), int(places[1])))
+            sizes.append(size)
+            before += self.kinds * (MAX_BUCKETS + 1) * size
+        tables = [np.empty((last + 1 - first, 0), STARTS)]
+        for packed, size in zip(storage.read_each(stretches), sizes, strict=True):
+            tables.append(np.frombuffer(packed, STARTS).reshape(-1, size))
+        return np.concatenate(tables, axis=1)[::step].astype(np.int64)
 
 
-def locate_bucket(starts: str, bucket: int, of: int) -> tuple[int, int]:
-    """Return the first and last row (excluded) of one of `of` buckets in a file."""
-    places = decode_starts(starts)
-    width = (len(places) - 1) // of
-    return int(places[bucket * width]), int(places[(bucket + 1) * width])
+def join_starts(paths: Sequence[str], joined: str) -> None:
+    """Write one file of the starts that each of these files holds of one kind or several: uint64
+    [kinds, MAX_BUCKETS + 1, files], for FILES_JOINED files at a time.
+    """
+    with storage.atomic_path(joined) as path, open(path, "wb") as file:
+        for begin in range(0, len(paths), FILES_JOINED):
+            found = storage.map_paths(storage.read_bytes, paths[begin : begin + FILES_JOINED])
+            tables = [np.frombuffer(packed, STARTS) for packed in found]
+            file.write(np.stack(tables, axis=-1).tobytes())
 
 
-def count_rows(starts: str) -> int:
-    """Return how many rows a file has."""
-    return int(decode_starts(starts)[-1])
+def join_unit_starts(counts: list[PreparedUnit], folder: str) -> list[PreparedUnit]:
+    """Join the starts of all prepared units in a folder, once; return the units in their order."""
+    units, joined = sorted(counts, key=lambda c: c.unit), storage.join_path(folder, JOINED)
+    if not storage.exists(joined):
+        join_starts([storage.join_path(folder, f"{c.unit}.starts") for c in units], joined)
+    return units
+
+
+def list_unit_files(folder: str, units: Sequence[PreparedUnit], kind: str) -> BucketedFiles:
+    """Return the files of one of KINDS of all prepared units, in the order of their names."""
+    paths = tuple(storage.join_path(folder, f"{unit.unit}.{kind}") for unit in units)
+    joined = storage.join_path(folder, JOINED)
+    return BucketedFiles(paths, joined, KINDS.index(kind), len(KINDS))
 
 
 def count_buckets(rows: int, bucket_rows: int, reviews: int = 0) -> int:
@@ -78,7 +126,7 @@ def count_buckets(rows: int, bucket_rows: int, reviews: int = 0) -> int:
     many reviews enough for several workers.
     """
     fewest = SHARED_BUCKETS if reviews >= SHARED_REVIEWS else 1
-    return min(MAX_BUCKETS, max(fewest, 1 << (rows // bucket_rows).bit_length()))
+    return min(MOST_BUCKETS, max(fewest, 1 << (rows // bucket_rows).bit_length()))
 
 
 def list_parts(of: int) -> Iterator[Part]:
@@ -95,49 +143,39 @@ def list_buckets_of(part: Part) -> list[Bucket]:
 
 
 @contextmanager
-def open_part(part: Part, files: Sequence[BucketedFile], kind: np.dtype) -> Iterator[BucketReader]:
+def open_part(part: Part, files: BucketedFiles, kind: np.dtype) -> Iterator[BucketReader]:
     """Yield what reads the buckets of a part, in files of rows of this kind, within the block."""
-    if len(list_buckets_of(part)) == 1 or not any(storage.is_remote(path) for path, _ in files):
-        yield lambda bucket: read_bucket(bucket, files, kind)
-        return
+    starts = files.read_starts(part) * kind.itemsize
+    within, hashes = max(1, part[2] // MAX_BUCKETS), (kind.names or ())[0]
+    first = list_buckets_of(part)[0][0] // within
     with tempfile.TemporaryFile() as spool:
-        begins = []
-        for packed in storage.read_each(list_stretches(part[:2], files, kind)):
-            begins.append(spool.tell())
-            spool.write(packed)
-        yield lambda bucket: read_spooled_bucket(bucket, part, files, kind, spool, begins)
+        begins: list[int] = []
+        if len(list_buckets_of(part)) > 1 and any(map(storage.is_remote, files.paths)):
+            for packed in storage.read_each(_list_stretches(files.paths, starts[0], starts[-1])):
+                begins.append(spool.tell())
+                spool.write(packed)
+
+        def read_packed(k: int) -> Iterator[bytes]:
+            if not begins:
+                yield from storage.read_each(_list_stretches(files.paths, starts[k], starts[k + 1]))
+            places, sizes = starts[k] - starts[0], starts[k + 1] - starts[k]
+            for begin, place, size in zip(begins, places, sizes, strict=False):
+                spool.seek(begin + int(place))
+                yield spool.read(int(size))
+
+        def read_bucket(bucket: Bucket) -> Iterator[np.ndarray]:
+            number, of = bucket
+            for packed in read_packed(number // within - first):
+                rows = np.frombuffer(packed, kind)
+                if within > 1:
+                    rows = rows[number_buckets(rows[hashes].astype(np.uint64), of) == number]
+                yield rows
+
+        yield read_bucket
 
 
-def read_bucket(
-    bucket: Bucket, files: Sequence[BucketedFile], kind: np.dtype
-) -> Iterator[np.ndarray]:
-    """Yield the rows of a bucket from each file."""
-    for packed in storage.read_each(list_stretches(bucket, files, kind)):
-        yield np.frombuffer(packed, kind)
-
-
-def read_spooled_bucket(
-    bucket: Bucket,
-    part: Part,
-    files: Sequence[BucketedFile],
-    kind: np.dtype,
-    spool: IO[bytes],
-    begins: Sequence[int],
-) -> Iterator[np.ndarray]:
-    """Yield the rows of a bucket of each file, whose stretch of the part begins at a byte of a
-    temporary file.
-    """
-    for (_, starts), begin in zip(files, begins, strict=True):
-        before, _ = locate_bucket(starts, *part[:2])
-        first, last = locate_bucket(starts, *bucket)
-        spool.seek(begin + (first - before) * kind.itemsize)
-        yield np.frombuffer(spool.read((last - first) * kind.itemsize), kind)
-
-
-def list_stretches(
-    bucket: Bucket, files: Sequence[BucketedFile], kind: np.dtype
+def _list_stretches(
+    paths: Sequence[str], starts: np.ndarray, stops: np.ndarray
 ) -> Iterator[storage.Stretch]:
-    """Yield the bytes of a bucket in each file."""
-    for path, starts in files:
-        first, last = locate_bucket(starts, *bucket)
-        yield path, first * kind.itemsize, last * kind.itemsize
+    """Yield stretches of files by their first byte, and the first one behind them."""
+    return zip(paths, starts.tolist(), stops.tolist(), strict=True)

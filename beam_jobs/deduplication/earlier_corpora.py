@@ -14,7 +14,8 @@ four-hundredth of what a new one costs.
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
-from beam_jobs.deduplication.buckets import BucketedFile, encode_starts
+from beam_jobs.deduplication.buckets import BucketedFiles, find_starts, join_starts
 from beam_jobs.deduplication.exact import sort_hashes
 
 PACK_ROWS = 1 << 20
@@ -63,7 +64,7 @@ def inspect_corpora(
             )
         result, digest = read_result(folder)
         check_agreement(folder, result, agreed)
-        found = list(list_corpus_files(folder))
+        found = list_corpus_files(folder)
         if sum(rows for _, rows in found) != result["kept"]:
             raise UserError(
                 f"--seen {folder}: its files hold other reviews than corpus.json says; make it "
@@ -119,18 +120,22 @@ def quote_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def list_corpus_files(folder: str, option: str = "--seen") -> Iterator[tuple[str, int]]:
-    """Yield a corpus's Parquet files and the number of reviews in each."""
-    for name in storage.list_names(folder):
-        if name.startswith("corpus-") and name.endswith(".parquet"):
-            path = storage.join_path(folder, name)
-            try:
-                with storage.open_bytes(path) as file:
-                    yield path, pq.read_metadata(file).num_rows
-            except (pa.ArrowInvalid, OSError) as error:
-                raise UserError(
-                    f"{option} {folder}: {name} cannot be read ({error}); make the corpus again"
-                ) from None
+def list_corpus_files(folder: str, option: str = "--seen") -> list[tuple[str, int]]:
+    """Return a corpus's Parquet files and the number of reviews in each."""
+    names = [n for n in storage.list_names(folder) if re.fullmatch(r"corpus-.*\.parquet", n)]
+    paths = [storage.join_path(folder, name) for name in names]
+
+    def count_reviews(path: str) -> int:
+        try:
+            with storage.open_bytes(path) as file:
+                return int(pq.read_metadata(file).num_rows)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise UserError(
+                f"{option} {folder}: {os.path.basename(path)} cannot be read ({error}); make the "
+                "corpus again"
+            ) from None
+
+    return list(zip(paths, storage.map_paths(count_reviews, paths), strict=True))
 
 
 def find_common_punkt(folders: list[str]) -> str:
@@ -161,17 +166,26 @@ def group_files(files: list[tuple[str, int]]) -> Iterator[tuple[str, ...]]:
         yield tuple(run)
 
 
-def write_sorted_hashes(run: tuple[int, tuple[str, ...]], folder: str) -> BucketedFile:
-    """Sort the hashes of a run of files into one file, unless an earlier run has."""
+def write_sorted_hashes(run: tuple[int, tuple[str, ...]], folder: str) -> str:
+    """Sort the hashes of a run of files into one file, unless an earlier run has; return its path.
+    Where each bucket begins in it is in a file with .starts behind it.
+    """
     number, paths = run
     path = storage.join_path(folder, f"{number:05d}.hashes")
     marker = f"{path}.starts"
     if not storage.exists(marker):
         packed = sort_hashes(b"".join(read_text_hashes(file) for file in paths))
         storage.write_bytes(path, packed.tobytes())
-        starts = encode_starts(packed["high"].astype(np.uint64))
-        storage.write_bytes(marker, starts.encode())
-    return path, storage.read_bytes(marker).decode()
+        starts = find_starts(packed["high"].astype(np.uint64))
+        storage.write_bytes(marker, starts.tobytes())
+    return path
+
+
+def join_sorted_hashes(paths: Sequence[str], folder: str) -> BucketedFiles:
+    """Join the starts of what `write_sorted_hashes` wrote; return all of it."""
+    ordered, joined = sorted(paths), storage.join_path(folder, "hashes.starts")
+    join_starts([f"{path}.starts" for path in ordered], joined)
+    return BucketedFiles(tuple(ordered), joined)
 
 
 def read_text_hashes(path: str) -> bytes:

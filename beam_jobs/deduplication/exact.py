@@ -18,9 +18,8 @@ import numpy as np
 import xxhash
 from apache_beam.pvalue import TaggedOutput
 
-from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets
-from beam_jobs.deduplication.buckets import Bucket, BucketedFile, Part
+from beam_jobs.deduplication.buckets import BucketedFiles, Part
 from beam_jobs.engine.run import sort_largest_first
 from beam_jobs.reading.work_units import PreparedUnit
 
@@ -120,7 +119,7 @@ def list_parts(counts: list[PreparedUnit], seen: int = 0) -> Iterator[Part]:
 
 
 def find_in_part(
-    part: Part, folder: str, counts: list[PreparedUnit], seen: Sequence[BucketedFile]
+    part: Part, folder: str, counts: list[PreparedUnit], seen: BucketedFiles
 ) -> Iterator[Duplicates | TaggedOutput]:
     """Yield copies of what stays and, tagged SEEN, texts that earlier corpora have, from the
     `.hashes` of all units in a folder.
@@ -129,12 +128,16 @@ def find_in_part(
     """
     units = sorted(counts, key=lambda c: c.unit)
     names, dumps = [c.unit for c in units], [c.dump for c in units]
-    files = [(storage.join_path(folder, f"{c.unit}.hashes"), c.hashes) for c in units]
+    files = buckets.list_unit_files(folder, units, "hashes")
     copies: dict[str, list[bytes]] = defaultdict(list)
     known: dict[str, list[bytes]] = defaultdict(list)
-    with buckets.open_part(part, files, PACKED_ROW) as read_hashes:
+    with (
+        buckets.open_part(part, files, PACKED_ROW) as read_hashes,
+        buckets.open_part(part, seen, TEXT_HASH) as read_seen,
+    ):
         for bucket in buckets.list_buckets_of(part):
-            rows, hashes = list(read_hashes(bucket)), read_seen_bucket(bucket, seen)
+            rows = list(read_hashes(bucket))
+            hashes = sort_hashes(b"".join(texts.tobytes() for texts in read_seen(bucket)))
             found = find_duplicates(names, rows, dumps, hashes)
             for rows_by_unit, kind in zip(found, (copies, known), strict=True):
                 for unit, numbers in rows_by_unit.items():
@@ -145,10 +148,3 @@ def find_in_part(
             yield unit, b"".join(copies[unit])
         if unit in known:
             yield TaggedOutput(SEEN, (unit, b"".join(known[unit])))
-
-
-def read_seen_bucket(bucket: Bucket, files: Sequence[BucketedFile]) -> np.ndarray:
-    """Return the hashes of one bucket of all files of earlier corpora, sorted."""
-    return sort_hashes(
-        b"".join(storage.read_each(buckets.list_stretches(bucket, files, TEXT_HASH)))
-    )

@@ -7,15 +7,15 @@ first pass over a unit leaves the runs of its reviews, bucket by bucket (buckets
 
 0000-00000.runs      RUN of the reviews that may be trained on, by row number
 0000-00000.heldout   HELD_RUN of the dev and test reviews, each run once a review
-00000.heldout        those of earlier corpora, which count their dev and test reviews
-withheld.heldout     those of evaluation files and of the dev and test reviews of another corpus
+00000.heldout        those of the dev and test reviews of earlier and of another corpus
+withheld.heldout     those of evaluation files
 
 A bucket has the runs of all reviews that begin with the same bits. Who compares it holds the
 held-out ones and reads the others unit by unit; what both have is counted by pairs of reviews, by
 blocks of a unit's rows, in one file for each part of the buckets. The second pass over a unit adds
 up what the parts say of some blocks. So no worker ever holds more than a bucket or BLOCK_MATCHES
-and the counts of all units, 16 kB each: of 571.5 million reviews 7 million runs, as there are no
-more than MAX_BUCKETS, and 120 MB.
+and the counts of all units: of 571.5 million reviews 7 million runs, as there are no more than
+MAX_BUCKETS, and 10 MB.
 
 A review is compared with the held-out reviews of its own dump and of earlier ones: a dump that
 comes later changes nothing in what the earlier ones left.
@@ -23,11 +23,11 @@ comes later changes nothing in what the earlier ones left.
 
 import collections
 import itertools
-import json
 import mmap
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import IO
 
 import numpy as np
@@ -38,7 +38,7 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.core.limits import Limits
 from beam_jobs.deduplication import buckets, overlaps
-from beam_jobs.deduplication.buckets import MAX_BUCKETS, Bucket, Part
+from beam_jobs.deduplication.buckets import MAX_BUCKETS, Bucket, BucketedFiles, Part
 from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
@@ -76,17 +76,19 @@ BLOCK_MATCHES = 1 << 21
 """Matches that are added up at once, 32 MiB, unless one block has more."""
 
 
-@dataclass(frozen=True)
-class HeldOutFile:
-    """A file of the runs of held-out reviews."""
+OtherRuns = tuple[str, int]
+"""A file of the runs of texts that are no reviews of the job's dumps, and its rows."""
 
-    path: str
-    starts: str
-    """Where each bucket begins in it (`buckets.encode_starts`)."""
-    dump: int = 0
-    """Number of their dump; 0 for earlier corpora and evaluation files."""
-    dropped: bytes = b""
-    """Packed row numbers of texts that are not held out."""
+
+@dataclass(frozen=True)
+class OtherFiles:
+    """All of these files."""
+
+    files: BucketedFiles = field(default_factory=BucketedFiles)
+    rows: int = 0
+
+
+NO_OTHERS = OtherFiles()
 
 
 def mark_held_out(sides: np.ndarray) -> np.ndarray:
@@ -102,7 +104,7 @@ class BucketedRows:
     def __init__(self, kind: np.dtype) -> None:
         self._size = kind.itemsize
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed by save
-        self._counts = [np.zeros(MAX_BUCKETS, np.int64)]
+        self._counts: list[np.ndarray] = []
 
     def add_rows(self, rows: np.ndarray) -> None:
         """Add rows with a column "run"."""
@@ -110,24 +112,32 @@ class BucketedRows:
         self._spool.write(rows.take(np.argsort(numbers, kind="stable")).tobytes())
         self._counts.append(np.bincount(numbers, minlength=MAX_BUCKETS))
 
-    def save(self, path: str) -> str:
-        """Write the rows, once; return where each bucket begins."""
-        counts = np.array(self._counts)
+    def save(self, path: str) -> np.ndarray:
+        """Write the rows, once; return where each bucket begins (`buckets.compute_starts`)."""
+        counts = np.array(self._counts, np.int64).reshape(-1)
+        places = np.tile(np.arange(MAX_BUCKETS), len(self._counts))
         with self._spool as spool:
-            write_columns(spool, counts, self._size, path)
-        return buckets.encode_counts(counts.sum(axis=0))
+            return write_ordered(spool, places, counts, MAX_BUCKETS, self._size, path)
 
 
-def write_columns(spool: IO[bytes], counts: np.ndarray, size: int, path: str) -> None:
-    """Write rows of `size` bytes column by column that lie batch by batch in a temporary file:
-    counts[batch, column] of each one after the other.
+def write_ordered(
+    spool: IO[bytes], places: np.ndarray, counts: np.ndarray, of: int, size: int, path: str
+) -> np.ndarray:
+    """Write stretches of a temporary file in the order of their places, of which there are `of`:
+    each is as many rows of `size` bytes as `counts`, and they lie one after the other. Return where
+    the rows of each place begin, and the end (`buckets.compute_starts`).
     """
-    ends = np.cumsum(counts).reshape(counts.shape)
+    ends = np.cumsum(counts)
     spool.flush()
-    found = map_file(spool, int(counts.sum()) * size)
+    found = map_file(spool, int(ends[-1] if len(ends) else 0) * size)
+    filled = np.flatnonzero(counts)
+    order = filled[np.argsort(places[filled], kind="stable")]
     with storage.atomic_path(path) as written, open(written, "wb") as file:
-        for rows, end in zip(counts.T.ravel().tolist(), ends.T.ravel().tolist(), strict=True):
+        for rows, end in zip(counts[order].tolist(), ends[order].tolist(), strict=True):
             file.write(found[(end - rows) * size : end * size])
+    totals = np.zeros(of, np.int64)
+    np.add.at(totals, places, counts)
+    return buckets.compute_starts(totals)
 
 
 def map_file(file: IO[bytes], size: int) -> memoryview:
@@ -169,41 +179,54 @@ class RunHasher:
         return np.bincount(owners, minlength=len(texts)).astype(np.uint32)
 
 
-def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> HeldOutFile:
-    """Write the runs of earlier corpora's dev and test reviews, once; return where they are."""
+def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> OtherRuns:
+    """Write the runs of the dev and test reviews of some files of a corpus, once; return where they
+    are.
+    """
     number, paths = run
     path = storage.join_path(folder, f"{number:05d}.heldout")
-    return write_held_out_runs(read_held_out_batches(paths), path)
+    return write_other_runs(read_held_out_batches(paths), path)
 
 
-def write_withheld_runs(
-    files: Sequence[str], corpus_files: Sequence[str], folder: str, limits: Limits
-) -> list[HeldOutFile]:
-    """Write the runs of evaluation files, and of the dev and test reviews of a corpus, once; return
-    where they are, if there are any.
-    """
-    if not files and not corpus_files:
+def write_withheld_runs(files: Sequence[str], folder: str, limits: Limits) -> list[OtherRuns]:
+    """Write the runs of evaluation files, once; return where they are, if there are any."""
+    if not files:
         return []
 
     def read_batches() -> Iterator[list[str]]:
         texts = itertools.chain.from_iterable(read_evaluation_texts(path, limits) for path in files)
         while chunk := list(itertools.islice(texts, CHUNK_TEXTS)):
             yield sorted({form for raw in chunk for form in list_forms(raw)})
-        yield from read_held_out_batches(corpus_files)
 
-    return [write_held_out_runs(read_batches(), storage.join_path(folder, "withheld.heldout"))]
+    return [write_other_runs(read_batches(), storage.join_path(folder, "withheld.heldout"))]
 
 
-def write_held_out_runs(batches: Iterable[list[str]], path: str) -> HeldOutFile:
-    """Write the runs of held-out texts, once; return where they are."""
-    marker = f"{path}.json"
+def write_other_runs(batches: Iterable[list[str]], path: str) -> OtherRuns:
+    """Write the runs of held-out texts, once; return where they are. Where each bucket begins is in
+    a file with .starts behind it.
+    """
+    marker = f"{path}.starts"
     if not storage.exists(marker):
         hasher = RunHasher()
         for texts in batches:
             hasher.add_texts(texts, np.ones(len(texts), bool))
-        starts = hasher.held_out.save(path)
-        storage.write_json(marker, {"path": path, "starts": starts})
-    return HeldOutFile(**json.loads(storage.read_bytes(marker)))
+        storage.write_bytes(marker, hasher.held_out.save(path).tobytes())
+    return path, int(np.frombuffer(storage.read_bytes(marker), buckets.STARTS)[-1])
+
+
+def join_other_runs(
+    found: Sequence[OtherRuns], withheld: Sequence[OtherRuns], folder: str
+) -> OtherFiles:
+    """Join the starts of what was written of earlier and other corpora and of evaluation files;
+    return all of it.
+    """
+    every = sorted([*found, *withheld])
+    if not every:
+        return OtherFiles()
+    paths, rows = zip(*every, strict=True)
+    joined = storage.join_path(folder, "heldout.starts")
+    buckets.join_starts([f"{path}.starts" for path in paths], joined)
+    return OtherFiles(BucketedFiles(paths, joined), sum(rows))
 
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -224,15 +247,9 @@ def list_held_out_bodies(batch: pa.RecordBatch) -> list[str]:
     return [" ".join(s[t:]) for s, t in zip(sentences, has_title, strict=True)]
 
 
-def list_run_parts(
-    counts: list[PreparedUnit],
-    earlier: Sequence[HeldOutFile] = (),
-    withheld: Sequence[HeldOutFile] = (),
-) -> Iterator[Part]:
+def list_run_parts(counts: list[PreparedUnit], others: OtherFiles = NO_OTHERS) -> Iterator[Part]:
     """Yield the parts of the buckets that are compared."""
-    starts = [file.starts for file in (*withheld, *earlier)]
-    starts += [unit.heldout for unit in counts]
-    runs = sum(map(buckets.count_rows, starts))
+    runs = others.rows + sum(unit.held_out_runs for unit in counts)
     reviews = sum(unit.prepared for unit in counts)
     return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
 
@@ -243,8 +260,7 @@ def write_matches(
     folder: str,
     counts: list[PreparedUnit],
     near: Sequence[tuple[str, bytes]],
-    earlier: Sequence[HeldOutFile],
-    withheld: Sequence[HeldOutFile] = (),
+    others: OtherFiles = NO_OTHERS,
 ) -> str:
     """Write what the reviews of all units share with held-out ones in a part, once; return the path
     of MATCH, block by block. Where each block begins is in a file with .starts behind it.
@@ -255,29 +271,52 @@ def write_matches(
     marker = f"{path}.starts"
     if not storage.exists(marker):
         units = sorted(counts, key=lambda unit: unit.unit)
-        files = [*withheld, *list_held_out_files(prepared, units, near, earlier)]
-        runs = [(storage.join_path(prepared, f"{u.unit}.runs"), u.runs) for u in units]
-        held = [(file.path, file.starts) for file in files]
-        blocks = []
+        dropped: dict[str, bytes] = collections.defaultdict(bytes)
+        for name, packed in near:
+            dropped[name] += packed
+        runs, held = (
+            buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout")
+        )
+        places, sizes = array("q"), array("q")  # of stretches of matches: their blocks
         with (
             buckets.open_part(part, runs, RUN) as read_runs,
             buckets.open_part(part, held, HELD_RUN) as read_held,
+            buckets.open_part(part, others.files, HELD_RUN) as read_others,
             tempfile.TemporaryFile() as spool,
         ):
             for bucket in buckets.list_buckets_of(part):
-                held_out = HeldOutRuns(bucket, files, read_held(bucket))
-                found = [np.zeros(0, np.int64)]
+                of_others = ((rows, 0) for rows in read_others(bucket))
+                of_units = select_held_out(units, read_held(bucket), dropped)
+                held_out = HeldOutRuns(bucket, itertools.chain(of_others, of_units))
+                before = 0
                 for unit, rows in zip(units, read_runs(bucket), strict=True):
-                    found.append(np.zeros(count_blocks(unit), np.int64))
                     for matches in held_out.find_matches(rows, unit.dump + FIRST_DUMP):
                         spool.write(matches.tobytes())
-                        here = matches["row"] // BLOCK_ROWS
-                        found[-1] += np.bincount(here, minlength=len(found[-1]))
-                blocks.append(np.concatenate(found))
-            write_columns(spool, np.array(blocks), MATCH.itemsize, path)
-        starts = buckets.compute_starts(np.array(blocks).sum(axis=0))
+                        here, rows_of = np.unique(matches["row"] // BLOCK_ROWS, return_counts=True)
+                        places.frombytes((before + here.astype(np.int64)).tobytes())
+                        sizes.frombytes(rows_of.astype(np.int64).tobytes())
+                    before += count_blocks(unit)
+            starts = write_ordered(
+                spool,
+                np.frombuffer(places, np.int64),
+                np.frombuffer(sizes, np.int64),
+                sum(map(count_blocks, units)),
+                MATCH.itemsize,
+                path,
+            )
         storage.write_bytes(marker, starts.tobytes())
     return path
+
+
+def select_held_out(
+    units: Sequence[PreparedUnit], parts: Iterable[np.ndarray], dropped: Mapping[str, bytes]
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield the rows of each unit that are held out, and the number of their dump; `dropped` are
+    packed row numbers by unit.
+    """
+    for unit, rows in zip(units, parts, strict=True):
+        numbers = np.frombuffer(dropped.get(unit.unit, b""), ROW_NUMBER)
+        yield rows[~np.isin(rows["row"], numbers)] if len(numbers) else rows, unit.dump + FIRST_DUMP
 
 
 def count_blocks(unit: PreparedUnit) -> int:
@@ -288,11 +327,14 @@ def count_blocks(unit: PreparedUnit) -> int:
 class HeldOutRuns:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
-    def __init__(
-        self, bucket: Bucket, files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]
-    ) -> None:
-        """Take the rows of the bucket in each file."""
-        rows, dumps = join_files(files, parts)
+    def __init__(self, bucket: Bucket, parts: Iterable[tuple[np.ndarray, int]]) -> None:
+        """Take the rows of the bucket in each file, and the number of their dump."""
+        found, of_dump = [np.empty(0, HELD_RUN)], [np.empty(0, np.uint32)]
+        for part, dump in parts:
+            found.append(part)
+            of_dump.append(np.full(len(part), dump, np.uint32))
+        rows, dumps = np.concatenate(found), np.concatenate(of_dump)
+        del found, of_dump
         order = np.argsort(rows["run"])
         rows, dumps = keep_first_texts(rows.take(order), dumps.take(order))  # faster than indexing
         self._runs, texts, sizes = (
@@ -330,39 +372,6 @@ class HeldOutRuns:
         return counts, self._owners[expand_spans(first, counts)]
 
 
-def list_held_out_files(
-    prepared: str,
-    units: list[PreparedUnit],
-    near: Sequence[tuple[str, bytes]],
-    earlier: Sequence[HeldOutFile],
-) -> list[HeldOutFile]:
-    """Return all files of held-out runs."""
-    dropped: dict[str, bytes] = collections.defaultdict(bytes)
-    for name, packed in near:
-        dropped[name] += packed
-    return sorted(earlier, key=lambda file: file.path) + [
-        HeldOutFile(
-            storage.join_path(prepared, f"{unit.unit}.heldout"),
-            unit.heldout,
-            unit.dump + FIRST_DUMP,
-            dropped[unit.unit],
-        )
-        for unit in units
-    ]
-
-
-def join_files(
-    files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of all files that are held out, and the dump of each, uint32 [rows]."""
-    rows, dumps = [np.empty(0, HELD_RUN)], [np.empty(0, np.uint32)]
-    for file, part in zip(files, parts, strict=True):
-        dropped = np.frombuffer(file.dropped, ROW_NUMBER)
-        rows.append(part[~np.isin(part["row"], dropped)] if len(dropped) else part)
-        dumps.append(np.full(len(rows[-1]), file.dump, np.uint32))
-    return np.concatenate(rows), np.concatenate(dumps)
-
-
 def keep_first_texts(rows: np.ndarray, dumps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return rows sorted by run, and their dumps: of each run COMMON_TEXTS distinct texts at most,
     each in its earliest dump.
@@ -393,9 +402,10 @@ class UnitMatches:
     def __init__(self, unit: str, counts: list[PreparedUnit], paths: Sequence[str]) -> None:
         before = sum(count_blocks(other) for other in counts if other.unit < unit)
         after = sum(count_blocks(other) for other in counts if other.unit <= unit)
-        places = 4 * before, 4 * (after + 1)
+        size = buckets.STARTS.itemsize
+        places = size * before, size * (after + 1)
         packed = storage.read_each((f"{path}.starts", *places) for path in paths)
-        starts = [np.frombuffer(part, "<u4") for part in packed]
+        starts = [np.frombuffer(part, buckets.STARTS) for part in packed]
         self._starts = np.array(starts, np.int64).reshape(len(paths), after + 1 - before)
         self._paths = paths
         weights = np.diff(self._starts).sum(axis=0)

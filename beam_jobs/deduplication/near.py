@@ -6,26 +6,23 @@ others whose signatures agree with the leader's in at least the threshold go. Ke
 neither the order within a dump nor the number of workers decides, and the leader of all that hang
 together always stays. Texts of fewer than 3 words have no near-duplicates.
 
-The search (`--near-duplicates`, off by default) reads the signatures of all units for each bucket
-of a band, 512 bytes a review: local ones are mapped, those of a store a worker holds. So from and
-to a store it is for a million reviews or so.
+The first pass over a unit leaves, bucket by bucket (buckets.py), a row of 28 bytes for each band of
+each review, and the signatures, of which the search reads those that share a band with another
+text's: rows of one text are near copies without a look.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from beam_jobs.core import storage
-from beam_jobs.deduplication.buckets import count_buckets
-from beam_jobs.deduplication.exact import (
-    BUCKET_ROWS,
-    PACKED_ROW,
-    ROW_NUMBER,
-    Duplicates,
-)
+from beam_jobs.deduplication import buckets
+from beam_jobs.deduplication.buckets import Part
+from beam_jobs.deduplication.exact import BUCKET_ROWS, ROW_NUMBER, Duplicates
 from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
@@ -41,8 +38,16 @@ MIN_RECALL = 0.95
 18 bands of 7 values find 98%."""
 NO_RUNS = np.uint32(0xFFFFFFFF)
 """Stands first in the signature of a text without runs."""
-BandPart = tuple[int, int, int]
-"""A band, a bucket of it, and how many buckets there are."""
+BAND = np.dtype([("run", "<u8"), ("text", "<u8"), ("key", "<u8"), ("row", "<u4")])
+"""A hash of a band and its number, half of the hash of the text, the key that orders copies
+(exact.py), and the number of the review in its unit."""
+SIGNATURE = 4 * PERMUTATIONS
+"""Bytes of one."""
+PAIRS = 1 << 16
+"""Pairs of texts whose signatures are compared at once, 128 MiB at most."""
+ReadSignatures = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Returns the signatures, uint32 [texts, PERMUTATIONS], of rows by the indices of their units, both
+ascending."""
 
 
 @lru_cache(1)
@@ -90,71 +95,91 @@ def hash_band(signature_rows: np.ndarray, band: int, threshold: float) -> np.nda
     return np.where(signature_rows[:, 0] == NO_RUNS, np.uint64(0), mixed)
 
 
-class BandRows(NamedTuple):
-    """Columns with one entry a text."""
-
-    hashes: np.ndarray  # of one band
-    dumps: np.ndarray  # in the order of arrival
-    keys: np.ndarray
-    units: np.ndarray  # positions in the list of the units' signatures
-    rows: np.ndarray
+def list_band_rows(
+    signatures: np.ndarray, packed: np.ndarray, threshold: float
+) -> Iterator[np.ndarray]:
+    """Yield BAND of each band of a unit's reviews, which `exact.pack_rows` has packed."""
+    texts, keys = (np.empty(len(packed), np.uint64) for _ in range(2))
+    texts[packed["row"]], keys[packed["row"]] = packed["low"], packed["key"]
+    for band in range(choose_bands(threshold)[0]):
+        hashes = hash_band(signatures, band, threshold)
+        here = np.flatnonzero(hashes)
+        rows = np.empty(len(here), BAND)
+        rows["run"], rows["text"], rows["key"] = hashes[here], texts[here], keys[here]
+        rows["row"] = here
+        yield rows
 
 
 def find_near_copies(
-    texts: BandRows, of_unit: list[np.ndarray], threshold: float
-) -> dict[int, np.ndarray]:
-    """Return row numbers that do not stay, by position of the unit in `of_unit`, the signatures."""
-    order = np.lexsort((texts.rows, texts.units, texts.keys, texts.dumps, texts.hashes))
-    hashes, units, rows = texts.hashes[order], texts.units[order], texts.rows[order]
-    begins = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
-    gone: dict[int, list[int]] = {}
-    for begin, end in pairwise([*begins.tolist(), len(hashes)]):
-        if end - begin < 2 or hashes[begin] == 0:
-            continue
-        leader = of_unit[units[begin]][rows[begin]]
-        for i in range(begin + 1, end):
-            if np.mean(of_unit[units[i]][rows[i]] == leader) >= threshold:
-                gone.setdefault(int(units[i]), []).append(int(rows[i]))
-    return {unit: np.unique(np.array(numbers, dtype=np.uint32)) for unit, numbers in gone.items()}
-
-
-def list_bands(counts: list[PreparedUnit], threshold: float) -> Iterator[BandPart]:
-    """Yield the buckets of all bands."""
-    of = count_buckets(sum(c.prepared for c in counts), BUCKET_ROWS)
-    bands, _ = choose_bands(threshold)
-    return ((band, bucket, of) for band in range(bands) for bucket in range(of))
-
-
-def find_in_band(
-    part: BandPart, folder: str, threshold: float, counts: list[PreparedUnit]
-) -> Iterator[Duplicates]:
-    """Yield the near copies that a bucket of a band shows, from the `.bands` and `.hashes` of all
-    units in a folder.
+    parts: Sequence[np.ndarray], dumps: Sequence[int], read: ReadSignatures, threshold: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return unit and row number of the reviews that do not stay; `parts` are BAND of one bucket by
+    unit, `dumps` the number of the dump of each.
     """
-    band, bucket, of = part
+    rows = np.concatenate([np.empty(0, BAND), *parts])
+    units = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    order = np.lexsort((rows["row"], units, rows["key"], np.array(dumps)[units], rows["run"]))
+    rows, units = rows[order], units[order]
+    is_leader = np.diff(rows["run"], prepend=~rows["run"][:1]) != 0
+    others = np.flatnonzero(~is_leader)
+    leaders = np.flatnonzero(is_leader)[np.cumsum(is_leader)[others] - 1]
+    agree = rows["text"][others] == rows["text"][leaders]
+    open_pairs = np.flatnonzero(~agree)
+    for first in range(0, len(open_pairs), PAIRS):
+        pairs = open_pairs[first : first + PAIRS]
+        places = np.concatenate([others[pairs], leaders[pairs]])
+        numbers = units[places] << 32 | rows["row"][places]
+        distinct, which = np.unique(numbers, return_inverse=True)
+        signatures = read(distinct >> 32, distinct & 0xFFFFFFFF)
+        one, other = signatures[which].reshape(2, len(pairs), -1)
+        agree[pairs] = (one == other).mean(axis=1) >= threshold
+    return units[others[agree]], rows["row"][others[agree]]
+
+
+def list_parts(counts: list[PreparedUnit], threshold: float) -> Iterator[Part]:
+    """Yield the parts of the buckets of all bands."""
+    reviews, (bands, _) = sum(c.prepared for c in counts), choose_bands(threshold)
+    return buckets.list_parts(buckets.count_buckets(bands * reviews, BUCKET_ROWS, reviews))
+
+
+def find_in_part(
+    part: Part, folder: str, threshold: float, counts: list[PreparedUnit]
+) -> Iterator[Duplicates]:
+    """Yield the near copies that a part of the buckets shows, from the `.bands` and `.signatures`
+    of all units in a folder.
+    """
     units = sorted(counts, key=lambda c: c.unit)
-    signatures = [load_signatures(folder, c.unit) for c in units]
-    columns: list[tuple[np.ndarray, ...]] = []
-    for i, unit in enumerate(units):
-        hashes = hash_band(signatures[i], band, threshold)
-        here = np.flatnonzero(
-            (hashes >> np.uint64(32)) * np.uint64(of) >> np.uint64(32) == np.uint64(bucket)
-        )
-        path = storage.join_path(folder, f"{unit.unit}.hashes")
-        packed = np.frombuffer(storage.read_bytes(path), PACKED_ROW)
-        keys = np.empty(len(packed), np.uint64)
-        keys[packed["row"]] = packed["key"]
-        dump, number = (np.full(len(here), value, np.uint32) for value in (unit.dump, i))
-        columns.append((hashes[here], dump, keys[here], number, here.astype(np.uint32)))
-    texts = BandRows(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-    for i, rows in find_near_copies(texts, signatures, threshold).items():
-        yield units[i].unit, rows.astype(ROW_NUMBER).tobytes()
+    dumps = [unit.dump for unit in units]
+    paths = [storage.join_path(folder, f"{unit.unit}.signatures") for unit in units]
+
+    def read(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return read_signatures(paths, numbers, rows)
+
+    gone: dict[int, list[np.ndarray]] = defaultdict(list)
+    with buckets.open_part(part, buckets.list_unit_files(folder, units, "bands"), BAND) as bands:
+        for bucket in buckets.list_buckets_of(part):
+            numbers, rows = find_near_copies(list(bands(bucket)), dumps, read, threshold)
+            for number in np.unique(numbers).tolist():
+                gone[number].append(rows[numbers == number])
+    for number, found in sorted(gone.items()):
+        yield units[number].unit, np.unique(np.concatenate(found)).astype(ROW_NUMBER).tobytes()
 
 
-def load_signatures(folder: str, unit: str) -> np.ndarray:
-    """Return the signatures of a unit, uint32 [texts, PERMUTATIONS]."""
-    path = storage.join_path(folder, f"{unit}.bands")
-    if not storage.is_remote(path):
-        return np.load(path, mmap_mode="r")
-    with storage.open_bytes(path) as file:
-        return np.load(file)
+def read_signatures(paths: Sequence[str], numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the signatures of rows of these files; both ascend. Of a store no others are read."""
+    if not any(map(storage.is_remote, paths)):
+        found = [
+            np.memmap(paths[number], np.uint32, "r").reshape(-1, PERMUTATIONS)[
+                rows[numbers == number]
+            ]
+            for number in np.unique(numbers).tolist()
+        ]
+        return np.concatenate(found)
+    is_first = (np.diff(numbers, prepend=-1) != 0) | (np.diff(rows, prepend=-2) != 1)
+    firsts = np.flatnonzero(is_first)
+    stretches = (
+        (paths[numbers[first]], int(rows[first]) * SIGNATURE, int(rows[last - 1] + 1) * SIGNATURE)
+        for first, last in pairwise([*firsts.tolist(), len(rows)])
+    )
+    read = b"".join(storage.read_each(stretches))
+    return np.frombuffer(read, np.uint32).reshape(-1, PERMUTATIONS)

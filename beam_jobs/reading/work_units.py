@@ -10,6 +10,7 @@ indexed_gzip 1.5 and 5.1) this is the cheapest, and the only one that keeps what
 broken file.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,6 +39,9 @@ from beam_jobs.text.splits import KEY_FIELDS
 
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
 MIN_UNIT_BYTES, MAX_UNIT_BYTES = 4_000_000, 64_000_000  # bytes of a dump, uncompressed
+MANY_UNITS, LARGEST_UNIT_BYTES = 10_000, 192_000_000
+"""Of a dump of more units than that they are larger, up to this: what is kept and read of each unit
+grows with their number."""
 COMPRESSION_RATIO = 3  # uncompressed bytes a packed one of review text stands for, at least
 RECUT_ABOVE_UNITS = 4  # units in a packed file from which on it is re-cut
 QUICK_ZSTD = pa.Codec("zstd", compression_level=1)
@@ -109,12 +113,8 @@ class PreparedUnit:
     notes: dict[str, int] = field(default_factory=dict)
     ratings: dict[str, int] = field(default_factory=dict)
     """How often each rating occurs (`stars.encode_ratings`)."""
-    hashes: str = ""
-    """Where each bucket begins in `.hashes` (`buckets.encode_starts`)."""
-    runs: str = ""
-    """As much of `.runs`."""
-    heldout: str = ""
-    """As much of `.heldout`."""
+    held_out_runs: int = 0
+    """Rows of `.heldout`."""
 
 
 def check_damage(units: Iterable[PreparedUnit], most: int) -> None:
@@ -172,8 +172,9 @@ def inspect_files(
     max_expansion: float,
 ) -> list[DumpFile]:
     """Detect compression and layout of a dump's files from their content."""
-    files: list[DumpFile] = []
-    for path in paths:
+
+    def inspect(path: str) -> list[DumpFile]:
+        files: list[DumpFile] = []
         try:
             identity = storage.describe_identity(path)
             compression = detect_compression(_read_first_bytes(path))
@@ -197,7 +198,10 @@ def inspect_files(
                 )
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-    return files
+        return files
+
+    every = itertools.chain.from_iterable(storage.map_paths(inspect, paths))
+    return [replace(file, index=index) for index, file in enumerate(every)]
 
 
 def _read_first_bytes(path: str) -> bytes:
@@ -205,20 +209,23 @@ def _read_first_bytes(path: str) -> bytes:
         return file.read(16)
 
 
-def choose_unit_bytes(files: list[DumpFile]) -> int:
-    total = sum(file.plain_size for file in files)
-    return min(max(total // TARGET_UNITS, MIN_UNIT_BYTES), MAX_UNIT_BYTES)
+def choose_unit_bytes(total: int) -> int:
+    """Return the uncompressed bytes of a unit of a dump that has so many."""
+    most = min(max(MAX_UNIT_BYTES, total // MANY_UNITS), LARGEST_UNIT_BYTES)
+    return min(max(total // TARGET_UNITS, MIN_UNIT_BYTES), most)
 
 
 def estimate_units(file: DumpFile, size: int) -> int:
     """Estimate how many units a file gives."""
-    if (
-        file.compression
-        and file.layout.name != "parquet"
-        and file.plain_size <= RECUT_ABOVE_UNITS * size
-    ):
+    if file.compression and file.layout.name != "parquet" and not is_cut_anew(file, size):
         return 1
     return max(1, round(file.plain_size / size))
+
+
+def is_cut_anew(file: DumpFile, size: int) -> bool:
+    """Return whether a file is unpacked by one worker, into pieces for all."""
+    is_packed = bool(file.compression) and file.layout.name != "parquet"
+    return is_packed and file.plain_size > RECUT_ABOVE_UNITS * size
 
 
 def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
@@ -238,7 +245,7 @@ def _cut_by_layout(file: DumpFile, size: int, folder: str) -> Iterator[Unit]:
     whole = Unit(file, 0, file.path, file.compression, 0, None, file.plain_size)
     if file.layout.name == "parquet":
         yield from _cut_row_groups(whole, size)
-    elif file.compression and file.plain_size > RECUT_ABOVE_UNITS * size:
+    elif is_cut_anew(file, size):
         yield from _unpack_into_pieces(whole, size, folder)
     elif file.compression or file.size < size * 3 // 2:
         yield whole

@@ -73,7 +73,7 @@ def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
         options=options,
         files=tuple(files),
         outputs=tuple(name_outputs(files, options.output_format)),
-        unit_bytes=work_units.choose_unit_bytes(files) // COSTLIER,
+        unit_bytes=work_units.choose_unit_bytes(plain) // COSTLIER,
         folders=folders,
         engine=beam_options.resolve_beam_options(flags, plain * COSTLIER),
     )

@@ -15,10 +15,10 @@ from beam_jobs import corpus_job
 from beam_jobs.config import CorpusOptions, ShardsOptions
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
-from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_unit
+from beam_jobs.corpus.prepare import add_days, count_days, find_cut_offs, prepare_unit
 from beam_jobs.corpus.result import finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
-from beam_jobs.deduplication import earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication import buckets, earlier_corpora, exact, held_out, near
 from beam_jobs.packing import shards
 from beam_jobs.packing.plan import plan_shards, prepare_output
 from beam_jobs.reading import work_units
@@ -91,12 +91,15 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     ]
     cut_offs = None
     if preparation.split_by == "time":
-        cut_offs = find_cut_offs([count_days(unit, preparation) for unit in cut], preparation)
+        days = add_days(count_days(unit, preparation) for unit in cut)
+        cut_offs = find_cut_offs(days, preparation)
     units = [prepare_unit(unit, preparation, cut_offs) for unit in cut]
+    units = buckets.join_unit_starts(units, folders.prepared)
     punkt = write_punkt(units, folders, corpus.punkt, corpus.max_damaged_files)
     scales = decide_scales(units, corpus.stars_scale)
-    runs = list(enumerate(corpus.earlier.runs))
-    seen = [earlier_corpora.write_sorted_hashes(run, folders.seen) for run in runs]
+    runs = enumerate(corpus.earlier.runs)
+    hashes = [earlier_corpora.write_sorted_hashes(run, folders.seen) for run in runs]
+    seen = earlier_corpora.join_sorted_hashes(hashes, folders.seen)
     duplicates: list[tuple[str, str, bytes]] = []
     for part in exact.list_parts(units, corpus.earlier.reviews):
         for found in exact.find_in_part(part, folders.prepared, units, seen):
@@ -105,22 +108,20 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             else:
                 duplicates.append(("exact", *found))
     if similarity := preparation.near_duplicates:
-        for band in near.list_bands(units, similarity):
-            found_near = near.find_in_band(band, folders.prepared, similarity, units)
+        for part in near.list_parts(units, similarity):
+            found_near = near.find_in_part(part, folders.prepared, similarity, units)
             duplicates += [("near", *found) for found in found_near]
     matches = []
     if preparation.withholds:
-        withheld = held_out.write_withheld_runs(
-            corpus.withheld_files, corpus.withheld_corpus, folders.seen, corpus.limits
-        )
-        of_corpora = runs if preparation.withhold_own else []
-        earlier = [held_out.write_earlier_runs(run, folders.seen) for run in of_corpora]
+        found_runs = [
+            held_out.write_earlier_runs(run, folders.seen) for run in corpus.held_out_corpora
+        ]
+        withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, corpus.limits)
+        others = held_out.join_other_runs(found_runs, withheld, folders.seen)
         left_out = [(unit, rows) for kind, unit, rows in duplicates if kind == "near"]
         matches = [
-            held_out.write_matches(
-                part, folders.prepared, folders.matches, units, left_out, earlier, withheld
-            )
-            for part in held_out.list_run_parts(units, earlier, withheld)
+            held_out.write_matches(part, folders.prepared, folders.matches, units, left_out, others)
+            for part in held_out.list_run_parts(units, others)
         ]
     writer = WriteUnits(folders)
     for unit in units:

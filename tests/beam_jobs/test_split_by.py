@@ -6,6 +6,8 @@ import json
 import pytest
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.corpus import result as result_module
+from beam_jobs.corpus.prepare import hash_identifier
 from tests.beam_jobs.dumps import digests, review, rows_of, run_job, text_of, write_lines
 
 DAY = 86_400
@@ -33,7 +35,11 @@ def test_a_product_or_user_is_on_one_side_alone(tmp_path, by, column):
     assert any(f"50 reviews name no {by}" in told for told in result["warnings"])
 
 
-def test_test_reviews_with_a_product_of_the_training_side_are_counted(tmp_path):
+def hash_product(product):
+    return int.from_bytes((hash_identifier(product) or b"")[:8])
+
+
+def test_test_reviews_with_a_product_of_the_training_side_are_counted(tmp_path, monkeypatch):
     records = [review(i, asin=f"B{i % 60}" if i % 3 else "") for i in range(600)]
     dump = write_lines(tmp_path / "dump.json", records)
     result = run_job(tmp_path / "corpus", "--input", dump)
@@ -46,6 +52,14 @@ def test_test_reviews_with_a_product_of_the_training_side_are_counted(tmp_path):
         "test_with_product": len(tests),
         "test_with_product_in_training": sum(n % 60 in trained for n in tests),
     }
+    monkeypatch.setattr(result_module, "MOST_PRODUCTS", len(tests) // 3)
+    estimated = run_job(tmp_path / "estimated", "--input", dump)["split_by"]
+    of = int(estimated["products"].removeprefix("1/"))
+    drawn = [n for n in tests if hash_product(f"B{n % 60}") % of == 0]
+    assert of > 1
+    assert estimated["test_with_product"] == of * len(drawn) > 0
+    assert estimated["test_with_product_in_training"] == of * sum(n % 60 in trained for n in drawn)
+    monkeypatch.undo()
     by_product = run_job(tmp_path / "by", "--input", dump, "--split-by", "product")["split_by"]
     assert by_product["test_with_product"] > 0
     assert by_product["test_with_product_in_training"] == 0

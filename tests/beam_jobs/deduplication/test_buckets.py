@@ -10,24 +10,31 @@ from beam_jobs.deduplication.overlaps import RUN
 
 
 @pytest.fixture(params=["local", "memory"])
-def files(request, tmp_path):
-    """Three files of rows, one of them empty, with where each bucket begins."""
+def files(request, tmp_path, monkeypatch):
+    """Three files of rows, one of them empty; where their buckets begin is joined two by two, as
+    the second of two kinds.
+    """
     rng = np.random.default_rng(0)
     folder = str(tmp_path) if request.param == "local" else f"memory://{tmp_path}"
-    written = []
+    monkeypatch.setattr(buckets, "FILES_JOINED", 2)
+    paths = []
     for number, rows in enumerate((5_000, 0, 3_000)):
         content = np.zeros(rows, RUN)
         content["run"] = np.sort(rng.integers(0, 1 << 63, rows, np.uint64) << np.uint64(1))
         content["text"] = rng.integers(0, 1000, rows)
-        path = f"{folder}/{number}.runs"
+        paths.append(path := f"{folder}/{number}.runs")
         storage.write_bytes(path, content.tobytes())
-        written.append((path, buckets.encode_starts(content["run"])))
+        starts = buckets.find_starts(content["run"])
+        packed = np.concatenate([starts + np.uint64(1), starts]).tobytes()
+        storage.write_bytes(f"{path}.starts", packed)
+    buckets.join_starts([f"{path}.starts" for path in paths], f"{folder}/starts")
+    written = buckets.BucketedFiles(tuple(paths), f"{folder}/starts", kind=1, kinds=2)
     yield written
     if request.param == "memory":
         fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
 
 
-@pytest.mark.parametrize("part", [(0, 1, 1), (3, 4, 4), (3, 4, 64), (0, 2, 1024)])
+@pytest.mark.parametrize("part", [(0, 1, 1), (3, 4, 4), (3, 4, 64), (0, 2, 1024), (7, 1024, 8192)])
 def test_the_rows_of_each_bucket_are_those_that_lie_in_it(files, part, monkeypatch):
     asked = []
     read_each = storage.read_each
@@ -37,21 +44,29 @@ def test_the_rows_of_each_bucket_are_those_that_lie_in_it(files, part, monkeypat
         return read_each(wanted)
 
     monkeypatch.setattr(storage, "read_each", note_stretches)
-    every = [np.frombuffer(storage.read_bytes(path), RUN) for path, _ in files]
+    every = [np.frombuffer(storage.read_bytes(path), RUN) for path in files.paths]
     with buckets.open_part(part, files, RUN) as read_bucket:
+        assert asked[0] == 2, "the starts of two files, and of one"
         for bucket, of in reversed(buckets.list_buckets_of(part)):
             found = list(read_bucket((bucket, of)))
-            assert len(found) == len(files)
+            assert len(found) == len(files.paths)
             for rows, whole in zip(found, every, strict=True):
-                here = buckets.number_buckets(whole["run"]).astype(int) * of // buckets.MAX_BUCKETS
+                here = (whole["run"].astype(float) / 2.0**64 * of).astype(int)
                 assert rows.tolist() == whole[here == bucket].tolist()
-    if storage.is_remote(files[0][0]):
-        assert asked == [len(files)], "one stretch of each file, however many buckets"
+    if storage.is_remote(files.starts):
+        assert asked[1:] == [len(files.paths)], "one stretch of each file, however many buckets"
 
 
 def test_parts_are_all_buckets_once(monkeypatch):
-    for of in (1, 64, 128, 1024):
+    for of in (1, 64, 128, 1024, 1 << 17):
         parts = list(buckets.list_parts(of))
         assert len(parts) == min(of, buckets.MAX_PARTS)
         found = [bucket for part in parts for bucket in buckets.list_buckets_of(part)]
         assert found == [(bucket, of) for bucket in range(of)]
+
+
+def test_starts_do_not_wrap_at_four_billion():
+    assert buckets.compute_starts(np.array([1 << 32, 5, 1 << 40])).tolist() == [
+        *(0, 1 << 32, (1 << 32) + 5),
+        (1 << 40) + (1 << 32) + 5,
+    ]

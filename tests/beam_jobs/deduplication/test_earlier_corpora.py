@@ -9,7 +9,7 @@ import pytest
 
 from beam_jobs import corpus_job
 from beam_jobs.core.errors import UserError
-from beam_jobs.deduplication import earlier_corpora, exact
+from beam_jobs.deduplication import buckets, earlier_corpora, exact
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 DUMPS = ("zebra", "apple", "mango")  # arrive in this order, which is not that of their names
@@ -87,13 +87,12 @@ def test_a_text_that_is_in_two_files_of_hashes_is_found(in_turn, tmp_path, monke
     packs = [
         earlier_corpora.write_sorted_hashes(run, str(tmp_path)) for run in enumerate(found.runs)
     ]
-    assert (
-        len(exact.read_seen_bucket((0, 1), packs))
-        == found.reviews
-        == sum(len(rows_of(c)) for c in in_turn)
-    )
+    files = earlier_corpora.join_sorted_hashes(packs, str(tmp_path))
     hashes = sorted(row["text_hash"] for c in in_turn for row in rows_of(c))
-    packed = b"".join(exact.read_seen_bucket((bucket, 4), packs).tobytes() for bucket in range(4))
+    assert len(hashes) == found.reviews
+    with buckets.open_part((0, 1, 4), files, exact.TEXT_HASH) as read_bucket:
+        parts = [b"".join(p.tobytes() for p in read_bucket((bucket, 4))) for bucket in range(4)]
+    packed = b"".join(exact.sort_hashes(part).tobytes() for part in parts)
     assert [packed[i : i + 16] for i in range(0, len(packed), 16)] == hashes
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import xxhash
 
-from beam_jobs.deduplication import buckets, exact, near
+from beam_jobs.deduplication import buckets, earlier_corpora, exact, held_out, near
 from beam_jobs.deduplication.exact import hash_text
 from beam_jobs.reading.work_units import PreparedUnit
+from tests.beam_jobs.deduplication.word_texts import write_starts
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 NONE_SEEN = exact.sort_hashes(b"")
@@ -61,9 +62,11 @@ def test_buckets_together_find_what_one_finds():
     for of in (2, 16):
         found: dict[str, list[int]] = {}
         for bucket in range(of):
-            bounds = [buckets.locate_bucket(encode_starts(part), bucket, of) for part in parts]
+            step = buckets.MAX_BUCKETS // of
+            starts = [find_starts(part)[::step].astype(int) for part in parts]
             stretches = [
-                part[first:last] for part, (first, last) in zip(parts, bounds, strict=True)
+                part[begin[bucket] : begin[bucket + 1]]
+                for part, begin in zip(parts, starts, strict=True)
             ]
             for unit, rows in exact.find_duplicates(units, stretches, [0] * 4, NONE_SEEN)[
                 0
@@ -109,12 +112,12 @@ def test_as_many_buckets_as_all_reviews_need_with_those_of_earlier_corpora():
     assert list(exact.list_parts(counts, seen)) == [(i, 128, 1024) for i in range(128)]
     assert buckets.count_buckets((1 << 20) - 1, 1 << 20) == 1
     assert buckets.count_buckets(1 << 20, 1 << 20) == 2
-    assert buckets.count_buckets(1 << 40, 1 << 20) == 1024
+    assert buckets.count_buckets(1 << 40, 1 << 20) == buckets.MOST_BUCKETS
     assert buckets.count_buckets(1, 1 << 20, reviews=buckets.SHARED_REVIEWS) == 8
 
 
-def encode_starts(rows):
-    return buckets.encode_starts(rows["high"].astype(np.uint64))
+def find_starts(rows):
+    return buckets.find_starts(rows["high"].astype(np.uint64))
 
 
 def write_units(folder, texts_of):
@@ -126,11 +129,15 @@ def write_units(folder, texts_of):
         rows = packed([hash_text(t) for t in texts], list(range(key, key + len(texts))))
         key += len(texts)
         (folder / f"{unit}.hashes").write_bytes(rows.tobytes())
-        with open(folder / f"{unit}.bands", "wb") as file:
-            np.save(file, near.compute_signatures(texts))
-        starts = encode_starts(rows)
-        counts.append(PreparedUnit(unit, len(texts), dump, hashes=starts))
-    return counts
+        signatures = near.compute_signatures(texts)
+        (folder / f"{unit}.signatures").write_bytes(signatures.tobytes())
+        bands = held_out.BucketedRows(near.BAND)
+        for band in near.list_band_rows(signatures, rows, 0.8):
+            bands.add_rows(band)
+        starts = bands.save(str(folder / f"{unit}.bands"))
+        write_starts(folder, unit, hashes=find_starts(rows), bands=starts)
+        counts.append(PreparedUnit(unit, len(texts), dump))
+    return buckets.join_unit_starts(counts, str(folder))
 
 
 def rows_by_unit(found):
@@ -150,7 +157,8 @@ def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, pa
     counts = write_units(tmp_path, texts)
     seen = exact.sort_hashes(b"".join(hash_text(f"text {i}") for i in (0, 30, 59)))
     (tmp_path / "seen").write_bytes(seen.tobytes())
-    files = [(str(tmp_path / "seen"), encode_starts(seen))]
+    (tmp_path / "seen.starts").write_bytes(find_starts(seen).tobytes())
+    files = earlier_corpora.join_sorted_hashes([str(tmp_path / "seen")], str(tmp_path))
     copies, known, order = [], [], []
     for part in range(parts):
         for found in exact.find_in_part((part, parts, of), str(tmp_path), counts, files):

@@ -10,42 +10,39 @@ import pytest
 from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
-from beam_jobs.deduplication.held_out import HELD_RUN, HeldOutFile, RunHasher
+from beam_jobs.deduplication.held_out import HELD_RUN
 from beam_jobs.deduplication.overlaps import RUN
 from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.splits import SPLITS
-from tests.beam_jobs.deduplication.word_texts import draw_copies, draw_texts, list_runs, overlap
+from tests.beam_jobs.deduplication.word_texts import (
+    draw_copies,
+    draw_texts,
+    list_runs,
+    overlap,
+    write_unit,
+)
 
 MAX = buckets.MAX_BUCKETS
-BATCH = 300
-"""Reviews that are hashed at once: more than BATCH_TEXTS, and several batches a unit."""
 
 
-def write_unit(folder, name, texts, is_held, dump=0):
-    """Leave the runs of a unit as the first pass does; return its counts, and the runs of each."""
-    hasher, sizes = RunHasher(), []
-    for start in range(0, len(texts), BATCH):
-        part = slice(start, start + BATCH)
-        sizes.append(hasher.add_texts(texts[part], is_held[part]))
-    starts = {
-        "runs": hasher.trained.save(str(folder / f"{name}.runs")),
-        "heldout": hasher.held_out.save(str(folder / f"{name}.heldout")),
-    }
-    counts = PreparedUnit(name, len(texts), dump, **starts)
-    return counts, np.concatenate(sizes)
-
-
-def find_near(folder, units, of, near=(), earlier=()):
+def find_near(folder, units, of, near=(), others=held_out.NO_OTHERS):
     """Return of each unit, by name, which rows nearly repeat a held-out review."""
-    counts = [counts for counts, _ in units]
     (folder / f"matches-{of}").mkdir()
+    (folder / buckets.JOINED).unlink(missing_ok=True)
+    counts = buckets.join_unit_starts([counts for counts, _ in units], str(folder))
     files = [
         held_out.write_matches(
-            part, str(folder), str(folder / f"matches-{of}"), counts, near, earlier
+            part, str(folder), str(folder / f"matches-{of}"), counts, near, others
         )
         for part in reversed(list(buckets.list_parts(of)))
     ]
     return {unit.unit: list(mark_rows(unit.unit, sizes, counts, files)) for unit, sizes in units}
+
+
+def write_own_matches(folder, counts, part=(0, 1, 1)):
+    """Write what the reviews of a unit share with its own held-out ones; return the path."""
+    counts = buckets.join_unit_starts([counts], str(folder))
+    return held_out.write_matches(part, str(folder), str(folder), counts, ())
 
 
 def mark_rows(name, sizes, counts, files):
@@ -96,7 +93,7 @@ def test_as_many_matches_are_read_at_once_as_fit(tmp_path, reviews, most, groups
     monkeypatch.setattr(held_out, "BLOCK_MATCHES", most)
     texts, is_held = reviews
     counts, sizes = write_unit(tmp_path, "u0", texts, is_held)
-    path = held_out.write_matches((0, 1, 1), str(tmp_path), str(tmp_path), [counts], (), ())
+    path = write_own_matches(tmp_path, counts)
     places = []
     read_range = storage.read_range
 
@@ -163,7 +160,7 @@ def test_a_phrase_is_compared_with_some_of_those_that_have_it(tmp_path):
     phrase = " ".join(f"p{i}" for i in range(12))
     texts = [f"{phrase} {text}" for text in draw_texts(300, 6, 20, 30)]
     counts, _ = write_unit(tmp_path, "u", [*texts, f"{phrase} {phrase}"], np.arange(301) < 300)
-    path = held_out.write_matches((0, 1, 1), str(tmp_path), str(tmp_path), [counts], (), ())
+    path = write_own_matches(tmp_path, counts)
     assert os.path.getsize(path) == held_out.MATCH.itemsize * held_out.COMMON_TEXTS
 
 
@@ -204,8 +201,10 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
         pq.write_table(pa.table(table), tmp_path / f"{k}.parquet")
     paths = (str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet"))
     earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))
-    assert earlier.path == str(tmp_path / "00007.heldout")
+    assert earlier[0] == str(tmp_path / "00007.heldout")
     assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
+    others = held_out.join_other_runs([earlier], (), str(tmp_path))
+    assert others.rows == earlier[1] > 0
     near = [("b", np.array([3], "<u4").tobytes()), ("a", np.array([0, 1], "<u4").tobytes())]
     is_held = np.array([True] * 10 + [False] * 40)
     units = [
@@ -216,7 +215,7 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
     of_first = [i not in (0, 1) for i in range(10)]
     of_second = [i != 3 for i in range(10)]
     for of in (1, 16):
-        found = find_near(tmp_path, units, of, near, [earlier])
+        found = find_near(tmp_path, units, of, near, others)
         assert found["a"][10:] == [*of_earlier, *of_first, *[False] * 10]
         assert found["b"][10:] == [*of_earlier, *of_first, *of_second]
         assert not any(found["a"][:10] + found["b"][:10])
@@ -225,26 +224,26 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
 def test_matches_of_a_bucket_are_written_once(tmp_path, reviews):
     texts, is_held = reviews
     unit, _ = write_unit(tmp_path, "u", texts, is_held)
-    arguments = (0, 2, 2), str(tmp_path), str(tmp_path), [unit], (), ()
-    first = held_out.write_matches(*arguments)
+    first = write_own_matches(tmp_path, unit, (0, 2, 2))
     (tmp_path / "u.runs").unlink()
-    assert held_out.write_matches(*arguments) == first
-    assert held_out.write_matches((0, 2, 2), *arguments[1:]) == first
+    assert write_own_matches(tmp_path, unit, (0, 2, 2)) == first
 
 
 def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
     """A held-out review has each run once, the others every run; each under its number."""
     texts, is_held = reviews
     counts, sizes = write_unit(tmp_path, "u", texts, is_held)
+    units = buckets.join_unit_starts([counts], str(tmp_path))
     assert sizes.tolist() == [len(list_runs(text)) for text in texts]
     for kind, rows, wanted in (("runs", RUN, ~is_held), ("heldout", HELD_RUN, is_held)):
-        path = str(tmp_path / f"u.{kind}")
-        file = [(path, getattr(counts, kind))]
-        parts = [next(buckets.read_bucket((b, MAX), file, rows)) for b in range(MAX)]
+        file = buckets.list_unit_files(str(tmp_path), units, kind)
+        with buckets.open_part((0, 1, MAX), file, rows) as read_bucket:
+            parts = [next(read_bucket((b, MAX))) for b in range(MAX)]
         for bucket, part in enumerate(parts):
             assert (buckets.number_buckets(part["run"]) == bucket).all()
         found = np.concatenate(parts)
-        assert buckets.count_rows(getattr(counts, kind)) == len(found)
+        if kind == "heldout":
+            assert counts.held_out_runs == len(found)
         numbers = found["row" if kind == "heldout" else "text"]
         per_text = np.bincount(numbers, minlength=len(texts)).tolist()
         runs = [list_runs(text) for text in texts]
@@ -262,18 +261,34 @@ def test_dev_and_test_are_held_out():
 def test_many_held_out_runs_make_many_buckets(monkeypatch):
     """As many as hold BUCKET_RUNS each, and of many reviews enough for several workers."""
 
-    def list_of(runs, reviews=9, earlier=()):
-        counts = [PreparedUnit("", reviews, heldout=buckets.encode_counts(np.array([0, runs])))]
-        return list(held_out.list_run_parts(counts, earlier))
+    def list_of(runs, reviews=9, others=held_out.NO_OTHERS):
+        return list(
+            held_out.list_run_parts([PreparedUnit("", reviews, held_out_runs=runs)], others)
+        )
 
     most = held_out.BUCKET_RUNS
     assert list_of(most - 1) == [(0, 1, 1)]
     assert list_of(3 * most) == [(i, 4, 4) for i in range(4)]
     assert list_of(300 * most) == [(i, 128, 512) for i in range(buckets.MAX_PARTS)]
-    assert list_of(10_000 * most)[-1] == (127, 128, buckets.MAX_BUCKETS)
+    assert list_of(10_000 * most)[-1] == (127, 128, 1 << 14)
     assert len(list_of(9, reviews=buckets.SHARED_REVIEWS)) == buckets.SHARED_BUCKETS
-    earlier = HeldOutFile("", buckets.encode_counts(np.array([most, most])))
-    assert len(list_of(0, earlier=[earlier])) == 4
+    assert len(list_of(0, others=held_out.OtherFiles(rows=2 * most))) == 4
+
+
+def test_matches_beyond_four_billion_keep_their_places(tmp_path, monkeypatch):
+    """Of a part whose matches before the unit's own are 2^33: of a sparse file's end."""
+    monkeypatch.setattr(held_out, "BLOCK_ROWS", 4)
+    own = np.zeros(2, held_out.MATCH)
+    own["row"], own["size"], own["shared"] = (1, 6), 10, 9
+    path, before = tmp_path / "000.matches", 1 << 33
+    starts = buckets.compute_starts(np.array([before - 5, 5, 1, 1]))
+    (tmp_path / "000.matches.starts").write_bytes(starts.tobytes())
+    with path.open("wb") as file:
+        file.seek(before * own.itemsize)
+        file.write(own.tobytes())
+    counts = [PreparedUnit("a", 8), PreparedUnit("b", 8)]
+    near = held_out.UnitMatches("b", counts, [str(path)]).mark_near(0, np.full(8, 10))
+    assert np.flatnonzero(near).tolist() == [1, 6]
 
 
 def test_groups_are_cut_between_numbers_and_not_too_large():

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from beam_jobs.deduplication import near
+from beam_jobs.core import storage
+from beam_jobs.deduplication import buckets, near
 from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import rows_by_unit, write_units
@@ -25,33 +26,44 @@ def test_near_duplicates(tmp_path):
     assert every["dropped"] == {"duplicate": 1}
 
 
-@pytest.mark.parametrize("of", [1, 2, 8])
-def test_each_near_copy_is_found_in_the_bucket_of_its_band(tmp_path, of):
+@pytest.mark.parametrize(("of", "place"), [(1, "local"), (2, "memory"), (8, "local")])
+def test_each_near_copy_is_found_in_the_buckets_of_its_bands(tmp_path, of, place, monkeypatch):
+    """A pair of texts at a time is compared; of a store only the signatures of candidates."""
+    monkeypatch.setattr(near, "PAIRS", 1)
     texts = [text_of(i, 8) for i in range(40)]
     counts = write_units(
         tmp_path,
         {
             "b": texts,
             "a": [*(f"{text} Really." for text in texts[:30]), "too short", "too short"],
-            "c": [text_of(99, 8), f"{texts[35]} Really."],
+            "c": [text_of(99, 8), f"{texts[35]} Really.", texts[7].upper()],
         },
     )
-    found, of_bucket = [], set()
-    for band, bucket in itertools.product(range(near.choose_bands(0.8)[0]), range(of)):
-        copies = near.find_in_band((band, bucket, of), str(tmp_path), 0.8, counts)
-        for copy in copies:
-            found.append(copy)
-            of_bucket.add(bucket)
-    assert rows_by_unit(found) == {"a": set(range(30)), "c": {1}}
-    assert of_bucket == set(range(of)), "each bucket has its share"
+    folder, reads = str(tmp_path), []
+    if place == "memory":
+        folder = f"memory://{tmp_path}"
+        for path in tmp_path.iterdir():
+            storage.write_bytes(f"{folder}/{path.name}", path.read_bytes())
+        read_each = storage.read_each
+
+        def note_stretches(stretches):
+            reads.extend(wanted := list(stretches))
+            return read_each(wanted)
+
+        monkeypatch.setattr(storage, "read_each", note_stretches)
+    found = [list(near.find_in_part(part, folder, 0.8, counts)) for part in buckets.list_parts(of)]
+    assert rows_by_unit(itertools.chain(*found)) == {"a": set(range(30)), "c": {1, 2}}
+    assert all(found), "each part has its share"
+    rows = {(path[-12], first // near.SIGNATURE) for path, first, _ in reads if "sign" in path}
+    copied = {(unit, row) for unit in "ab" for row in range(30)} | {("b", 35), ("c", 1)}
+    assert rows == (copied if place == "memory" else set())
 
 
-def test_as_many_buckets_of_each_band_as_all_reviews_need():
+def test_as_many_buckets_as_the_bands_of_all_reviews_need():
     counts = [PreparedUnit("a", (3 << 19) - 5), PreparedUnit("b", 5)]
     bands, _ = near.choose_bands(0.8)
-    assert list(near.list_bands(counts, 0.8)) == [
-        (band, bucket, 2) for band in range(bands) for bucket in (0, 1)
-    ]
+    assert bands * (3 << 19) > 16 << 20
+    assert list(near.list_parts(counts, 0.8)) == [(part, 32, 32) for part in range(32)]
 
 
 def test_signatures_of_many_texts_are_those_of_each_alone():
@@ -68,17 +80,23 @@ def test_near_copies_agree_with_the_leader_in_the_threshold_at_least():
     """Rows of ten numbers; 0 leads, having the smallest key of the earliest dump."""
     signatures = np.zeros((5, 10), np.uint32)
     signatures[1, :2], signatures[2, :3], signatures[4, :1] = 7, 7, 7
-    texts = near.BandRows(
-        hashes=np.array([9, 9, 9, 9, 8], np.uint64),
-        dumps=np.array([0, 0, 0, 1, 0], np.uint32),
-        keys=np.array([3, 4, 5, 1, 0], np.uint64),
-        units=np.zeros(5, np.uint32),
-        rows=np.arange(5, dtype=np.uint32),
-    )
-    gone = near.find_near_copies(texts, [signatures], 0.8)
-    assert {unit: rows.tolist() for unit, rows in gone.items()} == {0: [1, 3]}
-    without = texts._replace(hashes=np.zeros(5, np.uint64))
-    assert near.find_near_copies(without, [signatures], 0.8) == {}
+    rows = np.zeros(5, near.BAND)
+    rows["run"], rows["text"], rows["row"] = (9, 9, 9, 9, 8), range(5), range(5)
+    rows["key"] = (3, 4, 5, 1, 0)
+    asked = []
+
+    def read(units, numbers):
+        asked.append((units.tolist(), numbers.tolist()))
+        return signatures[numbers + 3 * units]
+
+    rows["row"][3:] -= 3  # of the second unit, which is of a later dump
+    parts = [rows[:3], rows[3:]]
+    units, numbers = near.find_near_copies(parts, [0, 1], read, 0.8)
+    assert sorted(zip(units.tolist(), numbers.tolist(), strict=True)) == [(0, 1), (1, 0)]
+    assert asked == [([0, 0, 0, 1], [0, 1, 2, 0])]
+    rows["text"][:4] = 0
+    assert len(near.find_near_copies(parts, [0, 1], read, 0.8)[0]) == 3
+    assert len(asked) == 1, "of one text nothing is read"
 
 
 def test_minhash_estimates_the_jaccard_similarity():

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from beam_jobs.core.limits import DEFAULT_LIMITS
-from beam_jobs.deduplication import held_out
+from beam_jobs.deduplication import buckets, held_out
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.reading.work_units import PreparedUnit
 
@@ -14,16 +14,36 @@ def find_withheld(folder, evaluation, reviews):
     """Whether each review repeats a text of an evaluation file, or nearly so."""
     (folder / "test.txt").write_text(evaluation)
     paths = [str(folder / "test.txt")]
-    files = held_out.write_withheld_runs(paths, (), str(folder), DEFAULT_LIMITS)
-    hasher = held_out.RunHasher()
-    sizes = hasher.add_texts(reviews, np.zeros(len(reviews), bool))
-    starts = {
-        "runs": hasher.trained.save(str(folder / "u.runs")),
-        "heldout": hasher.held_out.save(str(folder / "u.heldout")),
-    }
-    counts = [PreparedUnit("u", len(reviews), **starts)]
-    path = held_out.write_matches((0, 1, 1), str(folder), str(folder), counts, (), (), files)
+    withheld = held_out.write_withheld_runs(paths, str(folder), DEFAULT_LIMITS)
+    others = held_out.join_other_runs((), withheld, str(folder))
+    unit, sizes = write_unit(folder, "u", reviews, np.zeros(len(reviews), bool))
+    counts = buckets.join_unit_starts([unit], str(folder))
+    path = held_out.write_matches((0, 1, 1), str(folder), str(folder), counts, (), others)
     return held_out.UnitMatches("u", counts, [path]).mark_near(0, sizes).tolist()
+
+
+BATCH = 300
+"""Reviews that are hashed at once: more than BATCH_TEXTS, and several batches a unit."""
+
+
+def write_unit(folder, name, texts, is_held, dump=0):
+    """Leave the runs of a unit as the first pass does; return its counts, and the runs of each."""
+    hasher, sizes = held_out.RunHasher(), []
+    for start in range(0, len(texts), BATCH):
+        part = slice(start, start + BATCH)
+        sizes.append(hasher.add_texts(texts[part], is_held[part]))
+    runs = hasher.trained.save(str(folder / f"{name}.runs"))
+    held = hasher.held_out.save(str(folder / f"{name}.heldout"))
+    write_starts(folder, name, runs=runs, heldout=held)
+    counts = PreparedUnit(name, len(texts), dump, held_out_runs=int(held[-1]))
+    return counts, np.concatenate(sizes)
+
+
+def write_starts(folder, name, **starts):
+    """Leave where the buckets of a unit begin as the first pass does."""
+    none = buckets.find_starts(np.empty(0, np.uint64))
+    joined = np.concatenate([starts.get(kind, none) for kind in buckets.KINDS])
+    (folder / f"{name}.starts").write_bytes(joined.tobytes())
 
 
 @lru_cache(5000)

@@ -109,15 +109,11 @@ def test_an_earlier_cut_is_not_done_again(tmp_path):
     assert Path(units[0].path).read_text() == "kept"
 
 
-def test_the_size_of_units_depends_on_the_dump_alone(tmp_path):
-    file = look_at(write(tmp_path / "d.json", FORMS["lines.json"], False))
-    assert work_units.choose_unit_bytes([file]) == work_units.MIN_UNIT_BYTES
-    assert (
-        work_units.choose_unit_bytes([replace(file, identity=("", 1 << 30, ""))])
-        == (1 << 30) // work_units.TARGET_UNITS
-    )
-    huge = replace(file, identity=("", 1 << 40, ""))
-    assert work_units.choose_unit_bytes([huge]) == work_units.MAX_UNIT_BYTES
+def test_the_size_of_units_depends_on_the_dump_alone():
+    """Of a dump of billions of reviews they are larger, so that they do not grow without end."""
+    sizes = [work_units.choose_unit_bytes(1 << power) for power in (20, 30, 39, 40, 50)]
+    assert sizes[:3] == [work_units.MIN_UNIT_BYTES, (1 << 30) // 64, work_units.MAX_UNIT_BYTES]
+    assert sizes[3:] == [(1 << 40) // work_units.MANY_UNITS, work_units.LARGEST_UNIT_BYTES]
 
 
 @pytest.mark.parametrize("cut_at", [0.3, 0.9])

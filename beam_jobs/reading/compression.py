@@ -64,10 +64,20 @@ UNREADABLE = {  # what a file without lines is, and how to get lines out of it
         'convert it first: python -c "import sys, pyarrow as pa, pyarrow.parquet as pq; '
         "pq.write_table(pa.ipc.open_stream(sys.argv[1]).read_all(), sys.argv[1] + '.parquet')\"",
     ),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+        "an Excel workbook",
+        "save it as CSV first: libreoffice --headless --convert-to csv",
+    ),
+    b"SQLite format 3": ("a SQLite database", "write its table as CSV: sqlite3 -csv -header"),
+    b"Obj\x01": ("an Avro file, which is not read", "write it as Parquet first:"),
+    b"\x80\x04\x95": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
+    b"\x80\x05\x95": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
     b"PAR1": ("a Parquet file", "give it as it is, neither packed nor in an archive:"),
     b"\xff\xfe": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
 }
+WORKBOOKS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
+"""Members of a zip file that is one of Excel (xlsx, xlsb) or LibreOffice (ods)."""
 TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
@@ -153,9 +163,9 @@ def _measure_zip_member(path: str, member: str) -> int:
 def list_zip_members(path: str) -> list[str]:
     with _open_zip(path) as archive:
         entries = archive.infolist()
-    if any(e.filename == "xl/workbook.xml" for e in entries):
+    if any(e.filename in WORKBOOKS for e in entries):
         raise UserError(
-            f"{path} is an Excel workbook; save it as CSV first: libreoffice --headless "
+            f"{path} is a workbook; save it as CSV first: libreoffice --headless "
             f"--convert-to csv {path}"
         )
     names = sorted(

@@ -113,6 +113,8 @@ def detect_layout(
             columns = choose_columns(columns, records, meant)
             refuse_without_header(found, meant, shown)
             mapping = fields.map_columns(columns, meant, shown)
+            if twice := [name for name in mapping.values() if found.columns.count(name) > 1]:
+                raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
             check_lists(mapping.values(), shown)
             refuse_without_texts(records[:FIRST_RECORDS], mapping["text"], shown)
             unused = fields.list_unused_columns(columns, mapping)
@@ -220,7 +222,8 @@ def detect_format(head: bytes, shown: str) -> str:
         return "json_lines"  # an empty file has no records in any format
     if PAGE.match(start):
         raise UserError(
-            f"{shown} is a page of XML or HTML, perhaps the error of a download; fetch it again"
+            f"{shown} is XML or HTML, which is not read; if it is the error page of a download, "
+            "fetch it again"
         )
     if start.startswith(b"version https://git-lfs"):
         raise UserError(f"{shown} is only Git LFS's pointer to a file; fetch that: git lfs pull")

@@ -76,9 +76,8 @@ FIELDS = tuple(COLUMN_NAMES)
 WORDS: dict[str, tuple[str, ...]] = {
     "text": (
         *("text", "body", "content", "comment", "message", "commentcontent", "commentmessage"),
-        *("commenttext", "comments", "feedback", "kommentartext", "bewertungstext"),
-        *("rezensionstext", "rezension", "kommentar"),
-        *("commentaire", "commentaires", "avis", "texte", "contenu", "textedelavis"),
+        *("commenttext", "comments", "feedback", "kommentartext", "rezension", "kommentar"),
+        *("meinung", "commentaire", "commentaires", "avis", "texte", "contenu"),
         *("reseña", "resena", "comentario", "comentarios", "texto", "contenido", "opinión"),
         *("opinion", "recensione", "commento", "testo", "contenuto", "resenha", "comentário"),
         *("comentários", "conteúdo", "opinião"),
@@ -89,18 +88,27 @@ WORDS: dict[str, tuple[str, ...]] = {
     ),
     "stars": (
         *("stars", "star", "rating", "starrating", "overallrating", "score", "overall", "rate"),
-        *("sterne", "bewertung", "étoiles", "etoiles", "note", "évaluation", "estrellas"),
-        *("puntuación",),
+        *("sterne", "bewertung", "beurteilung", "étoiles", "etoiles", "note", "évaluation"),
+        *("estrellas", "puntuación"),
         *("puntuacion", "calificación", "calificacion", "valoración", "valoracion", "stelle"),
         *("voto", "valutazione", "punteggio", "estrelas", "nota", "avaliação", "avaliacao"),
     ),
 }
 """Names without separators and the prefix `review`; for files that have none of COLUMN_NAMES."""
+OF_REVIEW = {
+    *("de", "du", "del", "dell", "della", "da", "do", "l", "la", "le", "lo", "client", "cliente"),
+    *("avis", "commentaire", "reseña", "resena", "opinión", "opinion", "comentario"),
+    *("recensione", "commento", "avaliação", "avaliacao", "comentário"),
+}
+"""Words after the first one that only say that a column is of reviews."""
 COLUMN_SETS: dict[frozenset[str], dict[str, str]] = {
     frozenset(("Rate", "Review", "Summary")): {"text": "Summary", "title": "Review"},  # Flipkart
 }
 """Files whose names mean something else together."""
-HINT = "name the one with 1 to 5 stars: --columns stars=NAME"
+HINT = (
+    "name the one with 1 to 5 stars: --columns stars=NAME, or one with classes of your own: "
+    "--label NAME"
+)
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 MAX_SHOWN = 20  # in a message
@@ -174,10 +182,15 @@ def find_column(field: str, columns: set[str]) -> str:
 
 
 def strip_column_name(name: str) -> str:
-    """Return the name in lower case without separators and the prefix `review` or `reviews`."""
+    """Return the name in lower case without separators and what says that it is of a review: the
+    prefix `review` or `reviews`, in German `Bewertungs` (Bewertungstitel), or the end of "Texte de
+    l'avis", as in other Romance languages.
+    """
     words = re.findall(r"[^\W_]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower())
+    if OF_REVIEW.issuperset(words[1:]):
+        words = words[:1]
     letters = "".join(words[1:] if words[1:] and words[0] == "reviews" else words)
-    return letters.removeprefix("review") or letters
+    return re.sub("^(review|bewertungs|rezensions|kunden)", "", letters) or letters
 
 
 def list_unused_columns(columns: Iterable[str], mapping: dict[str, str]) -> dict[str, str]:

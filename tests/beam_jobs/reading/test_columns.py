@@ -121,6 +121,22 @@ def test_a_column_is_known_without_separators_and_prefix(name, field):
             },
         ),
         ("Opinión,Estrellas", {"text": "Opinión", "stars": "Estrellas"}),
+        (
+            "Bewertungstitel,Bewertungstext,Kundenbewertung",
+            {"text": "Bewertungstext", "title": "Bewertungstitel", "stars": "Kundenbewertung"},
+        ),
+        (
+            "Titre de l'avis,Texte de l'avis,Note",
+            {"text": "Texte de l'avis", "title": "Titre de l'avis", "stars": "Note"},
+        ),
+        (
+            "Título da avaliação,Texto da avaliação,Nota do cliente",
+            {
+                "text": "Texto da avaliação",
+                "title": "Título da avaliação",
+                "stars": "Nota do cliente",
+            },
+        ),
         ("Évaluation,Contenu", {"text": "Contenu", "stars": "Évaluation"}),
     ],
 )

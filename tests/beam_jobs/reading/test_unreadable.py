@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import lzma
+import pickle
 import tarfile
 import zipfile
 from pathlib import Path
@@ -76,12 +77,17 @@ REFUSED = {
     "binary": (bytes(range(256)) * 20, "is a binary file"),
     "a page of a store": (
         b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>',
-        "is a page of XML or HTML, perhaps the error of a download; fetch it again",
+        "is XML or HTML, which is not read; if it is the error page of a download, fetch it again",
     ),
     "a pointer": (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n",
         "Git LFS's pointer .* git lfs pull",
     ),
+    "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "an Excel workbook; .*libreoffice"),
+    "ods": (zipped(**{"mimetype": b"application", "content.xml": b"<a/>"}), "is a workbook; save"),
+    "a database": (b"SQLite format 3\0" + bytes(99), "a SQLite database; .*sqlite3 -csv"),
+    "a pickle": (pickle.dumps([{"text": "a, b"}]), "is a pickle, .* as Parquet where it was made"),
+    "a column twice": (b"text,stars,text\na b,5,c d\n", "two columns are called text; rename one"),
     "Yelp's businesses": (
         b'{"business_id":"a","name":"b","stars":4.5,"attributes":{"Parking":"yes"},'
         b'"categories":"Food, Tea"}\n',

@@ -9,6 +9,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.transactions import CommitMode, transaction
 
 from beam_jobs.core.errors import TransientError, UserError
 from flows.runner.logs import find_run_logger
@@ -56,8 +57,12 @@ def make_stages(maker: "PrefectStageMaker", chain: Sequence[Stage]) -> None:
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def make_together(make: Callable[[], None]) -> None:
-    """Run tasks within a task, which takes once what they all need of the accelerator."""
-    make()
+    """Run tasks within a task, which takes once what they all need of the accelerator.
+
+    Each is committed by itself: those that are complete are not rolled back as another fails.
+    """
+    with transaction(commit_mode=CommitMode.EAGER):
+        make()
 
 
 @retried_task()

@@ -49,9 +49,9 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     assert "          1 star    the kettle 0 boils" in lines
     assert len([line for line in lines if "boils" in line]) == 10
     assert not list((tmp_path / "store").glob("corpus/*"))
-    assert [line for line in lines if " stages to do" in line] == ["44 stages to do, 0 complete"]
+    assert [line for line in lines if " stages to do" in line] == ["20 stages to do, 0 complete"]
     [training] = [line for line in lines if re.match("to do +pretraining ", line)]
-    assert training.endswith(", 1,000 steps, 1.0 M tokens")
+    assert training.endswith(", 600 steps, 0.6 M tokens")
     assert "What pays is a published encoder" in lines[-1], "a warning comes last, where it is seen"
 
 

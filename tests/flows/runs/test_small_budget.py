@@ -22,7 +22,7 @@ def plan_pretraining(tmp_path, *settings, **changes):
 
 
 @pytest.mark.parametrize(
-    ("settings", "tokens"), [([], "1.02"), (["pretraining.steps=80000"], None)]
+    ("settings", "tokens"), [([], "0.614"), (["pretraining.steps=80000"], None)]
 )
 def test_a_plan_warns_of_a_small_budget(tmp_path, settings, tokens):
     plan = plan_pretraining(tmp_path, *settings)

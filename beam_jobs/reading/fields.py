@@ -147,8 +147,8 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
     overrides = {f: n for f, n in overrides.items() if n in columns or not f.startswith(LABEL)}
     if missing := [name for name in overrides.values() if name not in columns]:
         raise UserError(
-            f"{file}: no column is called {', '.join(missing)}, as --columns says; there are "
-            f"{shorten_list(columns)}"
+            f"{file}: no column is called {', '.join(missing)}; name another by --columns; there "
+            f"are {shorten_list(columns)}"
         )
     known = next((of for names, of in COLUMN_SETS.items() if names <= columns), {})
     start = name_list(overrides.get("text", ""))

@@ -93,22 +93,23 @@ def test_reviews_in_lists_are_counted_and_shown(tmp_path, capsys):
 
 
 MISTAKES = {
-    "no text": ("a,b\nx,y\n", {}),
-    "another name": ("text,b\nx y,1\n", {"columns": "text=body"}),
-    "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}),
-    "unknown": ("Hello there\n", {}),
-    "no records": ("{broken\n" * 9, {}),
+    "no text": ("a,b\nx,y\n", {}, "dump.columns=text=NAME, or"),
+    "another name": ("text,b\nx y,1\n", {"columns": "text=body"}, "dump.columns=…; there"),
+    "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}, "dump.records=a"),
+    "unknown": ("Hello there\n", {}, "dump.format=…, or"),
+    "no records": ("{broken\n" * 9, {}, "dump.format=…, or raise --set dump.max_record_bytes=…"),
 }
 
 
 @pytest.mark.parametrize("what", MISTAKES)
 def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
-    content, reading = MISTAKES[what]
+    content, reading, setting = MISTAKES[what]
     path = tmp_path / "d.txt"
     path.write_text(content)
     with pytest.raises(UserError) as in_form:
         preview(tmp_path, path, **reading)
     check_settings(str(in_form.value))
+    assert f"--set {setting}" in str(in_form.value)
     options = CorpusOptions(input=((str(path),),), output="", **reading)
     with pytest.raises(UserError) as in_job:
         list_dump_files(options)

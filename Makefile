@@ -34,7 +34,7 @@ $(INSTALLED_DEV): $(INSTALLED) deploy/requirements.txt deploy/requirements-dev.t
 	$(PIP) --no-deps --require-hashes -r deploy/requirements-dev.txt
 	touch $@
 
-demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, at most 5 minutes on 2 cores
+demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, four minutes on 2 idle cores
 	$(BIN)/amazon-electra run --dump sample:20000 --store $(STORE)
 
 demo-published: $(INSTALLED_PUBLISHED)  ## the same dump from a published encoder: what minutes of adaptation gain, at most 5 minutes

@@ -221,14 +221,21 @@ def describe_unchanged_arm(arm: ArmFacts) -> str:
     )
 
 
+MOST_NAMES = 6
+"""Of data sets in a sentence; the origin's origin.json names all."""
+
+
 def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str]:
     """Yield a sentence for each encoder that may have seen the test texts of a task."""
     for fingerprint, origin in study.origins.items():
         arms = [arm.name for arm in study.arms if arm.origin == fingerprint]
         told = origin.get("training_data") or "unknown"
-        data = "are unknown" if told == "unknown" else f"are, by what comes with it, “{told}”"
+        names = told.split(", ")
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        shown = f"are, by what comes with it, “{', '.join(names[:MOST_NAMES])}”{more}"
         yield (
-            f"The texts that {origin['name']} was trained on {data}. They may include test texts, "
+            f"The texts that {origin['name']} was trained on "
+            f"{'are unknown' if told == 'unknown' else shown}. They may include test texts, "
             f"so the results of {join_names(arms)} may be too good; their differences from each "
             "other are affected less."
         )

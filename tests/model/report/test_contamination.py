@@ -35,6 +35,10 @@ def list_warnings(arms, origins=None):
         ({"training_data": "unknown"}, "are unknown."),
         ({}, "are unknown."),
         ({"training_data": "s2orc, eli5"}, "are, by what comes with it, “s2orc, eli5”."),
+        (
+            {"training_data": "a, b, c, d, e, f, g, h"},
+            "are, by what comes with it, “a, b, c, d, e, f” and 2 more.",
+        ),
     ],
 )
 def test_what_an_origin_has_seen_is_told_in_one_line_for_all_arms_that_begin_with_it(told, words):

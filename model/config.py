@@ -272,8 +272,8 @@ class FinetuningSettings(Settings):
         default=500_000,
         ge=2,
         description="training examples at most, chosen by a hash; none: all. The defaults take "
-        "all of every published set and keep a dump of hundreds of millions of reviews out of "
-        "memory",
+        "all of every published set, and of a dump of hundreds of millions of reviews what a "
+        "training gets through",
     )
     n_dev: int | None = Field(
         default=1000, ge=2, description="examples at most that choose rate and epoch; none: all"

@@ -88,8 +88,8 @@ def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
     assert (difference["pretraining_seeds"], difference["seeds"]) == (3, 9)
     assert "checkpoint" not in summary["answer"] + text
     assert "Pre-training seeds are a random effect as well" in text
-    assert "| polarity | trained | 3 × 3 | 400 |" in text
-    assert "| polarity | random | 3 | 400 |" in text
+    assert "| polarity | trained | 3 × 3 | – | 400 |" in text
+    assert "| polarity | random | 3 | – | 400 |" in text
 
     twice = ReportInput.model_validate({"cells": [*several, several[0]]})
     with pytest.raises(UserError, match="seed 0 of pre-training seed 1 2 times"):

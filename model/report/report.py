@@ -369,8 +369,9 @@ def describe_split(counts: Mapping[str, Any]) -> str:
     if not (tests := split["test_with_product"]):
         return f"{text} No test review names its product."
     shared = split["test_with_product_in_training"]
+    about = "about " if "products" in split else ""  # estimated by a share of the products
     return (
-        f"{text} Of the {tests:,} test reviews that name their product, {shared:,} "
+        f"{text} Of the {about}{tests:,} test reviews that name their product, {shared:,} "
         f"({shared / tests:.1%}) are of one that pretrain or train has too."
     )
 

@@ -193,6 +193,8 @@ def test_the_report_says_what_the_split_is_by_and_how_many_products_are_on_both_
     told = report.describe_split({"split_by": split})
     assert "by a hash of its text" in told
     assert "200 test reviews that name their product, 150 (75.0%)" in told
+    estimated = report.describe_split({"split_by": split | {"products": "1/4"}})
+    assert "Of the about 200 test reviews" in estimated
     late = report.describe_split({"split_by": split | {"by": "time", "without": 7}})
     assert "the latest reviews are test" in late
     assert "7 reviews have no date" in late

@@ -44,7 +44,7 @@ def write_study_data(folder: Path) -> Path:
     """Write a few examples of the tasks that shipped studies take from outside, and general text;
     return the folder.
     """
-    for task in ("imdb", "subjqa"):
+    for task in ("imdb", "mrpc", "subjqa"):
         (folder / task).mkdir()
         for name in FILES[task]:
             (folder / task / name).write_text(content(task, name))

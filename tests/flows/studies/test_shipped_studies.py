@@ -87,7 +87,7 @@ def place(tmp_path_factory) -> Path:
 def ask(name: str, file: Path, place: Path) -> tuple[Parameters, StudyChoice]:
     """Return form and choice of a study in a file, with whatever its variables need."""
     variables = set(list_variables(read_yaml(file)))
-    names = ("aspects", "epqa", "imdb", "published", "sst2", "subjqa")
+    names = ("aspects", "epqa", "imdb", "mrpc", "published", "sst2", "subjqa")
     own = {"stars" if name == "published" else name: str(place / name) for name in names}
     own = {task: data for task, data in own.items() if task in variables}
     general = [str(place / "general.txt")] if "general_shards" in variables else []

@@ -12,7 +12,7 @@ STORE  ?= store
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a thread each
 # One more than the cores: tests wait for servers and children.
 AT_ONCE := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
-SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo bench mutants up requirements audit sbom clean test-smoke test-all test-slow

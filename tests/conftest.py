@@ -24,16 +24,6 @@ with suppress(ImportError):  # the environment of XLA has none
     settings.load_profile("ci")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """One worker runs the tests of a file, and one all tests of Prefect's server: each start of it
-    takes 20 CPU seconds.
-    """
-    for item in items:
-        group = "prefect" if "prefect_home" in item.fixturenames else item.location[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(autouse=True)
 def _umask_as_before():
     """Commands that run in this process keep what they write to themselves."""

@@ -34,7 +34,7 @@ from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import buckets, earlier_corpora, exact, held_out, near
 from beam_jobs.deduplication.buckets import BucketedFiles
 from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
+from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.reading import work_units
 
 get_plain_size = attrgetter("plain_size")
@@ -108,7 +108,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
         )
     counts_by_unit = prepared | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
     duplicates = search_duplicates(pipeline, counts, plan)
-    return (
+    written = (
         {"prepared": counts_by_unit, **duplicates}
         | "Join duplicates with units" >> beam.CoGroupByKey()
         | "Spread joined units" >> beam.Reshuffle()  # Flink deals them out by a hash of the name
@@ -120,9 +120,8 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
             beam.pvalue.AsSingleton(scales),
             match_held_out(pipeline, counts, duplicates.get("near"), plan),
         )
-        | "Count units" >> beam.combiners.Count.Globally()
-        | "Write totals" >> beam.Map(write_totals, plan.without_engine())
     )
+    return add_last_step(written, write_totals, plan.without_engine())
 
 
 def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:

@@ -219,11 +219,11 @@ def start_clock() -> Callable[[], dict[str, Any]]:
     }
 
 
-def add_last_step(units: beam.PCollection, write_totals: Callable[..., None], plan: Any) -> None:
-    """Let the graph of a template, which no command waits for, end with `write_totals(number of
-    units, plan)`.
-    """
-    _ = (
+def add_last_step(
+    units: beam.PCollection, write_totals: Callable[[int, Any], Any], plan: Any
+) -> beam.PCollection:
+    """Let the graph end with `write_totals(number of units, plan)`; return what that returns."""
+    return (
         units
         | "Count units" >> beam.combiners.Count.Globally()
         | "Write totals" >> beam.Map(write_totals, plan)

@@ -126,8 +126,8 @@ SETTINGS = {
 
 @contextmanager
 def tell_settings() -> Iterator[None]:
-    """Tell the mistakes that a job's code finds in a dump by the fields of this form, as neither it
-    nor the commands that fill it have that job's options.
+    """Reword the UserErrors of a job's code: fields of this form in the place of the job's options,
+    which neither the form nor the commands that fill it have.
     """
     try:
         yield
@@ -391,7 +391,7 @@ class Finetuning(Settings):
     seeds: list[Seed] = Field(
         default=[0],
         min_length=1,
-        description="Each is a fine-tuning of its own; several show how much luck is in one",
+        description="Each is a fine-tuning of its own; several show how much results vary",
     )
     folds: int = Field(
         default=0,

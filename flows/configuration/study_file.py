@@ -109,7 +109,7 @@ class StudyTask(Part):
         description="Leave the task out if the variables of its data are not set; otherwise that "
         "is an error",
     )
-    arms: list[str] = Field(default=[], description="That are run on it; empty: all")
+    arms: list[str] = Field(default=[], description="Arms that are run on this task; empty: all")
     seeds: list[Seed] = Field(default=[], description="Of fine-tuning, where this task differs")
     settings: dict[str, Any] = Field(
         default={}, description="Of fine-tuning, where this task differs"

@@ -59,7 +59,7 @@ def make_stages(maker: "PrefectStageMaker", chain: Sequence[Stage]) -> None:
 def make_together(make: Callable[[], None]) -> None:
     """Run tasks within a task, which takes once what they all need of the accelerator.
 
-    Each is committed by itself: those that are complete are not rolled back as another fails.
+    Each commits on its own, so those that are complete are not rolled back when another one fails.
     """
     with transaction(commit_mode=CommitMode.EAGER):
         make()

@@ -24,8 +24,8 @@ from model.finetuning.features import Feature
 from model.finetuning.network import Head, load_encoder, prepare_network
 
 MOST_LABELS = 100_000
-"""That are learnt from, the first of the sample: their states are 0.6 GB where the width of the
-encoder is 384, and standardized as much again."""
+"""Labels that a regression learns from at most, the first of the sample: with an encoder of width
+384 their states take 0.6 GB, and as much again once standardized."""
 STRENGTHS = (0.0001, 0.001, 0.01, 0.1)
 """Values of C that are tried, of standardized states."""
 

@@ -129,7 +129,7 @@ bench: $(INSTALLED_DEV)  ## measure speed: prints tables (tests/bench has more, 
 	for bench in data_path pretrain_step finetune_batches; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
 
 audit: build/audit/.installed  ## ask PyPI's advisories about the pinned packages
-	for file in local published; do build/audit/bin/pip-audit --no-deps --disable-pip -r deploy/requirements-$$file.txt || exit 1; done
+	for file in local published; do build/audit/bin/pip-audit --strict --no-deps --disable-pip -r deploy/requirements-$$file.txt || exit 1; done
 
 sbom: build/audit/.installed  ## write build/sbom.json, the pinned packages in CycloneDX's form
 	build/audit/bin/cyclonedx-py requirements deploy/requirements-local.txt -o build/sbom.json

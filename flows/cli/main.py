@@ -62,6 +62,7 @@ def attempt(arguments: argparse.Namespace) -> int:
     from flows.runner.processes import JobFailed
     from flows.servers.access import restrict_store
     from flows.servers.health import ServerFailed
+    from flows.servers.prefect_server import check_database_file
     from flows.servers.settings import NO_TELEMETRY
 
     os.environ.update(NO_TELEMETRY)
@@ -70,7 +71,10 @@ def attempt(arguments: argparse.Namespace) -> int:
             del os.environ[name]  # an .env file left it empty: Prefect takes that for a password
     try:
         if arguments.command in ("run", "study", "up"):
-            restrict_store(find_store_root(arguments))
+            root = find_store_root(arguments)
+            if not os.environ.get("PREFECT_API_URL"):
+                check_database_file(root / "prefect" / "prefect.db")
+            restrict_store(root)
         arguments.do(arguments)
     except UserError as mistake:
         print(f"error: {mistake}", file=sys.stderr)

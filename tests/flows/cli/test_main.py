@@ -31,3 +31,12 @@ def test_whatever_fails_for_want_of_room_is_one_line(full_disk, capsys):
     assert main.attempt(argparse.Namespace(command="runs", store=str(full_disk), do=fail)) == 1
     told = f"failed: the disk of {full_disk} is full; make room, then the same command continues\n"
     assert capsys.readouterr().err == told
+
+
+def test_a_database_that_sqlite_could_not_use_is_told_before_anything_is_made(tmp_path, capsys):
+    far = tmp_path.joinpath(*["x" * 150] * 4)
+    words = ["run", "--dump", "sample:20", "--store", str(far)]
+    assert main.attempt(main.build_parser().parse_args(words)) == 2
+    told = f"error: --store {far}: the path is too long for SQLite; shorten it\n"
+    assert capsys.readouterr().err == told
+    assert not list(tmp_path.iterdir())

@@ -92,10 +92,15 @@ def list_prunable(
     `kept` are beginnings of the fingerprints of runs, empty for all; `registered` the fingerprints
     of the stages that models of the registry were made of. Runs that did not end are kept.
     `dropped` are beginnings of the fingerprints of stages that no complete run needs: they go too.
-    UserError while a run is under way: nobody knows what it needs next.
+    UserError while a run is under way, here or on another host, which shows by what it makes:
+    nobody knows what it needs next.
     """
     if under_way := [name for name, state in list_begun_runs(store) if state == "running"]:
         raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
+    complete = {name_folder(manifest) for manifest in store.list_manifests()}
+    begun = [name for name in store.place.list_folders() if name not in complete]
+    if held := store.place.list_held(begun):
+        raise UserError(f"a run is under way: {min(held)} is being made; prune once it has ended")
     needed: set[str] = set()
     for run in _choose_runs(list_runs(store), list(kept)):
         needed |= run.fingerprints
@@ -110,9 +115,7 @@ def list_prunable(
     for fingerprint in registered:
         for manifest in store.find(fingerprint):
             needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}
-    unneeded = [n for n in store.place.list_folders() if n.split("/")[1] not in needed]
-    held = store.place.list_held(unneeded)
-    return [name for name in unneeded if name not in held]
+    return [n for n in store.place.list_folders() if n.split("/")[1] not in needed]
 
 
 def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:

@@ -174,7 +174,9 @@ def test_while_a_run_is_under_way_nothing_goes(store, capsys):
     assert not unfinished.exists()
 
 
-def test_what_is_being_made_stays(store, capsys):
+def test_while_a_stage_is_being_made_nothing_goes(store, capsys):
+    """By a run on another host: it needs what it found complete."""
+    [first, second] = list_runs(store)
     folder = store.root / "finetuning" / "0123456789abcdef"
     program = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX)"
     program += "; print('held', flush=True); sys.stdin.read()"
@@ -185,8 +187,10 @@ def test_what_is_being_made_stays(store, capsys):
     )
     try:
         assert holder.stdout.readline() == b"held\n"
-        run(store, capsys, "store", "prune", "--yes")
+        prune = ["store", "prune", "--keep", first.last["fingerprint"], "--yes"]
+        assert run(store, capsys, *prune)[0] == 2
         assert folder.is_dir()
+        assert list_runs(store) == [first, second]
     finally:
         holder.communicate()
     run(store, capsys, "store", "prune", "--yes")

@@ -403,14 +403,16 @@ def test_the_commands_show_and_prune_a_store_in_a_bucket(
         write(folder / "a.txt", "a" * 2000)
         eventually(lambda: any(f"{begun.fingerprint}/a" in n for n in list_objects(s3, here)))
 
-    def run(*words):
-        assert call(*words, "--store", address) == 0
+    def run(*words, code=0):
+        assert call(*words, "--store", address) == code
         return capsys.readouterr().out
 
     assert report.fingerprint in run("runs")
     assert json.loads(run("show", CORPUS.fingerprint, "--json"))["result"] == {"kept": 1}
     assert begun.fingerprint in run("store", "prune")
     assert any(begun.fingerprint in name for name in list_objects(s3, here)), "a dry run"
+    with open_host("there").lock_stage(SHARDS):
+        run("store", "prune", "--keep", report.fingerprint, "--yes", code=2)
     run("store", "prune", "--yes")
     left = list_objects(s3, here)
     assert not any(begun.fingerprint in name for name in left)

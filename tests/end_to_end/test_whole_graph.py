@@ -81,6 +81,7 @@ def test_prints_the_results_and_where_everything_is(home):
         "the page must open without a network"
     )
     assert (model / "model.safetensors").exists()
+    assert re.search(r"^registered +version 1 is (champion|challenger): \w", printed, re.M)
     assert "Prefect UI" in printed
     assert "MLflow UI" in printed
 

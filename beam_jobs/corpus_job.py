@@ -28,7 +28,13 @@ from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.corpus.prepare import add_days, count_days, find_cut_offs, prepare_units
+from beam_jobs.corpus.prepare import (
+    add_days,
+    count_unit_days,
+    cut_into_units,
+    find_cut_offs,
+    prepare_units,
+)
 from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import buckets, earlier_corpora, exact, held_out, near
@@ -81,21 +87,21 @@ class MakeCorpus(beam.PTransform):
 def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
     """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
     units = cut_files(pipeline, plan) | "Spread units" >> beam.Reshuffle()
-    cut_offs = None
+    cut_offs, failed = None, plan.folders.failed
     if plan.preparation.split_by == "time":
         cut_offs = beam.pvalue.AsSingleton(
             units
-            | "Count days" >> beam.Map(count_days, plan.preparation)
+            | "Count days" >> beam.FlatMap(count_unit_days, plan.preparation, failed)
             | "Add up days" >> beam.CombineGlobally(add_days)
-            | "Find cut-offs" >> beam.Map(find_cut_offs, plan.preparation)
+            | "Find cut-offs" >> beam.Map(find_cut_offs, plan.preparation, failed)
         )
     prepared = units | "Prepare units" >> beam.FlatMap(
-        prepare_units, plan.preparation, plan.folders.failed, cut_offs
+        prepare_units, plan.preparation, failed, cut_offs
     )
     counts = (
         prepared
         | "Collect counts" >> beam.combiners.ToList()
-        | "Check units" >> beam.Map(check_prepared, plan.folders.failed)
+        | "Check units" >> beam.Map(check_prepared, failed)
         | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
     )
     punkt = counts | "Train Punkt" >> beam.Map(
@@ -129,7 +135,7 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
     which no other file waits on an engine; here, where units are dealt out once, the largest come
     first.
     """
-    size = plan.unit_bytes
+    size, cuts, failed = plan.unit_bytes, plan.folders.cuts, plan.folders.failed
     branches = []
     for how, is_anew in (("in place", False), ("anew", True)):
         files = [file for file in plan.files if work_units.is_cut_anew(file, size) == is_anew]
@@ -137,7 +143,7 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
             branches.append(
                 pipeline
                 | f"List files {how}" >> beam.Create(sort_largest_first(files, get_plain_size))
-                | f"Cut files {how}" >> beam.FlatMap(work_units.cut_file, size, plan.folders.cuts)
+                | f"Cut files {how}" >> beam.FlatMap(cut_into_units, size, cuts, failed)
             )
     units = branches | "Join units" >> beam.Flatten()
     if beam_options.is_local(plan.engine):

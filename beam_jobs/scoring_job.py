@@ -18,10 +18,10 @@ from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
+from beam_jobs.corpus.prepare import cut_into_units
 from beam_jobs.corpus.result import list_finished
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first
-from beam_jobs.reading import work_units
 from beam_jobs.scoring.plan import ScoringPlan, plan_scoring
 from beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
 
@@ -58,7 +58,8 @@ def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
     scored = (
         pipeline
         | "List files" >> beam.Create(sort_largest_first(plan.files, lambda file: file.plain_size))
-        | "Cut files" >> beam.FlatMap(work_units.cut_file, plan.unit_bytes, plan.folders.cuts)
+        | "Cut files"
+        >> beam.FlatMap(cut_into_units, plan.unit_bytes, plan.folders.cuts, plan.folders.failed)
         | "Spread units" >> beam.Reshuffle()
         | "Score units" >> beam.ParDo(ScoreUnits(plan.without_engine()))
     )

@@ -21,10 +21,10 @@ from beam_jobs.text.cleaning import CleaningOptions
 
 VERSION = 16
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 12
+WORK_VERSION = 13
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
-"""Pattern of `work_units.Unit.name`."""
+"""Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""
 WORK_NAME = "_work-[0-9a-f]{16}"
 """Pattern of the name of the folder in which a job keeps what it has done, until it ends."""
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"

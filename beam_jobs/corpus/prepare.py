@@ -1,16 +1,16 @@
 """First pass over a unit: reads, cleans and hashes its reviews, and leaves in the work folder:
 
-prepared/0000-00000.arrow    one row a review (Arrow IPC, lz4): what the corpus will hold, its text
-prepared/0000-00000.hashes   exact.PACKED_ROW, sorted by text hash
-prepared/0000-00000.bands    near.BAND, if near-duplicates are dropped
-prepared/0000-00000.signatures  their signatures, by row number
-prepared/0000-00000.runs     runs of words of the reviews that may be trained on (held_out.py)
-prepared/0000-00000.heldout  those of the dev and test reviews
-prepared/0000-00000.starts   where each bucket begins in those of buckets.KINDS
-prepared/0000-00000.rejects  JSON lines; lines count from the unit's start
-prepared/0000-00000.sample   JSON list of texts for Punkt, whose languages are counted too
-prepared/0000-00000.days     reviews by day, counted before, if the split is by time
-prepared/0000-00000.json     counts; written last: the unit is done if and only if it is there
+prepared/UNIT.arrow       one row a review (Arrow IPC, lz4): what the corpus will hold, its text
+prepared/UNIT.hashes      exact.PACKED_ROW, sorted by text hash
+prepared/UNIT.bands       near.BAND, if near-duplicates are dropped
+prepared/UNIT.signatures  their signatures, by row number
+prepared/UNIT.runs        runs of words of the reviews that may be trained on (held_out.py)
+prepared/UNIT.heldout     those of the dev and test reviews
+prepared/UNIT.starts      where each bucket begins in those of buckets.KINDS
+prepared/UNIT.rejects     JSON lines; lines count from the unit's start
+prepared/UNIT.sample      JSON list of texts for Punkt, whose languages are counted too
+prepared/UNIT.days        reviews by day, counted before, if the split is by time
+prepared/UNIT.json        counts; written last: the unit is done if and only if it is there
 """
 
 import base64
@@ -31,11 +31,11 @@ from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, exact, held_out, near
-from beam_jobs.engine.units import add_to_counters, attempt
+from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.reading import fields, stars, work_units
 from beam_jobs.reading.dates import FORMS, parse_day
 from beam_jobs.reading.lines import Reject, Tally
-from beam_jobs.reading.work_units import PreparedUnit, Unit
+from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
 from beam_jobs.text import languages, personal_data, splits
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
 from beam_jobs.text.word_runs import count_words
@@ -236,11 +236,27 @@ def add_days(counts: Iterable[Mapping[int, int]]) -> Counter[int]:
     return total
 
 
-def find_cut_offs(days: Mapping[int, int], preparation: Preparation) -> tuple[int, int]:
-    """Return the first days of dev and test, by the days of all units."""
+def find_cut_offs(
+    days: Mapping[int, int], preparation: Preparation, failed: str
+) -> tuple[int, int]:
+    """Return the first days of dev and test, by the days of all units; raise JobFailed if a unit
+    failed, without whose days they would be others.
+    """
+    check_failed(failed)
     if not days:
         raise UserError(f"--split-by time: no review has a date that can be read; {FORMS}")
     return splits.find_cut_offs(days, preparation.bounds)
+
+
+def cut_into_units(file: DumpFile, size: int, folder: str, failed: str) -> Iterator[Unit]:
+    """Cut a file into units; why that fails every time is written to the folder `failed`."""
+    for units in attempt(partial(cut_file, file, size, folder), file.number, file.name, failed):
+        yield from units
+
+
+def count_unit_days(unit: Unit, preparation: Preparation, failed: str) -> Iterator[dict[int, int]]:
+    """Count the days of a unit; why that fails every time is written to the folder `failed`."""
+    return attempt(partial(count_days, unit, preparation), unit.name, unit.file.name, failed)
 
 
 def prepare_units(

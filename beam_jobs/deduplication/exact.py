@@ -122,13 +122,12 @@ def find_in_part(
     part: Part, folder: str, counts: list[PreparedUnit], seen: BucketedFiles
 ) -> Iterator[Duplicates | TaggedOutput]:
     """Yield copies of what stays and, tagged SEEN, texts that earlier corpora have, from the
-    `.hashes` of all units in a folder.
+    `.hashes` of all units in a folder; `counts` in their order (`buckets.join_unit_starts`).
 
     Those of the largest units come first: the runner deals them out to its workers in this order.
     """
-    units = sorted(counts, key=lambda c: c.unit)
-    names, dumps = [c.unit for c in units], [c.dump for c in units]
-    files = buckets.list_unit_files(folder, units, "hashes")
+    names, dumps = [c.unit for c in counts], [c.dump for c in counts]
+    files = buckets.list_unit_files(folder, counts, "hashes")
     copies: dict[str, list[bytes]] = defaultdict(list)
     known: dict[str, list[bytes]] = defaultdict(list)
     with (

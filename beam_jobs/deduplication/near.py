@@ -143,12 +143,11 @@ def list_parts(counts: list[PreparedUnit], threshold: float) -> Iterator[Part]:
 
 
 def find_in_part(
-    part: Part, folder: str, threshold: float, counts: list[PreparedUnit]
+    part: Part, folder: str, threshold: float, units: list[PreparedUnit]
 ) -> Iterator[Duplicates]:
     """Yield the near copies that a part of the buckets shows, from the `.bands` and `.signatures`
-    of all units in a folder.
+    of all units in a folder, which come in their order (`buckets.join_unit_starts`).
     """
-    units = sorted(counts, key=lambda c: c.unit)
     dumps = [unit.dump for unit in units]
     paths = [storage.join_path(folder, f"{unit.unit}.signatures") for unit in units]
 

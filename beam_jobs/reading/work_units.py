@@ -75,6 +75,11 @@ class DumpFile:
     def name(self) -> str:
         return f"{self.path}/{self.member}" if self.member else self.path
 
+    @property
+    def number(self) -> str:
+        """The index in names of units and their files, which sort in the order of the dump."""
+        return f"{self.index:07d}"
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -90,7 +95,7 @@ class Unit:
     @property
     def name(self) -> str:
         """The unit's name, which sorts in the order of the dump."""
-        return f"{self.file.index:04d}-{self.piece:05d}"
+        return f"{self.file.number}-{self.piece:05d}"
 
 
 @dataclass(frozen=True)
@@ -233,7 +238,7 @@ def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
 
     Pieces of an unpacked file go to `folder`.
     """
-    marker = storage.join_path(folder, f"{file.index:04d}.json")
+    marker = storage.join_path(folder, f"{file.number}.json")
     if not storage.exists(marker):
         units = [asdict(unit) for unit in _cut_by_layout(file, size, folder)]
         storage.check_unchanged(file.identity)
@@ -315,7 +320,7 @@ def _unpack_into_pieces(whole: Unit, size: int, folder: str) -> Iterator[Unit]:
         whole.path, whole.compression, whole.file.member, whole.file.max_expansion
     ) as stream:
         for stretch, damage in _split_stream(stream, size, whole.file.layout):
-            path = storage.join_path(folder, f"{whole.file.index:04d}-{piece:05d}.piece")
+            path = storage.join_path(folder, f"{whole.file.number}-{piece:05d}.piece")
             storage.write_bytes(path, QUICK_ZSTD.compress(stretch) if compression else stretch)
             yield replace(
                 whole,

@@ -64,7 +64,12 @@ def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     files = [add_id_column(file, options.id) for file in work_units.list_dump_files(options)]
     storage.check_output(options.output, [file.path for file in files])
     dump = dict.fromkeys(file.identity for file in files)
-    content = [model, *dump, *sorted(corpus_plan.list_settings(options).items())]
+    content = [
+        corpus_plan.WORK_VERSION,
+        model,
+        *dump,
+        *sorted(corpus_plan.list_settings(options).items()),
+    ]
     work = f"_work-{hash_bytes(repr(content).encode())[:16]}"  # only the same job continues it
     plain = sum(file.plain_size for file in files)
     folders = Folders(options.output, storage.join_path(options.output, work))

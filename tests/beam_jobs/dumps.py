@@ -92,7 +92,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     cut_offs = None
     if preparation.split_by == "time":
         days = add_days(count_days(unit, preparation) for unit in cut)
-        cut_offs = find_cut_offs(days, preparation)
+        cut_offs = find_cut_offs(days, preparation, folders.failed)
     units = [prepare_unit(unit, preparation, cut_offs) for unit in cut]
     units = buckets.join_unit_starts(units, folders.prepared)
     punkt = write_punkt(units, folders, corpus.punkt, corpus.max_damaged_files)

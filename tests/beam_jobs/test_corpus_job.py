@@ -11,6 +11,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from beam_jobs import corpus_job
 from beam_jobs.config import CorpusOptions
 from beam_jobs.core.errors import JobFailed, UserError
+from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan, prepare, result
 from tests.beam_jobs.dumps import digests, rows_of, run_steps
 
@@ -45,10 +46,10 @@ def test_every_review_is_kept_or_counted(tmp_path):
     assert result["kept"] == 50
     assert result["dropped"] == {"broken JSON": 1, "duplicate": 1, "empty text": 1, "no text": 1}
     assert len(rows_of(tmp_path / "corpus")) == 50
-    reject = json.loads((tmp_path / "corpus" / "rejects" / "0000-00000.jsonl").read_text())
+    reject = json.loads((tmp_path / "corpus" / "rejects" / "0000000-00000.jsonl").read_text())
     assert (reject["line"], reject["reason"], reject["file"]) == (52, "broken JSON", str(dump))
     assert {p.name for p in (tmp_path / "corpus").iterdir()} == {
-        "corpus-0000-00000.parquet",
+        "corpus-0000000-00000.parquet",
         "corpus.json",
         "punkt.json",
         "rejects",
@@ -75,9 +76,27 @@ def test_the_corpus_is_a_transform_whose_counters_are_its_totals(tmp_path):
     assert {name for name in found if name.startswith("dropped ")} == set(dropped)
     assert told["bytes"] == expected["bytes"]
     times = [(one.key.metric.name, one.committed.count) for one in counters["distributions"]]
-    assert times == [("unit_milliseconds", 1)] * 2  # one unit is prepared, and written
+    assert times == [("unit_milliseconds", 1)] * 3  # a file is cut, a unit prepared and written
     assert made.folders.work in map(str, (tmp_path / "corpus").iterdir())
     assert result.write_totals(1, made) == told
+
+
+@pytest.mark.parametrize("blocked", ["cuts/0000000.json", "prepared/0000000-00000.days"])
+def test_a_file_that_cannot_be_cut_or_counted_is_tried_four_times_and_told(tmp_path, blocked):
+    """Where a split by time lacks the days of a unit, no other is put on a side by the rest."""
+    for name, first in (("a", 0), ("b", 30)):
+        days = range(first, first + 30)
+        write_dump(tmp_path / f"{name}.json", [review(i, unixReviewTime=86_400 * i) for i in days])
+    words = ["--input", str(tmp_path / "*.json"), "--output", str(tmp_path / "corpus")]
+    words += ["--split-by", "time", "--direct_running_mode=in_memory"]
+    options, flags = read_known_options(CorpusOptions, words, "", "")
+    work = Path(plan.plan_corpus(options, flags).folders.work)
+    (work / blocked).mkdir(parents=True)
+    with pytest.raises(JobFailed, match=r"a\.json: a part of it failed 4 times: IsADirectory"):
+        corpus_job.run(words)
+    assert not list((work / "prepared").glob("*.arrow"))
+    (work / blocked).rmdir()
+    assert corpus_job.run(words)["kept"] == 60
 
 
 def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next(
@@ -99,7 +118,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
         with pytest.raises(JobFailed, match=r"b\.json: a part of it failed 4 times: IndexError"):
             corpus_job.run([*arguments, str(tmp_path / "again")])
     prepared = tmp_path.glob("again/_work-*/prepared/*.json")
-    assert sorted(path.stem for path in prepared) == ["0000-00000", "0002-00000"]
+    assert sorted(path.stem for path in prepared) == ["0000000-00000", "0000002-00000"]
     result = corpus_job.run([*arguments, str(tmp_path / "again")])
     assert result["kept"] == expected["kept"] == 150
     assert digests(tmp_path / "again") == digests(tmp_path / "whole")
@@ -133,7 +152,7 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     assert dump.exists()
     (tmp_path / "out" / "corpus-notes").mkdir()
     (tmp_path / "out" / "rejects").mkdir()
-    for name in ("corpus-notes/mine.txt", "rejects/mine.txt", "corpus-0001-00000.parquet"):
+    for name in ("corpus-notes/mine.txt", "rejects/mine.txt", "corpus-0000001-00000.parquet"):
         (tmp_path / "out" / name).write_text("mine")
     other = tmp_path / "in" / "d.json"
     other.parent.mkdir()
@@ -145,7 +164,7 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
         if path.is_file()
     }
     assert left >= {"corpus-2023.json", "corpus-notes/mine.txt", "rejects/mine.txt"}
-    assert "corpus-0001-00000.parquet" not in left
+    assert "corpus-0000001-00000.parquet" not in left
 
 
 @pytest.mark.parametrize(

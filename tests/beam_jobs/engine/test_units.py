@@ -27,7 +27,7 @@ def _no_pause(monkeypatch):
 
 def test_the_fourth_attempt_counts(tmp_path):
     work, _ = fail_times(3, KeyError("x"))
-    assert list(units.attempt(work, "0000-00001", "d.json", str(tmp_path))) == ["done"]
+    assert list(units.attempt(work, "0000000-00001", "d.json", str(tmp_path))) == ["done"]
     units.check_failed(str(tmp_path))
 
 
@@ -36,23 +36,23 @@ def test_the_fourth_attempt_counts(tmp_path):
 )
 def test_what_fails_four_times_is_written_down_and_ends_the_job_later(tmp_path, error, kind):
     work, tried = fail_times(9, error)
-    assert list(units.attempt(work, "0000-00001", "d.json", str(tmp_path))) == []
+    assert list(units.attempt(work, "0000000-00001", "d.json", str(tmp_path))) == []
     assert len(tried) == 4
-    told = json.loads((tmp_path / "0000-00001.json").read_text())
+    told = json.loads((tmp_path / "0000000-00001.json").read_text())
     assert "in work" in told["traceback"]
     with pytest.raises(
         JobFailed, match=r"^d\.json: a part of it failed 4 times: .*x.*run the same"
     ) as end:
         units.check_failed(str(tmp_path))
     assert type(end.value) is kind
-    list(units.attempt(fail_times(0, error)[0], "0000-00001", "d.json", str(tmp_path)))
+    list(units.attempt(fail_times(0, error)[0], "0000000-00001", "d.json", str(tmp_path)))
     units.check_failed(str(tmp_path))  # an engine that began again has done it
 
 
 def test_a_mistake_of_the_user_and_the_eleventh_failure_end_the_job_at_once(tmp_path):
     work, tried = fail_times(1, UserError("d.json: no column"))
     with pytest.raises(UserError):
-        list(units.attempt(work, "0000-00001", "d.json", str(tmp_path)))
+        list(units.attempt(work, "0000000-00001", "d.json", str(tmp_path)))
     assert len(tried) == 1
     for number in range(10):
         list(units.attempt(fail_times(9, KeyError("x"))[0], f"{number}", "d.json", str(tmp_path)))

@@ -159,7 +159,7 @@ def test_nothing_of_a_reviewer_leaves_the_job_by_default(tmp_path, name):
     assert sum(result["dropped"].values()) == 1
     assert not traces_in(tmp_path / "corpus")
     run_job(tmp_path / "raw", "--input", dump, "--keep_raw_rejects", "true")
-    assert traces_in(tmp_path / "raw") == {"0000-00000.jsonl"}
+    assert traces_in(tmp_path / "raw") == {"0000000-00000.jsonl"}
 
 
 def traces_in(folder: Path) -> set[str]:

@@ -109,6 +109,15 @@ def test_an_earlier_cut_is_not_done_again(tmp_path):
     assert Path(units[0].path).read_text() == "kept"
 
 
+def test_names_of_units_sort_in_the_order_of_the_dump(tmp_path):
+    file = look_at(write(tmp_path / "d.json", FORMS["lines.json"], False))
+    numbers = [9, 10, 999, 1000, 9_999, 10_000, 99_999, 100_000, 1_000_000]
+    names = [replace(file, index=index).number for index in numbers]
+    assert names == sorted(names)
+    units = work_units.cut_file(file, 5000, str(tmp_path / "cut"))
+    assert [unit.name for unit in units] == [f"{file.number}-{i:05d}" for i in range(len(units))]
+
+
 def test_the_size_of_units_depends_on_the_dump_alone():
     """Of a dump of billions of reviews they are larger, so that they do not grow without end."""
     sizes = [work_units.choose_unit_bytes(1 << power) for power in (20, 30, 39, 40, 50)]

@@ -117,7 +117,7 @@ def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
 
 
 def test_so_does_one_about_damage():
-    unit = PreparedUnit("0000-00000", 0, file="d.gz", notes={"damaged_files": 1})
+    unit = PreparedUnit("0000000-00000", 0, file="d.gz", notes={"damaged_files": 1})
     with pytest.raises(UserError) as told:
         check_damage([unit], 0)
     check_options(str(told.value))

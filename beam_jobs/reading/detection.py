@@ -38,6 +38,17 @@ FIRST_RECORDS = 100
 """Of which one at least must have a text."""
 NUMBER = re.compile(r"\d+([.,]\d+)?")
 PAGE = re.compile(rb"<(?:\?xml|!doctype|html|error)\b", re.IGNORECASE)
+MAX_ANSWER_BYTES = 1 << 16
+ANSWERS = {"message", "msg", "detail", "details", "error", "errors", "errormessage"}
+"""Names of fields, as `simplify_name` gives them, one of which an error answer in JSON has, and
+others that it may have: those of S3, AWS, Google, Azure, GitHub, Hugging Face, Elasticsearch,
+GraphQL, RFC 9457 and web frameworks."""
+AROUND_ANSWERS = ANSWERS | {
+    *("code", "errorcode", "errordescription", "errortype", "exception", "reason", "statuscode"),
+    *("status", "statustext", "type", "success", "ok", "documentationurl", "help", "instance"),
+    *("path", "url", "key", "bucketname", "resource", "timestamp", "trace", "traceid"),
+    *("hostid", "requestid", "extensions", "errorsummary", "hint", "messages", "retryafter"),
+}
 PANDAS = re.compile(
     rb'\{\s*"(?:[^"\\]*"\s*:\s*\{\s*"0"|0"\s*:\s*\{|columns"\s*:\s*\[|index"\s*:\s*\[)'
 )
@@ -94,6 +105,8 @@ def detect_layout(
     for size in list_head_sizes(defaults.max_record_bytes):
         head = read_head(path, compression, member, size)
         found = replace(defaults, name=name or detect_format(head, shown))
+        if not overrides and len(head) < min(size, MAX_ANSWER_BYTES):
+            refuse_error_answer(head, found, shown)
         records: list[dict[str, Any]] = []
         why = ""
         if found.name == "parquet":
@@ -165,6 +178,32 @@ def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str)
             f"{shown}: {column} holds no text but {json.dumps(values[0], default=str)[:60]}; name "
             f"another column with --columns text=NAME" + (f", for example of {inner}" * bool(inner))
         )
+
+
+def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
+    """Raise UserError if the only record of a file, which `head` is all of, is the JSON that a
+    server answers with when it has no such file, or does not give it.
+    """
+    if found.name not in ("json_lines", "json_objects", "python_lines"):
+        return
+    limited = replace(found, max_record_bytes=max(len(head), 1))
+    items = list(read_records(io.BytesIO(head), limited, Tally(), header=True))
+    if len(items) != 1 or isinstance(items[0], Reject):
+        return
+    record = items[0][1]
+    given = {simplify_name(name) for name, value in record.items() if value is not None}
+    titled = {"title"} if "status" in given else set()
+    if given & (ANSWERS | titled) and given <= AROUND_ANSWERS | titled:
+        told = json.dumps(record, default=str)[:100]
+        raise UserError(
+            f"{shown} is the answer of a server in the place of a dump: {told}; fetch it again, or "
+            "name its text with --columns text=NAME"
+        )
+
+
+def simplify_name(name: str) -> str:
+    """Return the letters and digits of a name, in lower case."""
+    return re.sub(r"[\W_]+", "", name).lower()
 
 
 def list_head_sizes(longest: int) -> Iterator[int]:

@@ -82,12 +82,16 @@ def _read_records(
                 record = parse_leniently(line, i, tally, layout.encoding)
             if type(record) is dict:
                 yield i, record
-            elif type(record) is tuple:
+            elif type(record) is tuple or is_list_of_objects(record):
                 yield from ((i, one) for one in record)
             else:
                 yield (
                     record if isinstance(record, Reject) else make_reject(i, "not an object", line)
                 )
+
+
+def is_list_of_objects(value: Any) -> bool:
+    return type(value) is list and bool(value) and all(type(one) is dict for one in value)
 
 
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:

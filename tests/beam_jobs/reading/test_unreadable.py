@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.work_units import inspect_files
 from tests.beam_jobs.dumps import rejects_of, review, run_job, write_lines
 from tests.beam_jobs.reading.three_reviews import REVIEWS, csv_text, lines, mcauley
 
@@ -104,6 +106,54 @@ def test_what_cannot_be_read_is_named_with_what_helps(tmp_path, what):
     (tmp_path / "given").write_bytes(content)
     with pytest.raises(UserError, match=f"given.*{message}"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "given")
+
+
+ANSWERS = [
+    {"message": "Not Found", "documentation_url": "https://docs.github.com", "status": "404"},
+    {"error": "Repository not found"},
+    {"error": {"code": 404, "message": "No such object", "errors": [{"message": "No such"}]}},
+    {"error": {"root_cause": [{"reason": "no such index"}], "reason": "no"}, "status": 404},
+    {"Error": {"Code": "NoSuchKey", "Message": "The key does not exist.", "Key": "d.json"}},
+    {"Code": "NoSuchKey", "Message": "The key does not exist.", "RequestId": "A", "HostId": "B"},
+    {"__type": "AccessDeniedException", "Message": "User is not authorized"},
+    {"timestamp": "2026-01-01", "status": 404, "error": "Not Found", "message": "", "path": "/d"},
+    {"type": "about:blank", "title": "Not Found", "status": 404, "detail": "no dump here"},
+    {"errors": [{"message": "Not authorized"}, {"message": "Not you"}], "data": None},
+    {"success": False, "message": "API key expired"},
+    {"detail": "Not Found"},
+    {"type": "about:blank", "title": "Not Found", "status": 404, "traceId": "00-1"},
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: next(iter(answer)))
+def test_an_answer_of_a_server_in_the_place_of_a_dump_is_named(tmp_path, answer):
+    """However it is written down, unless the user says that it is a review."""
+    forms = [
+        json.dumps(answer),
+        json.dumps(answer, indent=2) + "\n",
+        json.dumps([answer]),
+        repr(answer),
+    ]
+    for form in forms:
+        path = tmp_path / "given"
+        path.write_bytes(gzip.compress(form.encode()) if form.endswith("\n") else form.encode())
+        with pytest.raises(UserError, match=r"given is the answer of a server.*fetch it again"):
+            inspect_files([str(path)], None, {}, Layout("json_lines"), 200)
+
+
+@pytest.mark.parametrize(
+    ("review", "columns"),
+    [
+        ({"message": "I love this phone", "rating": 5}, {}),
+        ({"text": "It told me an error", "status": "published"}, {}),
+        ({"title": "Good", "message": "I love it", "timestamp": 3}, {}),
+        ({"message": "Not Found"}, {"text": "message"}),
+    ],
+)
+def test_a_single_review_is_no_answer_of_a_server(tmp_path, review, columns):
+    for form in (json.dumps(review), json.dumps([review])):
+        (tmp_path / "given").write_text(form)
+        inspect_files([str(tmp_path / "given")], None, columns, Layout("json_lines"), 200)
 
 
 def test_what_is_no_parquet_is_named(tmp_path):

@@ -13,9 +13,10 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -283,9 +284,10 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
 
 def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[str]:
     """Return every file that the patterns name, each once, sorted by name."""
+    given = list(patterns)
+    expand = partial(_expand, option=option, places=open_anew(given, option))
     found: set[str] = set()
-    for pattern in patterns:
-        paths = expand_pattern(pattern, option)
+    for pattern, paths in zip(given, map_paths(expand, given), strict=True):
         if not paths:
             raise UserError(f"{option} {pattern}: no such file")
         found.update(paths)
@@ -294,9 +296,26 @@ def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[st
 
 def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
     """Return the files of a name or glob, with all in its folders; nothing hidden."""
+    return _expand(pattern, option, open_anew([pattern], option))
+
+
+def open_anew(patterns: Iterable[str], option: str) -> dict[str, tuple[Any, str]]:
+    """Return the store of each pattern of one, without the listings that s3fs and gcsfs keep for as
+    long as the process lives, and the pattern within it.
+    """
+    places: dict[str, tuple[Any, str]] = {}
+    for pattern in filter(is_remote, patterns):
+        with report_unreachable(pattern, option):
+            places[pattern] = fsspec.core.url_to_fs(pattern)
+    for store in {store for store, _ in places.values()}:
+        store.invalidate_cache()
+    return places
+
+
+def _expand(pattern: str, option: str, places: Mapping[str, tuple[Any, str]]) -> list[str]:
     if is_remote(pattern):
         with report_unreachable(pattern, option):
-            fs, inner = fsspec.core.url_to_fs(pattern)
+            fs, inner = places[pattern]
             found = match_remote(fs, inner).items()
             paths = [p for n, i in found for p in ([n] if i["type"] == "file" else fs.find(n))]
             shown = [p for p in paths if _is_shown(p, inner)]
@@ -331,11 +350,13 @@ def is_no_data(path: str) -> bool:
 
 
 def match_remote(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
-    """Return what a store now holds by this name, or else by this glob; names may have brackets."""
-    fs.invalidate_cache()  # s3fs and gcsfs keep listings for as long as the process lives
-    return (
-        {pattern: fs.info(pattern)} if fs.exists(pattern) else dict(fs.glob(pattern, detail=True))
-    )
+    """Return what a store holds by this name, or else by this glob; names may have brackets."""
+    try:
+        return {pattern: fs.info(pattern)}
+    except FileNotFoundError as error:
+        if isinstance(error.__cause__, UserError):  # of an address that may not be read from
+            raise error.__cause__ from None
+        return dict(fs.glob(pattern, detail=True)) if glob.has_magic(pattern) else {}
 
 
 def match_local(pattern: str) -> list[str]:

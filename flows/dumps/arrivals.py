@@ -164,6 +164,7 @@ def _list_place(place: str) -> list[Arrival] | None:
     check_host(place, "watch.places")
     with storage.report_unreachable(place, "watch.places"):
         files, path = url_to_fs(place)
+        files.invalidate_cache()  # s3fs and gcsfs keep listings for as long as the process lives
         if files.isdir(path):
             listing = {info["name"]: info for info in files.ls(path, detail=True)}
         else:

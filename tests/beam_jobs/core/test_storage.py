@@ -62,6 +62,28 @@ def test_what_stands_for_nothing_is_named(folder):
         storage.expand_patterns([f"{folder}/*.csv"], "--withhold")
 
 
+def test_named_files_of_a_store_are_each_asked_for_once_and_side_by_side(tmp_path, monkeypatch):
+    there, paths = fsspec.filesystem("memory"), [f"memory://{tmp_path}/{i}.json" for i in range(8)]
+    for path in paths:
+        storage.write_bytes(path, b"{}")
+    together, asked = threading.Barrier(8), []
+    info = there.info
+
+    def note_info(path):
+        asked.append(path.rsplit("/", 1)[-1])
+        together.wait(60)  # until as many others wait
+        return info(path)
+
+    monkeypatch.setattr(there, "info", note_info)
+    monkeypatch.setattr(there, "exists", lambda path: pytest.fail(f"{path} is asked for again"))
+    monkeypatch.setattr(there, "invalidate_cache", lambda: asked.append("forgotten"))
+    assert storage.expand_patterns(paths) == paths
+    monkeypatch.undo()
+    there.rm(str(tmp_path), recursive=True)
+    assert asked[0] == "forgotten"
+    assert sorted(asked[1:]) == [f"{i}.json" for i in range(8)]
+
+
 def test_what_is_read_from_s3_is_held_in_small_parts():
     store, _ = fsspec.core.url_to_fs("s3://bucket/name")
     assert store.default_block_size == storage.PART_BYTES

@@ -5,6 +5,7 @@ import re
 import time
 from urllib.parse import urlsplit
 
+import fsspec
 import pytest
 
 from beam_jobs.core import storage
@@ -14,6 +15,7 @@ from flows.dumps.arrivals import find_arrivals, is_named_like_a_dump
 from flows.stages import dump as dump_stage
 from flows.store.store import Store
 from tests.flows.dumps.dump_server import DUMP, Server, redirecting, serving
+from tests.gcs_server import serve_gcs
 
 LONG_AGO = 1_000_000.0
 
@@ -37,6 +39,18 @@ def test_what_is_still_being_written_is_left_alone(tmp_path):
     for place in (str(tmp_path), f"{tmp_path}/*"):
         assert [a.path for a in find_arrivals([place], 60, now).whole] == [older, newer]
     assert len(find_arrivals([str(tmp_path)], 1, now).whole) == 3
+
+
+@pytest.mark.parametrize("place", ["gs://bucket/inbox", "gs://bucket/inbox/*.json"])
+def test_what_others_put_into_a_bucket_is_seen_at_the_next_look(place, monkeypatch):
+    with serve_gcs() as gcs:
+        for name, value in gcs.environment.items():
+            monkeypatch.setenv(name, value)
+        for name in ("a.json", "b.json"):
+            other = fsspec.filesystem("gs", skip_instance_cache=True)  # of another process
+            other.pipe_file(f"bucket/inbox/{name}", b"{}")
+            seen = [arrival.path for arrival in find_arrivals([place], 60, time.time()).whole]
+            assert seen[-1] == f"gs://bucket/inbox/{name}"
 
 
 def test_an_announced_dump_is_taken_at_once_and_no_other(tmp_path):

@@ -8,6 +8,8 @@ on their path.
 
 import os
 import shutil
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,13 +36,65 @@ def _umask_as_before():
 
 
 @pytest.fixture(scope="session")
-def mlflow_template(tmp_path_factory):
-    """An MLflow database with no run, to be copied: MLflow takes seconds to make one."""
-    from model.tracking.mlflow_client import create_client
+def make_once(tmp_path_factory):
+    """Make a folder once for all processes of pytest-xdist: `make_once(name, write)` returns the
+    folder that `write` has filled, to be read or copied.
+    """
+    from filelock import FileLock
 
-    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    create_client(f"sqlite:///{file}")
-    return file
+    here = tmp_path_factory.getbasetemp()
+    shared = here.parent if "PYTEST_XDIST_WORKER" in os.environ else here
+
+    def make(name, write):
+        folder, part = shared / name, shared / f"{name}.part"
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists():
+                part.mkdir()
+                write(part)
+                part.rename(folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def mlflow_template(make_once):
+    """An MLflow database with no run, to be copied: MLflow takes seconds to make one."""
+
+    def write(folder):
+        from model.tracking.mlflow_client import create_client
+
+        create_client(f"sqlite:///{folder}/mlflow.db")
+
+    return make_once("mlflow", write) / "mlflow.db"
+
+
+@pytest.fixture(scope="session")
+def prefect_template(make_once):
+    """A database of Prefect's server with no run, to be copied: a server takes eight CPU seconds
+    to make one.
+    """
+
+    def write(folder):
+        url = f"sqlite+aiosqlite:///{folder}/prefect.db"
+        places = {"PREFECT_API_DATABASE_CONNECTION_URL": url, "PREFECT_HOME": str(folder / "home")}
+        upgrade = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "--yes"]
+        subprocess.run(upgrade, env=os.environ | places, check=True, capture_output=True)
+
+    return make_once("prefect", write) / "prefect.db"
+
+
+@pytest.fixture(scope="session")
+def begin_store(mlflow_template, prefect_template):
+    """Put databases of Prefect and MLflow with no run into a new store."""
+
+    def begin(store):
+        for template in (mlflow_template, prefect_template):
+            (store / template.stem).mkdir(parents=True, exist_ok=True)
+            shutil.copy(template, store / template.stem / template.name)
+        return store
+
+    return begin
 
 
 @pytest.fixture

@@ -60,9 +60,10 @@ def manifests(home):
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory):
+def home(tmp_path_factory, begin_store):
     """A dump that has gone through the graph once."""
     folder = tmp_path_factory.mktemp("end_to_end")
+    begin_store(folder / "store")
     write_sample(folder / "sample.json.gz", 400, 0)
     ran = electra(*run_arguments(folder))
     assert ran.returncode == 0, ran.stderr

@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture(scope="session")
-def prefect_home(tmp_path_factory):
+def prefect_home(tmp_path_factory, begin_store):
     """Its store; the environment of this process points at the server while the tests run."""
     from prefect.context import refresh_global_settings_context
 
@@ -22,7 +22,7 @@ def prefect_home(tmp_path_factory):
     for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
         os.environ.pop(name, None)
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
-    store = tmp_path_factory.mktemp("prefect") / "store"
+    store = begin_store(tmp_path_factory.mktemp("home") / "store")
     prefect_server.connect_prefect(store)
     refresh_global_settings_context()
     yield store

@@ -10,9 +10,15 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication import buckets
 from beam_jobs.sample import sample_dump
+from tests.beam_jobs.dumps import run_steps
 from tests.s3_server import BUCKET, connect, serve_s3
 
 OPTIONS = ["--direct_running_mode", "in_memory", "--direct_num_workers", "1"]
+
+
+def run_graph(argv):
+    """Run the job's graph on Beam."""
+    return corpus_job.run([*argv, *OPTIONS])
 
 
 @pytest.fixture
@@ -35,15 +41,15 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
         for number, line in enumerate(lines):
             end = " So it is." if number % 2 else ""
             near.write(re.sub(r'("reviewText": "[^"\\]*)"', rf'\1{end}"', line))
-    given = ["--input", str(tmp_path / "*.json.gz"), *OPTIONS]
-    whole = corpus_job.run([*given, "--output", str(tmp_path / "whole")])
+    given = ["--input", str(tmp_path / "*.json.gz")]
+    whole = run_steps([*given, "--output", str(tmp_path / "whole")])
     assert whole["dropped"]["duplicate"] > 10
     assert whole["dropped"]["withheld"] > 10
     monkeypatch.setattr(buckets, "SHARED_REVIEWS", 50)
-    for parts in (2, 128):
+    for parts, run in ((2, run_steps), (128, run_graph)):
         monkeypatch.setattr(buckets, "MAX_PARTS", parts)
         place = f"{BUCKET}/corpus{parts}/"
-        in_parts = corpus_job.run([*given, "--output", f"s3://{place}"])
+        in_parts = run([*given, "--output", f"s3://{place}"])
         assert in_parts["units"] == whole["units"] == 3
         there, folder = connect(s3), tmp_path / "whole"
         names = {path.removeprefix(place) for path in there.find(place)}

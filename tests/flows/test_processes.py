@@ -215,7 +215,7 @@ def test_a_cell_has_the_same_bytes_alone_and_after_others_in_one_process(tmp_pat
     write_corpus(tmp_path / "corpus")
     write_electra(tmp_path / "electra")
 
-    def tune(name: str, encoder: str, seed: int, kept: KeptProcesses | None = None) -> list[bytes]:
+    def tune(name: str, encoder: str, seed: int, kept: KeptProcesses) -> list[bytes]:
         folder = tmp_path / name
         words = ["--encoder", encoder, "--task", "polarity", "--data", str(tmp_path / "corpus")]
         words += ["--output", str(folder), "--evaluation", str(folder / "test")]
@@ -228,11 +228,13 @@ def test_a_cell_has_the_same_bytes_alone_and_after_others_in_one_process(tmp_pat
         files = [*weights, folder / "test" / "predictions.parquet"]
         return [file.read_bytes() for file in files]
 
+    with KeptProcesses() as alone:
+        network = tune("alone", "random", 1, alone)
     with KeptProcesses() as kept:
-        order = [("random", 0), ("tfidf", 0), ("random", 1), ("tfidf", 1)]
-        after = [tune(f"{e}{seed}", e, seed, kept) for e, seed in order]
-    assert after[0] != after[2]
-    assert after[2:] == [tune("network", "random", 1), tune("baseline", "tfidf", 1)]
+        order = [("tfidf", 0), ("random", 0), ("random", 1), ("tfidf", 0)]
+        found = [tune(f"{k}", *cell, kept) for k, cell in enumerate(order)]
+    assert found[1] != found[2] == network
+    assert found[0] == found[3]
 
 
 def test_code_in_the_folder_where_the_user_stands_is_not_run(tmp_path, monkeypatch):

@@ -21,7 +21,8 @@ from tests.beam_jobs.engine.job_servers import start_job_server, start_pool
 from tests.beam_jobs.engine.rest import serve_flink
 from tests.beam_jobs.engine.test_flink import USER_ERROR
 
-NEAR = ("--near_duplicates", "0.8", "--punkt_sample_bytes", "50000")
+SETTINGS = ("--near_duplicates", "0.8", "--split_by", "time", "--punkt_sample_bytes", "50000")
+"""With what takes passes of its own over the reviews."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,8 @@ def dump(tmp_path_factory):
     """Files of different sizes with copies across them, and one near-duplicate in each."""
     folder = tmp_path_factory.mktemp("dump")
     for k in range(5):
-        records = [review(i, reviewerID=f"{k}-{i}") for i in range(100 * k, 100 * k + 150 + 40 * k)]
+        numbers = range(100 * k, 100 * k + 150 + 40 * k)
+        records = [review(i, reviewerID=f"{k}-{i}", unixReviewTime=86_400 * i) for i in numbers]
         write_lines(
             folder / f"{'edcba'[k]}.json",
             [*records, review(k, text_of(7, 9) + " Truly." * k), "{broken"],
@@ -40,14 +42,14 @@ def dump(tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected(dump, tmp_path_factory):
     folder = tmp_path_factory.mktemp("in_memory")
-    result = run_job(folder, "--input", dump, *NEAR)
+    result = run_job(folder, "--input", dump, *SETTINGS)
     assert result["units"] == 5
     assert result["dropped"].keys() == {"broken JSON", "duplicate", "near duplicate"}
     return digests(folder)
 
 
 def test_the_same_bytes_from_two_processes(dump, expected, tmp_path):
-    run_job(tmp_path, "--input", dump, *NEAR, mode="multi_processing")
+    run_job(tmp_path, "--input", dump, *SETTINGS, mode="multi_processing")
     assert digests(tmp_path) == expected
 
 
@@ -65,7 +67,7 @@ def test_the_same_bytes_from_workers_of_a_pool(dump, expected, tmp_path, server)
         words = ["--runner=PortableRunner", f"--job_endpoint=localhost:{server}"]
         words += ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
         output = tmp_path / "out"
-        corpus_job.run(["--input", str(dump), *NEAR, *words, "--output", str(output)])
+        corpus_job.run(["--input", str(dump), *SETTINGS, *words, "--output", str(output)])
     assert digests(output) == expected
     assert [p.name for p in output.iterdir() if p.name.startswith((".", "_"))] == []
 

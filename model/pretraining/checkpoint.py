@@ -180,8 +180,10 @@ def load_newest_state(folder: Path) -> State | None:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the whole checkpoints of a folder, oldest first."""
-    return sorted(folder.glob(f"{PREFIX}*")) if folder.exists() else []
+    """Return the whole checkpoints of a folder, oldest first. One without its numbers, which are
+    written last, is what was left where a copy was cut.
+    """
+    return sorted(path.parent for path in folder.glob(f"{PREFIX}*/{NUMBERS}"))
 
 
 def prune_checkpoints(folder: Path, keep: int, best_step: int | None = None) -> None:

@@ -94,6 +94,17 @@ def test_where_all_are_damaged_nothing_begins_anew_unasked(tmp_path):
     assert load_newest_state(tmp_path) is None, "that is the same command again"
 
 
+def test_one_whose_copy_was_cut_is_none(tmp_path):
+    """A store uploads files in the order in which they were written; a host dies between two."""
+    path = save_state(tmp_path, state_of(1))
+    written = sorted(path.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    assert [file.name for file in written] == ["state.safetensors", "state.json"]
+    written[-1].unlink()
+    assert load_newest_state(tmp_path) is None, "training begins anew"
+    save_state(tmp_path, state_of(1))
+    assert load_newest_state(tmp_path).step == 1
+
+
 def test_a_write_that_fails_leaves_nothing_and_is_told_with_what_is_left(tmp_path, monkeypatch):
     writer = CheckpointWriter(tmp_path, keep=3)
     writer.write(state_of(1), best_step=1)

@@ -87,12 +87,9 @@ def attempt(arguments: argparse.Namespace) -> int:
     except TransientError as failure:
         print(f"failed: {failure}", file=sys.stderr)
         return os.EX_TEMPFAIL
-    except JobFailed as failure:
-        print(f"failed: {failure}", file=sys.stderr)
-        return 1
     except Exception as failure:
-        full = find_full_disk(arguments)  # the server's database is there too: it fails somehow
-        if full or isinstance(failure, ServerFailed | OSError):
+        full = find_full_disk(arguments)  # the server's database and logs are there too
+        if full or isinstance(failure, JobFailed | ServerFailed | OSError):
             print(f"failed: {full or failure}", file=sys.stderr)
         else:
             traceback.print_exc()

@@ -3,10 +3,12 @@
 import argparse
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from flows.cli import main
+from flows.runner.processes import JobFailed
 
 
 @pytest.fixture
@@ -22,11 +24,19 @@ def full_disk(tmp_path):
         subprocess.run(["umount", tmp_path], check=True)
 
 
-def test_whatever_fails_for_want_of_room_is_one_line(full_disk, capsys):
-    """Prefect's client only says that its server answered 500."""
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RuntimeError("Server error '500 Internal Server Error'\nFor more information check …"),
+        JobFailed("corpus", 1, 'File "apache_beam/ru', Path("log.txt"), False),
+    ],
+    ids=["server", "job"],
+)
+def test_whatever_fails_for_want_of_room_is_one_line(full_disk, capsys, failure):
+    """Prefect's client only says that its server answered 500; a job's log ends in the middle."""
 
     def fail(arguments):
-        raise RuntimeError("Server error '500 Internal Server Error'\nFor more information check …")
+        raise failure
 
     assert main.attempt(argparse.Namespace(command="runs", store=str(full_disk), do=fail)) == 1
     told = f"failed: the disk of {full_disk} is full; make room, then the same command continues\n"

@@ -183,7 +183,8 @@ def verify_store(arguments: argparse.Namespace) -> None:
     from flows.store.store import ExistingStage
 
     store = open_store(arguments)
-    manifests, damaged = store.list_manifests(), 0
+    manifests, there = store.list_manifests(), len(store.place.list_manifests())
+    damaged = there - len(manifests)  # what a manifest lacks is told as a warning
     for manifest in manifests:
         stage = ExistingStage(manifest["stage"], 0, {}, known=manifest["fingerprint"])
         try:
@@ -192,7 +193,7 @@ def verify_store(arguments: argparse.Namespace) -> None:
             print(damage)
             damaged += 1
     if damaged:
-        raise UserError(f"{damaged} of {len(manifests)} stages are damaged")
+        raise UserError(f"{damaged} of {there} stages are damaged")
     print(f"{len(manifests)} stages are whole in {store.address}")
 
 

@@ -146,6 +146,9 @@ def test_verify_names_what_is_damaged(store, capsys):
     assert code == 2
     assert len(lines) == 1
     assert str(file) in lines[0]
+    file.write_bytes(b"x" * 2000)
+    (file.parent / "manifest.json").write_text("{")
+    assert run(store, capsys, "store", "verify")[0] == 2
 
 
 def test_what_runs_that_did_not_end_have_made_goes_only_when_it_is_named(store, capsys):

@@ -136,6 +136,7 @@ def test_kills():
     found = figures("kills.py", "--kills", 2, "--reviews", 200)
     assert (found["killed"], found["times"]) == ("all", 2)
     assert found["rounds"] > 0
+    assert found["read"] > 0
     assert 0 < found["median_seconds"] <= found["worst_seconds"]
 
 

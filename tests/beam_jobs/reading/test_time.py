@@ -9,7 +9,7 @@ from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Tally
 from tests.beam_jobs.cpu_time import is_linear
 
-BYTES = 200_000
+BYTES = 100_000
 
 
 BAD_OBJECTS = {

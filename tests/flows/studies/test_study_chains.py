@@ -137,15 +137,16 @@ def test_every_arm_is_searched_by_itself_and_students_after_their_teachers(
     assert order.index(finetuned["teacher"]) < order.index(searched["assistant"])
 
 
-def test_studies_that_share_cells_have_each_a_nested_run_of_them(made, noted, make_chains):
+def test_studies_that_share_cells_have_each_a_nested_run_of_them(
+    made, noted, make_chains, mlflow_uri
+):
     """Under its own parent, with curve and result; one that was begun is finished."""
     mlflow = pytest.importorskip("mlflow")
-    uri = f"sqlite:///{made}/mlflow.db"
     stages = build_stages(content_of(made, chain_of_teachers(made)), made / "kept")
-    client = mlflow.MlflowClient(uri)
+    client = mlflow.MlflowClient(mlflow_uri)
 
     def go(title):
-        tracking = Tracking(uri)
+        tracking = Tracking(mlflow_uri)
         tracking.start(title, {}, {FLOW_RUN: title})
         make_chains(stages, tracking, is_shared=True)
         tracking.finish()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -190,10 +191,10 @@ def test_a_hub_that_is_away_may_be_there_later(hub, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def registry_address(tmp_path_factory):
+def registry_address(tmp_path_factory, mlflow_template):
     """A registry with the model `tiny`: version 1, the champion."""
     tmp_path = tmp_path_factory.mktemp("registry")
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = f"sqlite:///{shutil.copy(mlflow_template, tmp_path / 'mlflow.db')}"
     source = write_checkpoint(tmp_path / "published")
     client = create_client(uri)
     experiment = client.create_experiment("e", (tmp_path / "artifacts").as_uri())

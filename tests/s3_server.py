@@ -5,6 +5,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -45,14 +46,14 @@ class S3Server:
         self._folder, self._address, self._prefix = folder, address, prefix
         (folder / "data").mkdir(parents=True)
         (folder / "s3.json").write_text(json.dumps({"identities": IDENTITIES}))
-        self._ports = [find_low_port() for _ in range(4)]
+        self._ports = [find_low_port() for _ in range(5)]
         self.url = f"http://{address}:{self._ports[0]}"
         self._process: subprocess.Popen | None = None
         S3FileSystem.clear_instance_cache()  # by address alone: those of an earlier server
 
     def start(self) -> None:
         """Start the server; return once it answers."""
-        s3, master, volume, filer = self._ports
+        s3, master, volume, filer, metrics = self._ports
         weed = shutil.which("weed") or str(Path(sys.executable).parent / "weed")
         options = {
             "dir": self._folder / "data",
@@ -64,6 +65,8 @@ class S3Server:
             "volume.max": 0,
             "filer.port": filer,
             "s3.port": s3,
+            "metricsPort": metrics,
+            "metricsIp": self._address,
             "s3.config": self._folder / "s3.json",
             "s3.autoCreateBucket": "false",
             "s3.port.iceberg": 0,
@@ -95,6 +98,14 @@ class S3Server:
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+    def read_counter(self, name: str) -> int:
+        """Return a counter of the server's, such as `request_total` or
+        `bucket_traffic_sent_bytes_total`, of all it counts together.
+        """
+        address = f"http://{self._address}:{self._ports[4]}/metrics"
+        lines = re.findall(rf"^SeaweedFS_s3_{name}{{.*}} (\S+)$", httpx.get(address).text, re.M)
+        return round(sum(map(float, lines)))
 
     def _is_ready(self) -> bool:
         """Return whether the bucket can be written; it is made at first."""

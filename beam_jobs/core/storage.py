@@ -72,8 +72,12 @@ def join_path(folder: str | os.PathLike, *names: str) -> str:
     return os.path.join(folder, *names)
 
 
-def open_bytes(path: str) -> BinaryIO:
-    return cast(BinaryIO, fsspec.open(path, "rb").open()) if is_remote(path) else open(path, "rb")
+def open_bytes(path: str, block_bytes: int | None = None) -> BinaryIO:
+    """Open a file; of one in a store so many bytes are fetched ahead (None: its own default)."""
+    if not is_remote(path):
+        return open(path, "rb")
+    fs, inner = fsspec.core.url_to_fs(path)
+    return cast(BinaryIO, fs.open(inner, "rb", block_size=block_bytes))
 
 
 def read_bytes(path: str) -> bytes:

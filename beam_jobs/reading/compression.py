@@ -112,10 +112,16 @@ def refuse_unless_text(head: bytes, name: str) -> None:
 
 
 def open_uncompressed(
-    path: str, compression: Compression = "", member: str = "", max_expansion: float = 0
+    path: str,
+    compression: Compression = "",
+    member: str = "",
+    max_expansion: float = 0,
+    block_bytes: int | None = None,
 ) -> "PlainStream":
-    """Open the uncompressed bytes of a file, at most `max_expansion` times its size (0: any)."""
-    return PlainStream(path, compression, member, max_expansion)
+    """Open the uncompressed bytes of a file, at most `max_expansion` times its size (0: any); of
+    one in a store so many bytes are fetched ahead (`storage.open_bytes`).
+    """
+    return PlainStream(path, compression, member, max_expansion, block_bytes)
 
 
 def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
@@ -243,9 +249,14 @@ class PlainStream:
     """
 
     def __init__(
-        self, path: str, compression: Compression, member: str, max_expansion: float
+        self,
+        path: str,
+        compression: Compression,
+        member: str,
+        max_expansion: float,
+        block_bytes: int | None,
     ) -> None:
-        self._packed = storage.open_bytes(path)
+        self._packed = storage.open_bytes(path, block_bytes)
         self._plain = _open_decompressor(self._packed, path, compression, member)
         self._path, self._compression, self._member = path, compression, member
         self._member_bytes = _measure_zip_member(path, member) if compression == "zip" else 0

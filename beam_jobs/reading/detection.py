@@ -216,7 +216,7 @@ def list_head_sizes(longest: int) -> Iterator[int]:
 
 
 def read_head(path: str, compression: Compression, member: str, size: int) -> bytes:
-    with open_uncompressed(path, compression, member) as stream:
+    with open_uncompressed(path, compression, member, block_bytes=HEAD_BYTES) as stream:
         head = b""
         while len(head) < size and (block := stream.read(size - len(head))):
             head += block

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from beam_jobs.core.errors import UserError
@@ -181,6 +182,7 @@ def find_column(field: str, columns: set[str]) -> str:
     return next((by_word[word] for word in WORDS.get(field, ()) if word in by_word), "")
 
 
+@lru_cache(4096)  # each file of a dump has the same ones
 def strip_column_name(name: str) -> str:
     """Return the name in lower case without separators and what says that it is of a review: the
     prefix `review` or `reviews`, in German `Bewertungs` (Bewertungstitel), or the end of "Texte de

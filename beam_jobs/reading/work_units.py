@@ -210,7 +210,7 @@ def inspect_files(
 
 
 def _read_first_bytes(path: str) -> bytes:
-    with storage.open_bytes(path) as file:
+    with storage.open_bytes(path, detection.HEAD_BYTES) as file:
         return file.read(16)
 
 

@@ -112,6 +112,9 @@ def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path
     if not found:
         raise UserError(f"{field}: no file {given}")
     for path in found:
+        readable = os.fsencode(path).decode(errors="backslashreplace")
+        if readable != str(path):
+            raise UserError(f"{field}: {readable}: its name is not UTF-8, rename it")
         if path.stat().st_size == 0:
             raise UserError(f"{field}: {path} is empty")
     return [path.resolve() for path in found]

@@ -9,6 +9,9 @@ from beam_jobs import corpus_job
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication import buckets
+from beam_jobs.reading.detection import HEAD_BYTES
+from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.work_units import inspect_files
 from beam_jobs.sample import sample_dump
 from tests.beam_jobs.dumps import run_steps
 from tests.s3_server import BUCKET, connect, serve_s3
@@ -56,6 +59,15 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
         assert names == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
         for name in names - {"corpus.json"}:
             assert there.cat_file(place + name) == (folder / name).read_bytes()
+
+
+def test_no_more_of_a_large_file_is_fetched_than_is_looked_at(s3):
+    line = b'{"text": "%s", "stars": 5}\n' % (b"It works well. " * 60)
+    storage.write_bytes(f"s3://{BUCKET}/d.json", line * 10_000)
+    before = s3.read_counter("bucket_traffic_sent_bytes_total")
+    [file] = inspect_files([f"s3://{BUCKET}/d.json"], None, {}, Layout("json_lines"), 200)
+    sent = s3.read_counter("bucket_traffic_sent_bytes_total") - before
+    assert HEAD_BYTES < sent < 4 * HEAD_BYTES < file.size / 8
 
 
 def test_an_object_with_others_of_its_bytes_is_another(s3):

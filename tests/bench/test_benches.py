@@ -80,6 +80,13 @@ def test_data_path_beside_other_tools_measures_ours_without_them(dump):
     assert found["cpu_seconds"] > 0
 
 
+@pytest.mark.smoke
+def test_many_files():
+    found = figures("many_files.py", "--files", 20, "--units", 4)
+    assert found["files"] == 20
+    assert 20 <= found["requests"] < 100
+
+
 def test_reviews_beyond_the_input_are_new_texts(tmp_path):
     records = [{"reviewText": f"Mixer {i} works. It is great! Would buy."} for i in range(50)]
     lines = [*map(json.dumps, records), "{", '{"overall": 5}']

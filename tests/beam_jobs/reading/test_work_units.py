@@ -186,11 +186,11 @@ def test_a_disk_or_network_that_fails_ends_the_job_with_nothing_lost(
                 raise error
             return super().read(min(size, 4097) if size > 0 else 4097)
 
-    def failing(path):
+    def failing(path, *block):
         return (
             Failing((tmp_path / packed).read_bytes())
             if str(path).endswith(packed)
-            else opened(path)
+            else opened(path, *block)
         )
 
     monkeypatch.setattr(storage, "open_bytes", failing)

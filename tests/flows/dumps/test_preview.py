@@ -1,5 +1,6 @@
 """What a dry run tells of files as people have them: their reviews, or one line that helps."""
 
+import os
 import re
 
 import pytest
@@ -82,6 +83,12 @@ def test_what_lies_beside_data_is_left_out_and_told(tmp_path, capsys):
         assert f"{folder}/a.json: json_lines, about 9 reviews" in told.out
         assert "left out, which hold no data: " in told.err
         assert "_SUCCESS" in told.err
+
+
+def test_a_file_whose_name_is_not_utf_8_is_named(tmp_path):
+    (tmp_path / os.fsdecode(b"caf\xe9.json")).write_text('{"text": "Good.", "stars": 5}\n')
+    with pytest.raises(UserError, match=r"caf\\xe9\.json: its name is not UTF-8, rename it$"):
+        preview(tmp_path, tmp_path)
 
 
 def test_reviews_in_lists_are_counted_and_shown(tmp_path, capsys):

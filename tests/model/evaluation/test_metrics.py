@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from model.evaluation.metrics import METRICS, compute_metric, count_confusions
+from model.evaluation.metrics import METRICS, compute_metric, count_confusions, rank_dev_metrics
 from model.evaluation.predictions import Predictions, read_predictions, write_predictions
 
 
@@ -46,7 +46,7 @@ def numbers(n=200) -> Predictions:
         ("matthews", sk.matthews_corrcoef),
     ],
 )
-@pytest.mark.parametrize("rows", [slice(None), slice(0, 7)], ids=["all", "few"])
+@pytest.mark.parametrize("rows", [slice(None), slice(0, 3)], ids=["all", "not of every class"])
 def test_of_classes(name, reference, rows):
     said = classes().take_rows(np.arange(300)[rows])
     assert compute_metric(name, said) == pytest.approx(reference(said.labels, said.predictions))
@@ -129,14 +129,30 @@ def test_entity_f1_is_over_all_sentences():
     assert compute_metric("entity_f1", said.take_rows([1])) == 0.0
 
 
-@pytest.mark.parametrize("name", ["accuracy", "macro_f1", "matthews", "loss", "ece"])
+@pytest.mark.parametrize("name", ["accuracy", "macro_f1", "matthews", "loss", "ece", "pearson"])
 def test_weights_are_the_same_as_repeating_examples(name):
-    said, metric = classes(), METRICS[name]
-    rows = np.random.default_rng(2).integers(0, 300, 300)
-    weights = np.bincount(rows, minlength=300)
+    said, metric = numbers() if name == "pearson" else classes(), METRICS[name]
+    rows = np.random.default_rng(2).integers(0, len(said.ids), len(said.ids))
+    weights = np.bincount(rows, minlength=len(said.ids))
     assert metric.value(weights @ metric.columns(said)) == pytest.approx(
         metric.compute(said.take_rows(rows))
     )
+
+
+@pytest.mark.parametrize("name", ["accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman"])
+def test_the_best_value_is_the_upper_bound(name):
+    said = numbers() if name in ("pearson", "spearman") else classes()
+    assert compute_metric(name, replace(said, predictions=said.labels)) == pytest.approx(
+        METRICS[name].bounds[1]
+    )
+
+
+def test_what_is_no_number_ranks_last():
+    devs = [{"accuracy": 0.1, "loss": loss} for loss in (np.nan, 9.0, 2.0)]
+    assert sorted([devs[2], {"accuracy": np.nan}, *devs[:2]], key=rank_dev_metrics) == [
+        {"accuracy": np.nan},
+        *devs,
+    ]
 
 
 def test_confusion_has_labels_down():

@@ -67,7 +67,9 @@ def run_export(made, output, *arms, **more):
     return export.run(["--cells", *cells, "--evaluations", *tests, *places])
 
 
-@pytest.mark.parametrize("arm", ["electra", "distilbert", "roberta", "tfidf"])
+@pytest.mark.parametrize(
+    "arm", ["electra", pytest.param("distilbert", marks=pytest.mark.slow), "roberta", "tfidf"]
+)
 def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     examples = load_examples(TASK, made / "corpus", "test", Sampling())
     texts = [example.text for example in examples]

@@ -23,6 +23,8 @@ from tests.model.finetuning.few_steps import tune
 from tests.model.pretraining.termination import terminated_at
 
 STEPS, STOPPED = 12, 6
+LIKE_OTHERS = ("DistilBERT", "XLM-R")
+"""Kinds that go the way of BERT and of RoBERTa."""
 TEXTS = ["The lamp is great.", "Der Kessel ist kaputt! awful"]
 SETTINGS = ("batch=8", "log_every=3", "precision=fp32", "origin_average=0.25", "dropout=0.1")
 
@@ -45,7 +47,10 @@ def adapt(folder: Path, name: str) -> dict:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow) if kind in LIKE_OTHERS else kind for kind in KINDS],
+)
 def test_a_kind_goes_all_the_way(kind, corpus, tmp_path):
     published = write_kind(tmp_path / "published", kind)
     about = write_origin(str(published), tmp_path / "origin")

@@ -64,3 +64,26 @@ def test_what_rounding_leaves_above_the_last_bound_is_of_the_last_split():
     hashes = b"".join(hash_text(str(i)) for i in range(100))
     sides = splits.assign_splits(hashes, (0.1, 0.2, 0.3, 0.4), seed=0)
     assert set(sides.tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("counts", "shares", "cut_offs"),
+    [
+        ([10] * 10, "pretrain=60,train=20,dev=10,test=10", (8, 9)),
+        ([10] * 10, "train=80,test=20", (8, 8)),
+        ([10] * 10, "train=80,dev=20", (8, 10)),
+        ([50, 20, 10, 20], "train=60,dev=20,test=20", (1, 3)),
+        ([1, 1, 98], "train=80,dev=10,test=10", (1, 2)),
+        ([98, 1, 1], "train=80,dev=10,test=10", (1, 2)),
+    ],
+)
+def test_whole_days_are_cut_off_as_near_to_the_shares_as_can_be(counts, shares, cut_offs):
+    days = {100 + day: count for day, count in reversed([*enumerate(counts)])}
+    dev, test = splits.find_cut_offs(days, splits.parse_shares(shares))
+    assert (dev - 100, test - 100) == cut_offs
+
+
+@pytest.mark.parametrize("shares", ["train=80,dev=10,test=10", "dev=50,test=50"])
+def test_there_must_be_a_day_for_each_side(shares):
+    with pytest.raises(UserError, match="2 distinct days; .* it takes 3"):
+        splits.find_cut_offs({1: 5, 2: 5}, splits.parse_shares(shares))

@@ -87,7 +87,9 @@ def raise_failures(futures: Sequence[Any]) -> None:
     """Wait for all tasks, then raise what failed: the one failure, or the first with how many."""
     for future in futures:
         future.wait()
-    failures = [f.result(raise_on_failure=False) for f in futures if has_failed(f)]
+    # NotReady: one that waited for a task that failed
+    failed = [f for f in futures if not f.state.is_completed() and f.state.name != "NotReady"]
+    failures = [future.result(raise_on_failure=False) for future in failed]
     if not failures:
         return
     undone = sum(not future.state.is_completed() for future in futures)
@@ -99,11 +101,6 @@ def raise_failures(futures: Sequence[Any]) -> None:
     if undone > 1 and isinstance(first, UserError):
         raise UserError(f"{how_many}: {first}")
     raise first
-
-
-def has_failed(future: Any) -> bool:
-    """Return whether a task failed itself, rather than waited for one that did."""
-    return not future.state.is_completed() and future.state.name != "NotReady"
 
 
 class PrefectStageMaker:

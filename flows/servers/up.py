@@ -98,16 +98,11 @@ def start_deployments(store: Path, mlflow_port: int) -> Child:
     return Child(command, store / "logs" / "deployments.log", environment)
 
 
-def locate_up_log(store: Path) -> Path:
-    """Return the log of a detached `up`."""
-    return store / "logs" / "up.log"
-
-
 def start_detached(store: Path, words: list[str]) -> None:
     """Start `up` as a process of its own and wait until it is well."""
     if is_up(store):
         raise store_in_use_error(store)
-    log = locate_up_log(store)
+    log = store / "logs" / "up.log"
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         output = open(log, "ab")  # noqa: SIM115 - closed below

@@ -3,7 +3,7 @@ before something is made.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
         if given not in variables:
             known = ", ".join(variables) or "none"
             raise UserError(f"{name} has no variable {given!r}; it has {known}")
-    wanted = list_wanted_stages(variables, choice)
+    wanted = frozenset(set(variables) & set(MADE) - choice.variables.keys())
     if "origin" in choice.variables:
         raise UserError(f"{name}: write --start-from {choice.variables['origin']} for `origin`")
     if "origin" in wanted and not parameters.pretraining.start_from:
@@ -97,16 +97,6 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
     check_unread_settings(parameters, name, wanted, "steps" in variables)
     check_places(study, name)
     return LoadedStudy(study, choice, wanted, {**left_out, **no_tasks})
-
-
-def list_wanted_stages(variables: Sequence[str], choice: StudyChoice) -> frozenset[str]:
-    """Return the variables of a study that stages have to fill."""
-    return frozenset(set(variables) & set(MADE) - choice.variables.keys())
-
-
-def reads_recipe(wanted: frozenset[str]) -> bool:
-    """Return whether the vocabulary is made, whose size the recipe says."""
-    return bool(wanted & {"shards", "general_shards", "encoder"})
 
 
 def read_yaml(file: Path) -> Any:
@@ -262,7 +252,7 @@ def check_unread_settings(
         read |= {"pretraining.steps"}
     if wanted:
         read |= {"dump", "corpus", "engine"}
-    if reads_recipe(wanted):
+    if wanted & {"shards", "general_shards", "encoder"}:
         read |= {"vocabulary", "shards"}
     if "origin" in wanted:
         read |= {"pretraining.start_from", "pretraining.start_generator_from"}

@@ -85,5 +85,5 @@ def test_whole_days_are_cut_off_as_near_to_the_shares_as_can_be(counts, shares, 
 
 @pytest.mark.parametrize("shares", ["train=80,dev=10,test=10", "dev=50,test=50"])
 def test_there_must_be_a_day_for_each_side(shares):
-    with pytest.raises(UserError, match="2 distinct days; .* it takes 3"):
+    with pytest.raises(UserError, match=r"2 distinct days; .* it takes 3"):
         splits.find_cut_offs({1: 5, 2: 5}, splits.parse_shares(shares))

@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -143,8 +143,7 @@ def get_size(path: str) -> int:
 
 def describe_identity(path: str) -> Identity:
     """Return path, bytes and what tells a file from others of this name and size: the generation or
-    ETag that its store gives it, or else the time of its last change. A store's may be as old as
-    the last look at its folder (`expand_pattern`).
+    ETag that its store gives it, or else the time of its last change.
     """
     if not is_remote(path):
         state = os.stat(path)
@@ -289,34 +288,48 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
 def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[str]:
     """Return every file that the patterns name, each once, sorted by name."""
     given = list(patterns)
-    expand = partial(_expand, option=option, places=open_anew(given, option))
+    places = open_places(given, option)
+    expand = partial(_expand, option=option, places=places)
     found: set[str] = set()
     for pattern, paths in zip(given, map_paths(expand, given), strict=True):
         if not paths:
             raise UserError(f"{option} {pattern}: no such file")
         found.update(paths)
+    forget_listings(places)
     return sorted(found, key=lambda path: (os.path.basename(path), path))
 
 
 def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
     """Return the files of a name or glob, with all in its folders; nothing hidden."""
-    return _expand(pattern, option, open_anew([pattern], option))
+    places = open_places([pattern], option)
+    paths = _expand(pattern, option, places)
+    forget_listings(places)
+    return paths
 
 
-def open_anew(patterns: Iterable[str], option: str) -> dict[str, tuple[Any, str]]:
-    """Return the store of each pattern of one, without the listings that s3fs and gcsfs keep for as
-    long as the process lives, and the pattern within it.
+Places = dict[str, tuple[Any, str]]
+"""The store of each pattern of one, and the pattern within it."""
+
+
+def forget_listings(places: Places) -> None:
+    """Drop the listings that s3fs and gcsfs keep for as long as the process lives: they grow old,
+    and looking up a file takes as long as the listing of its folder is.
     """
-    places: dict[str, tuple[Any, str]] = {}
+    for store in {store for store, _ in places.values()}:
+        store.invalidate_cache()
+
+
+def open_places(patterns: Iterable[str], option: str) -> Places:
+    """Open the stores of patterns."""
+    places: Places = {}
     for pattern in filter(is_remote, patterns):
         with report_unreachable(pattern, option):
             places[pattern] = fsspec.core.url_to_fs(pattern)
-    for store in {store for store, _ in places.values()}:
-        store.invalidate_cache()
+    forget_listings(places)
     return places
 
 
-def _expand(pattern: str, option: str, places: Mapping[str, tuple[Any, str]]) -> list[str]:
+def _expand(pattern: str, option: str, places: Places) -> list[str]:
     if is_remote(pattern):
         with report_unreachable(pattern, option):
             fs, inner = places[pattern]

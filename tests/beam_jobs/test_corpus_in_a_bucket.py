@@ -61,6 +61,16 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
             assert there.cat_file(place + name) == (folder / name).read_bytes()
 
 
+def test_an_object_is_asked_for_and_not_looked_up_in_the_list_of_its_folder(s3):
+    """Which would take as long as the list is: of 100,000 files hours."""
+    path = f"s3://{BUCKET}/folder/reviews.json"
+    storage.write_bytes(path, b"one")
+    for expand in (storage.expand_pattern, lambda pattern: storage.expand_patterns([pattern])):
+        [before] = map(storage.describe_identity, expand(f"s3://{BUCKET}/folder/*"))
+        connect(s3).pipe_file(path.removeprefix("s3://"), before[2].encode())
+        assert storage.describe_identity(path) != before
+
+
 def test_no_more_of_a_large_file_is_fetched_than_is_looked_at(s3):
     line = b'{"text": "%s", "stars": 5}\n' % (b"It works well. " * 60)
     storage.write_bytes(f"s3://{BUCKET}/d.json", line * 10_000)

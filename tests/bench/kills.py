@@ -185,7 +185,8 @@ class Bench:
         alone.start()
         if alone.run.wait(PATIENCE) != 0:
             raise SystemExit((alone.folder / "output.txt").read_text()[-2000:])
-        found = (folder / "undisturbed").glob("*/*/manifest.json")
+        found = list((folder / "undisturbed").glob("*/*/manifest.json"))
+        self.stages = len(found)
         self.expected = hash_files([json.loads(path.read_text()) for path in found])
 
     def read_bucket(self, there) -> None:
@@ -214,11 +215,12 @@ class Bench:
         return {**reports, "complete": len(self.there.glob(f"{ADDRESS}/*/*/manifest.json"))}
 
     def wait_for_progress(self, kind: str, without: Host | None) -> None:
-        """Return once a job has reported something or completed a stage, or the runs are over; of
-        the hosts but one.
+        """Return once a job has reported something or completed a stage, or nothing is left to do;
+        of the hosts but one. A run that pauses before a further attempt does not count then.
         """
         began, seen = time.monotonic(), self.count_progress(without)
-        while any(host.run.poll() is None for host in self.hosts if host is not without):
+        running = [host for host in self.hosts if host is not without]
+        while seen["complete"] < self.stages and any(h.run.poll() is None for h in running):
             time.sleep(0.2)
             before, seen = seen, self.count_progress(without)
             # a log that is new may be a copy of the other host's

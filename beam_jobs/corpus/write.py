@@ -18,7 +18,7 @@ from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.deduplication.exact import ROW_NUMBER
-from beam_jobs.deduplication.held_out import UnitMatches
+from beam_jobs.deduplication.held_out import UnitMatches, list_blocks
 from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL
@@ -125,6 +125,8 @@ class WriteUnits(beam.DoFn):
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
         self.splitter: SentenceSplitter | None = None
+        self.lines_before: dict[str, int] = {}
+        self.blocks: dict[str, tuple[int, int]] = {}
 
     def process(
         self,
@@ -134,24 +136,20 @@ class WriteUnits(beam.DoFn):
         scales: Sequence[Scale],
         matches: Sequence[str],
     ) -> Iterator[WrittenUnit]:
-        """Write a unit; `matches` are the paths of `write_matches`."""
+        """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`."""
         if self.splitter is None:
             self.splitter = SentenceSplitter(decode_punkt(punkt))
+            self.lines_before, self.blocks = sum_lines(units), list_blocks(units)
         _, joined = element
         give_memory_back()
         (prepared,) = joined["prepared"]
         dropped = DroppedRows(*(unpack_rows(joined.get(k, [])) for k in ("exact", "near", "seen")))
-        near = UnitMatches(prepared.unit, units, matches)
-        lines_before = sum(
-            other.lines
-            for other in units
-            if other.file == prepared.file and other.unit < prepared.unit
-        )
+        near = UnitMatches(self.blocks[prepared.unit], matches)
         work = partial(
             write_unit,
             prepared,
             dropped,
-            lines_before,
+            self.lines_before[prepared.unit],
             self.folders,
             self.splitter,
             scales[prepared.dump],
@@ -160,6 +158,16 @@ class WriteUnits(beam.DoFn):
         for done in attempt(work, prepared.unit, prepared.file, self.folders.failed):
             add_to_counters({"kept": done.kept}, done.dropped)
             yield done
+
+
+def sum_lines(units: Sequence[PreparedUnit]) -> dict[str, int]:
+    """Return by unit the lines of its file before it."""
+    before: dict[str, int] = {}
+    lines: Counter[str] = Counter()
+    for unit in units:
+        before[unit.unit] = lines[unit.file]
+        lines[unit.file] += unit.lines
+    return before
 
 
 def unpack_rows(packed: Iterable[bytes]) -> np.ndarray:

@@ -13,6 +13,7 @@ Workers share the search by buckets of hashes, each of which is read from all un
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import xxhash
@@ -109,7 +110,10 @@ def find_duplicates(
 
 def group_by_unit(units: list[str], unit: np.ndarray, row: np.ndarray) -> dict[str, np.ndarray]:
     """Return the sorted row numbers of each unit, by its name; `unit` numbers that of each row."""
-    return {units[u]: np.sort(row[unit == u]) for u in np.unique(unit)}
+    order = np.lexsort((row, unit))
+    unit, row = unit[order], row[order]
+    firsts = [*np.flatnonzero(np.diff(unit, prepend=~unit[:1])).tolist(), len(unit)]
+    return {units[unit[first]]: row[first:last] for first, last in pairwise(firsts)}
 
 
 def list_parts(counts: list[PreparedUnit], seen: int = 0) -> Iterator[Part]:

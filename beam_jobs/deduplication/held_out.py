@@ -327,6 +327,12 @@ def count_blocks(unit: PreparedUnit) -> int:
     return -(-unit.prepared // BLOCK_ROWS)
 
 
+def list_blocks(units: Sequence[PreparedUnit]) -> dict[str, tuple[int, int]]:
+    """Return by unit its first block of all, and the first one that is not its own."""
+    ends = itertools.accumulate(map(count_blocks, units), initial=0)
+    return {unit.unit: place for unit, place in zip(units, itertools.pairwise(ends), strict=True)}
+
+
 class HeldOutRuns:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
@@ -402,9 +408,9 @@ def keep_first_texts(rows: np.ndarray, dumps: np.ndarray) -> tuple[np.ndarray, n
 class UnitMatches:
     """What the reviews of a unit share with held-out ones, added up over all parts."""
 
-    def __init__(self, unit: str, counts: list[PreparedUnit], paths: Sequence[str]) -> None:
-        before = sum(count_blocks(other) for other in counts if other.unit < unit)
-        after = sum(count_blocks(other) for other in counts if other.unit <= unit)
+    def __init__(self, blocks: tuple[int, int], paths: Sequence[str]) -> None:
+        """Take the unit's blocks (`list_blocks`) and the files of all parts."""
+        before, after = blocks
         size = buckets.STARTS.itemsize
         places = size * before, size * (after + 1)
         packed = storage.read_each((f"{path}.starts", *places) for path in paths)

@@ -47,7 +47,7 @@ def write_own_matches(folder, counts, part=(0, 1, 1)):
 
 def mark_rows(name, sizes, counts, files):
     """Yield which rows are near copies, a few at a time as they stand in batches."""
-    matches = held_out.UnitMatches(name, counts, files)
+    matches = held_out.UnitMatches(held_out.list_blocks(counts)[name], files)
     for first in range(0, len(sizes), 70):
         yield from matches.mark_near(first, sizes[first : first + 70]).tolist()
 
@@ -287,7 +287,9 @@ def test_matches_beyond_four_billion_keep_their_places(tmp_path, monkeypatch):
         file.seek(before * own.itemsize)
         file.write(own.tobytes())
     counts = [PreparedUnit("a", 8), PreparedUnit("b", 8)]
-    near = held_out.UnitMatches("b", counts, [str(path)]).mark_near(0, np.full(8, 10))
+    near = held_out.UnitMatches(held_out.list_blocks(counts)["b"], [str(path)]).mark_near(
+        0, np.full(8, 10)
+    )
     assert np.flatnonzero(near).tolist() == [1, 6]
 
 

@@ -19,7 +19,8 @@ def find_withheld(folder, evaluation, reviews):
     unit, sizes = write_unit(folder, "u", reviews, np.zeros(len(reviews), bool))
     counts = buckets.join_unit_starts([unit], str(folder))
     path = held_out.write_matches((0, 1, 1), str(folder), str(folder), counts, (), others)
-    return held_out.UnitMatches("u", counts, [path]).mark_near(0, sizes).tolist()
+    blocks = held_out.list_blocks(counts)["u"]
+    return held_out.UnitMatches(blocks, [path]).mark_near(0, sizes).tolist()
 
 
 BATCH = 300

@@ -287,9 +287,8 @@ def test_matches_beyond_four_billion_keep_their_places(tmp_path, monkeypatch):
         file.seek(before * own.itemsize)
         file.write(own.tobytes())
     counts = [PreparedUnit("a", 8), PreparedUnit("b", 8)]
-    near = held_out.UnitMatches(held_out.list_blocks(counts)["b"], [str(path)]).mark_near(
-        0, np.full(8, 10)
-    )
+    blocks = held_out.list_blocks(counts)["b"]
+    near = held_out.UnitMatches(blocks, [str(path)]).mark_near(0, np.full(8, 10))
     assert np.flatnonzero(near).tolist() == [1, 6]
 
 

@@ -87,3 +87,9 @@ def test_whole_days_are_cut_off_as_near_to_the_shares_as_can_be(counts, shares, 
 def test_there_must_be_a_day_for_each_side(shares):
     with pytest.raises(UserError, match=r"2 distinct days; .* it takes 3"):
         splits.find_cut_offs({1: 5, 2: 5}, splits.parse_shares(shares))
+
+
+def test_days_from_the_cut_offs_on_are_dev_and_test_and_no_day_is_neither():
+    days, bounds = [None, 3, 4, 5, 6, 7, 9], splits.parse_shares(splits.DEFAULT_SHARES)
+    sides = splits.assign_by_day(days, (5, 7), bytes(16 * len(days)), bounds, seed=0)
+    assert [splits.SPLITS[side] for side in sides] == 3 * ["pretrain"] + 2 * ["dev"] + 2 * ["test"]

@@ -43,7 +43,10 @@ def test_whatever_fails_for_want_of_room_is_one_line(full_disk, capsys, failure)
     assert capsys.readouterr().err == told
 
 
-def test_a_database_that_sqlite_could_not_use_is_told_before_anything_is_made(tmp_path, capsys):
+def test_a_database_that_sqlite_could_not_use_is_told_before_anything_is_made(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     far = tmp_path.joinpath(*["x" * 150] * 4)
     words = ["run", "--dump", "sample:20", "--store", str(far)]
     assert main.attempt(main.build_parser().parse_args(words)) == 2

@@ -22,7 +22,7 @@ import numpy as np
 from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import Part
-from beam_jobs.deduplication.exact import BUCKET_ROWS, ROW_NUMBER, Duplicates
+from beam_jobs.deduplication.exact import BUCKET_ROWS, ROW_NUMBER, Duplicates, group_by_unit
 from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
@@ -154,14 +154,15 @@ def find_in_part(
     def read(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return read_signatures(paths, numbers, rows)
 
-    gone: dict[int, list[np.ndarray]] = defaultdict(list)
+    names = [unit.unit for unit in units]
+    gone: dict[str, list[np.ndarray]] = defaultdict(list)
     with buckets.open_part(part, buckets.list_unit_files(folder, units, "bands"), BAND) as bands:
         for bucket in buckets.list_buckets_of(part):
             numbers, rows = find_near_copies(list(bands(bucket)), dumps, read, threshold)
-            for number in np.unique(numbers).tolist():
-                gone[number].append(rows[numbers == number])
-    for number, found in sorted(gone.items()):
-        yield units[number].unit, np.unique(np.concatenate(found)).astype(ROW_NUMBER).tobytes()
+            for name, found in group_by_unit(names, numbers, rows).items():
+                gone[name].append(found)
+    for name, parts in sorted(gone.items()):
+        yield name, np.unique(np.concatenate(parts)).astype(ROW_NUMBER).tobytes()
 
 
 def read_signatures(paths: Sequence[str], numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:

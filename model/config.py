@@ -189,9 +189,8 @@ class PretrainingConfig(Settings):
     )
     compile: Switch = Field(
         default="auto",
-        description="torch.compile; auto: on CUDA, and without it where it fails; on: on a CPU "
-        "too, which it makes slower, and with CUDA graphs (untested) where a device takes its "
-        "whole share of a batch at once",
+        description="torch.compile, and on one GPU a CUDA graph of the step; auto: on CUDA, and "
+        "without where it fails; on: on a CPU too, which it makes slower",
     )
 
     @property

@@ -137,6 +137,9 @@ class Cuda(Device):
         super().__init__(precision)
         self.torch = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(self.torch)
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans each shape of a batch anew
+        # one for all: a CUDA graph cannot be captured on the default stream
+        torch.cuda.set_stream(torch.cuda.Stream(self.torch))
         self._read_millijoules = open_energy_counter(self.torch)
 
     def _has_bf16(self) -> bool:

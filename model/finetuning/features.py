@@ -24,6 +24,10 @@ IGNORED = -100
 """Label of what has no label: word pieces after a word's first, padding (torch's ignore_index)."""
 EXAMPLES_AT_ONCE = 1000
 """Examples tokenized together: a tokenizer's answer takes fifty times its features' memory."""
+LENGTH_STEP = 16
+"""Tokens: a GPU's libraries choose kernels for each shape of a batch anew, which took an epoch of
+124 lengths three times as long as one of a single length (an H200).
+"""
 POOL_BATCHES = 32
 """Batches whose texts are sorted by length together."""
 NO_WORDS = np.empty(0, dtype=np.int32)
@@ -346,6 +350,7 @@ class FeatureTensors:
         self._shape, self._place, self._first_rows = shape, place, features.first_rows
         self._places, self._ends = features.places, features.ids.ends
         self.lengths = features.lengths
+        self._longest = int(self.lengths.max(initial=0))
         self._ids, self._types = (RowTensors(r, place) for r in (features.ids, features.types))
         self._type_numbers = torch.from_numpy(features.type_numbers).to(place)
         self._targets = RowTensors(features.targets, place)
@@ -365,7 +370,8 @@ class FeatureTensors:
         rows = np.concatenate(
             [np.arange(*pair, dtype=np.int64) for pair in zip(first, last, strict=True)]
         )
-        length = pad_to or int((self._ends[rows + 1] - self._ends[rows]).max())
+        longest = int((self._ends[rows + 1] - self._ends[rows]).max())
+        length = pad_to or round_length(longest, self._longest, self._place)
         which, features = (
             torch.from_numpy(one).to(self._place, non_blocking=True) for one in (rows, places)
         )
@@ -396,16 +402,20 @@ def draw_training_batches(
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
+def list_lengths(features: Sequence[Feature]) -> np.ndarray:
+    """Return the tokens of each feature's longest row."""
+    if isinstance(features, PackedFeatures):
+        return features.lengths
+    return np.array([feature.length for feature in features], dtype=np.int32)
+
+
 def cut_prediction_batches(
     features: Sequence[Feature], size: int, tokens: int = 0
 ) -> Iterator[np.ndarray]:
     """Yield the indices of batches sorted by length, which is the least padding; of `size` texts,
     or of more that are no more than `tokens` together, padding included.
     """
-    if isinstance(features, PackedFeatures):
-        lengths = features.lengths
-    else:
-        lengths = np.array([feature.length for feature in features], dtype=np.int32)
+    lengths = list_lengths(features)
     order = np.argsort(lengths, kind="stable")
     at = 0
     while at < len(order):
@@ -415,6 +425,14 @@ def cut_prediction_batches(
         taken = max(size, int(np.searchsorted(padded, tokens, side="right")))
         yield order[at : at + taken]
         at += taken
+
+
+def round_length(length: int, longest: int, device: torch.device) -> int:
+    """Return the tokens to which a batch is padded: on a GPU a multiple of LENGTH_STEP, but no more
+    than the longest text of all has.
+    """
+    step = LENGTH_STEP if device.type == "cuda" else 1
+    return min(longest, -(-length // step) * step)
 
 
 def collate_features(

@@ -24,7 +24,14 @@ from model.config import FinetuningSettings
 from model.device import Device
 from model.encoders.config import START, TRAINED_LENGTH, count_positions
 from model.finetuning.examples import Shape, Task
-from model.finetuning.features import Feature, Featurizer, collate_features, cut_prediction_batches
+from model.finetuning.features import (
+    Feature,
+    Featurizer,
+    collate_features,
+    cut_prediction_batches,
+    list_lengths,
+    round_length,
+)
 from model.finetuning.heads import replace_last_layer
 from model.pretraining.network.initial_weights import draw_start_weights
 
@@ -425,6 +432,7 @@ def predict_logits(
     model.eval()
     results: list[np.ndarray] = [np.empty(0)] * len(features)
     before: tuple[np.ndarray, Tensor] | None = None
+    longest = int(list_lengths(features).max(initial=0))
 
     def read(members: np.ndarray, logits: Tensor) -> None:
         for i, row in zip(members, logits.float().cpu().numpy(), strict=True):
@@ -435,7 +443,8 @@ def predict_logits(
             results[i] = row
 
     for members in cut_prediction_batches(features, batch, PREDICTION_TOKENS.get(device.kind, 0)):
-        inputs, _ = collate_features([features[i] for i in members], shape, pad_id=pad_id)
+        pad_to = round_length(features[members[-1]].length, longest, device.torch)
+        inputs, _ = collate_features([features[i] for i in members], shape, pad_to, pad_id)
         with open_autocast(device):
             output = model(**select_inputs(model, device.put(inputs)))
         if before:  # read while the device computes this batch

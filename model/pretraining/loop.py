@@ -3,13 +3,14 @@
 A SIGTERM ends it with a checkpoint, so that nothing is lost.
 """
 
-import contextlib
 import math
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from model.pretraining.adaptation.anchor import ACCURACY, Anchor, Probe
 from model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
 from model.pretraining.input.masking import count_slots
 from model.pretraining.network.dropout import Place
-from model.pretraining.network.encoder import Layer, put_batch
+from model.pretraining.network.electra import ReplacedHead
+from model.pretraining.network.encoder import Layer
 from model.pretraining.network.flops import MatrixFlops
 from model.pretraining.network.masked_prediction import (
     Batch,
@@ -35,12 +37,20 @@ from model.pretraining.network.masked_prediction import (
     PretrainingModel,
     Step,
     Sums,
+    TokenHead,
 )
+from model.pretraining.step_graphs import CaptureFailed, StepGraphs
 from model.pretraining.validation import VALIDATIONS, Validation, describe_collapse
 from model.processes import name_losses
 from model.tracking.metrics_log import MetricsLog
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
+COMPILED = {
+    Layer: ("forward",),
+    ReplacedHead: ("forward",),
+    TokenHead: ("forward", "compute_rows"),
+}
+"""Methods that are compiled, each kind once: all but look-ups and what is small."""
 SHOWN = ("generator_loss", "discriminator_loss", "mlm_loss")  # beside the progress bar
 EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
 
@@ -100,10 +110,11 @@ class Training:
         was set: those that share a window of the dropout's random numbers.
         """
         self.shares_batches = self.device.world_size > 1 and not self.device.moves_together
-        self.summed: list[bool] = []  # which parameters DistributedDataParallel was told to sum
-        self.mask: Callable[[Batch], Batch] = self.batches.mask
+        self.summed: tuple[bool, ...] = ()  # which parameters DistributedDataParallel sums
+        self.draw_masks: Callable[[Batch], Batch] = self.batches.draw_masks
         self.forward: Callable[[Batch], Step] = self.model
         self.compiled = False
+        self.graphs: StepGraphs | None = None
         compiles = {"auto": self.device.compiles, "on": True, "off": False}[self.config.compile]
         compiles = compiles and isinstance(self.model, OwnModel)  # else it calls hooks
         self.model.noise.pooled = self.device.kind == "cpu" and not compiles
@@ -115,24 +126,37 @@ class Training:
         self.clock_started, self.seconds_before = time.monotonic(), 0.0
 
     def compile(self) -> None:
-        """Let torch.compile make the step faster; with CUDA graphs where that is asked for and a
-        batch is one part: the gradients of a graph lie where its next run puts its own.
+        """Let torch.compile make layers and heads faster, each kind once, and a GPU take each step
+        as one CUDA graph.
 
-        Where processes share batches, it compiles layer by layer: a model compiled whole has none
-        of its gradients before it has all, and nothing could be sent meanwhile.
+        A model compiled whole would take minutes to begin, sum the gradient of the look-ups in no
+        fixed order, and have none of its gradients before it has all, so that processes that share
+        batches could send nothing meanwhile.
         """
-        if self.shares_batches:
-            for part in self.model.modules():
-                if isinstance(part, Layer):
-                    part.compile()
-            return
-        share = self.config.batch // self.device.world_size
-        is_graph = self.config.compile == "on" and self.count_sequences_at_once() == share
-        self.compiled, self.mask = True, torch.compile(self.batches.mask)
-        self.forward = torch.compile(self.model, mode="reduce-overhead" if is_graph else "default")
+        self.compiled = True
+        self.begin_graphs()
+        compile_shapes = partial(torch.compile, dynamic=False)  # each network's layers have one
+        self.draw_masks = compile_shapes(self.batches.draw_masks)
+        for part in self.model.modules():
+            for name in COMPILED.get(type(part), ()):
+                setattr(part, name, compile_shapes(getattr(part, name)))
+
+    def begin_graphs(self) -> None:
+        """Forget the graphs of earlier steps: they know memory that is no longer used."""
+        has_graphs = self.compiled and self.device.kind == "cuda" and not self.shares_batches
+        self.graphs = StepGraphs(partial(take_step, self), self.optimizer) if has_graphs else None
 
     def stop_compiling(self) -> None:
-        self.compiled, self.mask, self.forward = False, self.batches.mask, self.model
+        """Go on with neither compiled code nor graphs."""
+        self.compiled, self.graphs = False, None
+
+    def open_stance(self) -> Any:
+        """Return a context in which what was compiled runs uncompiled once that is not wanted."""
+        return nullcontext() if self.compiled else torch.compiler.set_stance("force_eager")
+
+    def list_learning(self) -> tuple[bool, ...]:
+        """Return which parameters learn in this step."""
+        return tuple(parameter.requires_grad for parameter in self.parameters)
 
     def measure_elapsed(self) -> float:
         """Return the seconds of all runs so far, the same in every process."""
@@ -192,24 +216,43 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     """
     optimizers.begin_step(training.optimizer, training.compute_progress())
     while True:
-        failure = ""
+        failure, config = "", training.config
+        training.device.seed_generators(config.seed * 1_000_003 + training.totals.step)
         try:
-            if training.shares_batches:
-                _share_gradients(training, arrays)
-            sums = _add_gradients(training, arrays)
+            with training.open_stance():
+                if training.shares_batches:
+                    _share_gradients(training, arrays)
+                parts = _put_parts(training, arrays)
+                if training.graphs and training.graphs.has(parts):
+                    return training.graphs.take_step(parts)
+                if training.graphs:
+                    training.graphs.capture(parts)
+                    continue  # the random numbers from their beginning
+                sums = _add_gradients(training, parts)
             break
         except torch.OutOfMemoryError:
             pass  # what follows is after the block: the error holds the tensors
+        except CaptureFailed as error:
+            failure = str(error)
         except Exception as error:  # of TorchDynamo, Inductor, Triton or gcc
             if not training.compiled or training.config.compile == "on":
                 raise
             failure = f"{type(error).__name__}: {' '.join(str(error).split())}"
         if failure:
-            _go_on_uncompiled(training, failure)
+            _go_on_without(training, failure)
         else:
             _halve_device_batch(training)
-    if sums is None:
-        return None
+    return _finish_step(training, sums) if sums is not None else None
+
+
+def take_step(training: Training, parts: list[Batch]) -> tuple[Sums, Tensor]:
+    """Take one optimizer step that nothing stops on parts that lie on the device."""
+    sums = _add_gradients(training, parts, can_stop=False)
+    assert sums is not None
+    return _finish_step(training, sums)
+
+
+def _finish_step(training: Training, sums: Sums) -> tuple[Sums, Tensor]:
     norm = nn.utils.clip_grad_norm_(training.parameters, training.config.clip).detach()
     training.optimizer.step()
     training.optimizer.zero_grad(set_to_none=True)
@@ -224,53 +267,57 @@ def _share_gradients(training: Training, arrays: Arrays) -> None:
     order in which they came; so one pass is for nothing, or sums of three and more processes would
     be rounded otherwise in the first step of a resumed run.
     """
-    learning = [parameter.requires_grad for parameter in training.parameters]
+    learning = training.list_learning()
     if learning == training.summed:
         return
     with name_losses():
         training.forward = DistributedDataParallel(training.model)
     training.summed = learning
-    _add_gradients(training, arrays)
+    _add_gradients(training, _put_parts(training, arrays))
     training.optimizer.zero_grad(set_to_none=True)
 
 
-def _add_gradients(training: Training, arrays: Arrays) -> Sums | None:
+def _put_parts(training: Training, arrays: Arrays) -> list[Batch]:
+    """Return a batch on the device, in the parts that it takes at once."""
+    parts = split_batch(arrays, training.count_sequences_at_once())
+    return [training.device.put(part) for part in parts]
+
+
+def _add_gradients(training: Training, parts: list[Batch], can_stop: bool = True) -> Sums | None:
     """Add up the gradients of a batch, part by part; return its sums, or None after a SIGTERM."""
     config, device = training.config, training.device
-    number = training.totals.step
-    device.seed_generators(config.seed * 1_000_003 + number)
     sums: Sums = {}
-    size = training.count_sequences_at_once()
-    parts = split_batch(arrays, size)
-    first = device.rank * len(arrays["input_ids"])
+    first = device.rank * sum(len(part["input_ids"]) for part in parts)
     for i, part in enumerate(parts):
-        if i and training.stopping and device.world_size == 1:
+        if i and can_stop and training.stopping and device.world_size == 1:
             training.optimizer.zero_grad(set_to_none=True)
             return None
+        size = len(part["input_ids"])
         which, start = divmod(first + i * size, training.part)
         place = Place(start, size, training.part)
-        training.model.noise.begin_step(config.seed, number, which, place)
-        batch = training.mask(put_batch(device, part))
+        training.model.noise.begin_step(config.seed, training.totals.step, which, place)
+        batch = part | training.draw_masks(part)
         if isinstance(training.forward, DistributedDataParallel):
             sends = i == len(parts) - 1
-            with name_losses(), contextlib.nullcontext() if sends else training.forward.no_sync():
+            with name_losses(), nullcontext() if sends else training.forward.no_sync():
                 result = training.forward(batch)
                 # it averages over the processes; a loss is a share of the whole batch's already
                 (result.loss * device.world_size).backward()
         else:
-            torch.compiler.cudagraph_mark_step_begin()  # what the last step gave may be overwritten
             result = training.forward(batch)
             result.loss.backward()
-        of_part = result.sums.items()  # a CUDA graph's, which its next run overwrites: copied
-        sums = {name: v + sums[name] if name in sums else v.clone() for name, v in of_part}
+        of_part = result.sums.items()
+        sums = {name: v + sums[name] if name in sums else v for name, v in of_part}
     return sums
 
 
-def _go_on_uncompiled(training: Training, failure: str) -> None:
+def _go_on_without(training: Training, failure: str) -> None:
+    """Go on without CUDA graphs, or where there are none without torch.compile."""
     training.optimizer.zero_grad(set_to_none=True)
-    training.stop_compiling()
+    what = "a CUDA graph of the step" if training.graphs else "torch.compile"
+    training.compiled, training.graphs = training.graphs is not None, None
     print(
-        f"warning: torch.compile failed ({failure[:300]}); the training goes on without it, slower",
+        f"warning: {what} failed ({failure[:300]}); the training goes on without it, slower",
         file=sys.stderr,
     )
 
@@ -294,8 +341,8 @@ def _halve_device_batch(training: Training) -> None:
     training.optimizer.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
     training.config = training.config.replace(device_batch=half)
-    if training.compiled:
-        training.compile()
+    if training.graphs:
+        training.begin_graphs()
     print(
         f"warning: {sequences} sequences at once do not fit into the memory of the device; "
         f"device_batch is {half} from here",
@@ -436,7 +483,7 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
         raise _build_divergence(training, was)
     numbers |= {
         "gradient_norm": norm,
-        "learning_rate": max(group["lr"] for group in training.optimizer.param_groups),
+        "learning_rate": float(max(group["lr"] for group in training.optimizer.param_groups)),
         "tokens_per_second": sums["real"] / seconds,
         "sequences_per_second": steps * config.batch / seconds,
         "flops_utilization": flops / seconds / device.measure_peak_flops() / device.world_size,
@@ -509,7 +556,8 @@ def _measure_state(training: Training) -> dict[str, float]:
         training.anchor,
     )
     share = training.adaptation.origin_average
-    with anchor.averaged(share) if anchor else contextlib.nullcontext():
+    as_it_is = torch.compiler.set_stance("force_eager")  # other shapes would be compiled anew
+    with as_it_is, anchor.averaged(share) if anchor else nullcontext():
         if training.validation and totals.step:
             numbers |= training.validation(model, device, lambda: training.stopping)
         if training.probe and device.is_needed:
@@ -549,4 +597,6 @@ def restore_state(training: Training, state: checkpoint.State) -> None:
     """Put a checkpoint's state into the model, the optimizer and the totals."""
     is_fused = training.device.fused_optimizer
     checkpoint.restore_tensors(state.tensors, training.model, training.optimizer, is_fused)
+    if training.graphs:
+        training.begin_graphs()
     training.totals = Totals(**state.numbers["totals"])

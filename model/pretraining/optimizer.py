@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from model.config import AdaptationConfig, PretrainingConfig
 from model.pretraining.network.masked_prediction import PretrainingModel
@@ -65,12 +65,18 @@ def build_optimizer(
     fused: bool,
     adaptation: AdaptationConfig | None = None,
 ) -> torch.optim.AdamW:
+    """Return the optimizer; on a GPU its rates are tensors, which a CUDA graph reads anew."""
+    groups = group_parameters(model, config, adaptation or AdaptationConfig())
+    device = next(model.parameters()).device
+    if device.type == "cuda":
+        groups = [group | {"lr": torch.zeros((), device=device)} for group in groups]
     return torch.optim.AdamW(
-        group_parameters(model, config, adaptation or AdaptationConfig()),
+        groups,
         lr=config.learning_rate,
         betas=(config.adam_beta1, config.adam_beta2),
         eps=config.adam_epsilon,
         fused=fused,
+        capturable=device.type == "cuda",
     )
 
 
@@ -79,7 +85,11 @@ def begin_step(optimizer: torch.optim.Optimizer, progress: float) -> None:
     for group in optimizer.param_groups:
         is_learning = group["begins"] == 0 or progress > group["begins"]
         begins = group["begins"] if is_learning else progress
-        group["lr"] = compute_learning_rate(group["peak"], group["warmup"], progress, begins)
+        rate = compute_learning_rate(group["peak"], group["warmup"], progress, begins)
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
         for parameter in group["params"]:
             parameter.requires_grad_(is_learning)
 

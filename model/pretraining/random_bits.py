@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 _MASK32 = 0xFFFFFFFF
-# 0x9E3779B9 modulo 2^32, as an int32: torch.compile makes an index of a range times a constant, and
-# Triton takes no larger number for one (torch 2.11 on an H100).
-_GOLDEN_RATIO = 0x9E3779B9 - (1 << 32)
+_GOLDEN_RATIO = 0x9E3779B9
 
 
 def draw_bits(keys: Tensor, numbers: int) -> Tensor:
     """Return [keys, numbers] integers of 32 random bits (int64) for keys [keys]."""
-    steps = torch.arange(1, numbers + 1, device=keys.device, dtype=torch.int64) * _GOLDEN_RATIO
-    return hash_bits(hash_bits(keys)[:, None] + steps)
+    # The mask changes nothing, but torch.compile would make an index of a range times a constant,
+    # and Triton takes no index beyond 32 bits (torch 2.11 on an H200).
+    steps = torch.arange(1, numbers + 1, device=keys.device, dtype=torch.int64) & _MASK32
+    return hash_bits(hash_bits(keys)[:, None] + steps * _GOLDEN_RATIO)
 
 
 def to_uniform(bits: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from torch.nn import functional
 from model.device import Device
 from model.pretraining.input.batches import Arrays, Batches
 from model.pretraining.network.electra import Electra, corrupt_batch
-from model.pretraining.network.encoder import build_attention, put_whole_batch
+from model.pretraining.network.encoder import build_attention
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
 VALIDATIONS = 10
@@ -155,7 +155,7 @@ class Validation:
             if stopping():
                 return None
             arrays = next(batches)
-            batch = self.batches.mask(put_whole_batch(device, arrays))
+            batch = self.batches.mask(device.put_whole(arrays))
             sums = {name: float(value.item()) for name, value in model(batch).sums.items()}
             now, fixed = Scores(), Scores()
             if isinstance(model, Electra):

@@ -20,12 +20,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model.config import FinetuningSettings
@@ -37,6 +39,13 @@ from model.pretraining import loop
 from model.pretraining.assembly import build_training
 from model.pretraining.input.batches import prefetch
 from model.pretraining.input.sequences import Shards
+from model.pretraining.network.dropout import Dropout, Noise
+from model.pretraining.network.encoder import (
+    DenseAttention,
+    FusedAttention,
+    build_mask,
+    find_blocks,
+)
 from model.recipes import RECIPES, apply_settings
 from tests.bench.finetune_batches import features, lengths
 from tests.bench.pretrain_step import Plain
@@ -48,12 +57,18 @@ TOY = {"layers": "1", "hidden": "64", "intermediate": "128", "heads": "1", "embe
 TOY |= {"generator_multiplier": "1", "compile": "auto"}
 TOY_LENGTH = 32  # tokens
 ON_GPU = torch.cuda.is_available()
-STEPS, WARM_UP = (30, 6) if ON_GPU else (2, 1)
-"""Timed steps, and those before them: torch.compile compiles in the first, a graph is recorded in
-the second and third.
+STEPS, WARM_UP = (6, 4) if ON_GPU else (1, 1)
+"""Of each of five timings, and before them: torch.compile compiles in the first step, and the third
+is captured as a CUDA graph.
 """
+KERNELS = 40
+ATTENTIONS = [(1024, 128, 4, 64), (1024, 128, 12, 32), (512, 128, 12, 64), (128, 512, 12, 64)]
+"""Sequences, tokens, heads and their width."""
+NO_DROPOUT = Dropout(Noise(0.0))
 SECONDS_LEFT = 20.0
 """A row is not begun with less."""
+ROW_SECONDS = 110.0
+"""Of one row at most."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +84,6 @@ class Size:
 
 SIZES = {
     "small": Size("small", 1024, 128, 128),
-    "small-graphs": Size("small", 1024, 128, 0, {"compile": "on"}),
-    "minilm-graphs": Size("small", 1024, 128, 0, MINILM | {"objective": "mlm", "compile": "on"}),
     "small-128": Size("small", 128, 128, 128),
     "minilm": Size("small", 1024, 128, 0, MINILM | {"objective": "mlm"}),
     "amazon-base": Size("amazon-base", 512, 128, 128),
@@ -94,18 +107,18 @@ def open_training(size: Size, **settings: str) -> Iterator[loop.Training]:
         yield build_training(recipe, Shards.open(made), device, Path(folder) / "output")
 
 
-def time_steps(step: Callable[[], Any], device: Device) -> float:
-    """Return the median seconds of a step, by the clock; five times as many as are timed apart."""
-    for _ in range(WARM_UP):
+def time_steps(step: Callable[[], Any], device: Device, steps: int = STEPS) -> float:
+    """Return the median seconds of a step, by the clock, of five times `steps`."""
+    for _ in range(min(steps, WARM_UP)):
         step()
     took = []
     for _ in range(5):
         device.wait()
         started = time.perf_counter()
-        for _ in range(max(1, STEPS // 5)):
+        for _ in range(steps):
             step()
         device.wait()
-        took.append((time.perf_counter() - started) / max(1, STEPS // 5))
+        took.append((time.perf_counter() - started) / steps)
     return statistics.median(took)
 
 
@@ -125,29 +138,37 @@ def measure_pretraining(name: str) -> Numbers:
             tokens.append(float(arrays["real_total"]))
             products.append(training.count_matrix_flops(arrays))
 
+        for _ in range(WARM_UP):
+            step()
+        device.wait()
+        begun = time.perf_counter() - started
+        tokens.clear()
         joules = device.read_joules()
         seconds = time_steps(step, device)
+        positions = training.config.batch * (size.length if ON_GPU else TOY_LENGTH)
         joules, steps = device.read_joules() - joules, len(tokens)
         numbers |= {
             "batch": training.config.batch,
             "device_batch": training.count_sequences_at_once(),
             "compiled": training.compiled,
+            "graphs": training.graphs is not None,
+            "seconds_to_begin": begun,
             "tokens_per_second": statistics.mean(tokens) / seconds,
+            "positions_per_second": positions / seconds,
             "flops_utilization": statistics.mean(products) / seconds / device.measure_peak_flops(),
             "step_seconds": seconds,
             "peak_memory_mb": device.measure_memory_mb(),
             "tokens_per_joule": sum(tokens) / joules,
-            "seconds_with_start": time.perf_counter() - started,
             "profile": profile_steps(step, device),
         }
         training.stop_compiling()
-        numbers["uncompiled_step_seconds"] = time_steps(step, device)
+        numbers["uncompiled_step_seconds"] = time_steps(step, device, 1)
         batches.close()
         if size.plain_batch:
             vocabulary = len(training.model.embeddings.word)
             numbers |= measure_plain(size, device, vocabulary)
-            positions = training.config.batch * (size.length if ON_GPU else TOY_LENGTH) / seconds
-            numbers["times_plain"] = positions / numbers["plain_positions_per_second"]
+            theirs = numbers["plain_positions_per_second"]
+            numbers["times_plain"] = positions / seconds / theirs
     print(f"{name}: {steps} steps", file=sys.stderr)
     return numbers
 
@@ -163,7 +184,7 @@ def measure_plain(size: Size, device: Device, vocabulary: int) -> Numbers:
         with open_autocast(device):
             plain.step(ids, torch.ones_like(ids), 4)
 
-    seconds = time_steps(step, device)
+    seconds = time_steps(step, device, 2)
     return {
         "plain_batch": rows,
         "plain_step_seconds": seconds,
@@ -172,8 +193,8 @@ def measure_plain(size: Size, device: Device, vocabulary: int) -> Numbers:
 
 
 def profile_steps(step: Callable[[], Any], device: Device) -> Numbers:
-    """Return the share of the time in which the GPU computes, and its longest kernels in percent of
-    it; nothing without a GPU.
+    """Return the share of the time in which the GPU computes, and its longest kernels in
+    milliseconds and calls of a step; nothing without a GPU.
     """
     if not ON_GPU:
         return {}
@@ -184,12 +205,14 @@ def profile_steps(step: Callable[[], Any], device: Device) -> Numbers:
             step()
         device.wait()
         seconds = time.perf_counter() - started
-    kernels = {event.key: event.self_device_time_total / 1e6 for event in profiler.key_averages()}
-    busy = sum(kernels.values())
-    longest = sorted(kernels.items(), key=lambda kernel: -kernel[1])[:12]
+    events = sorted(profiler.key_averages(), key=lambda event: -event.self_device_time_total)
+    busy = sum(event.self_device_time_total for event in events) / 1e6
     return {
         "busy": busy / seconds,
-        "kernels": {name[:80]: round(100 * took / busy, 1) for name, took in longest},
+        "kernels": [
+            [event.key[:110], round(event.self_device_time_total / 5e3, 3), event.count / 5]
+            for event in events[:KERNELS]
+        ],
     }
 
 
@@ -197,20 +220,22 @@ def compare_losses() -> Numbers:
     """Compare the losses of compiled steps with the others', and a resumed run with a whole one."""
     size = Size("small", 64, 128, 0, {"dropout": "0"})
     losses: dict[str, list[float]] = {}
-    for compiles in ("off", "on"):
-        with open_training(size, compile=compiles, objective="electra") as training:
-            losses[compiles] = take_steps(training, 5)
-    with open_training(size, compile="on" if ON_GPU else "off", dropout="0.1") as whole:
+    for compiles in ("off", "auto"):
+        with open_training(size, compile=compiles) as training:
+            losses[compiles] = take_steps(training, 8)
+    with open_training(size, dropout="0.1") as whole:
         take_steps(whole, 4)
         state = loop.copy_state(whole)
-        expected = take_steps(whole, 4)
+        expected = take_steps(whole, 4), loop.copy_state(whole).tensors
         loop.restore_state(whole, state)
-        again = take_steps(whole, 4)
-    pairs = zip(losses["off"], losses["on"], strict=True)
+        again = take_steps(whole, 4), loop.copy_state(whole).tensors
+    pairs = zip(losses["off"], losses["auto"], strict=True)
+    differing = [n for n, t in expected[1].items() if not torch.equal(t, again[1][n])]
     return {
         "losses": losses,
         "largest_difference": max(abs(a - b) / a for a, b in pairs),
-        "resumed_losses_are_equal": expected == again,
+        "resumed_losses": [expected[0], again[0]],
+        "resumed_tensors_that_differ": [len(differing), len(expected[1]), differing[:8]],
     }
 
 
@@ -225,6 +250,48 @@ def take_steps(training: loop.Training, steps: int) -> list[float]:
         losses.append(training.model.compute_means(sums)["loss"])
         training.totals.step += 1
     return losses
+
+
+def measure_attention() -> Numbers:
+    """Measure attention in documents of 10 to 80 tokens, forward and backward: ours, compiled as in
+    a layer, and torch's for sequences of different lengths; the largest error beside fp32.
+    """
+    from torch.nn.attention.varlen import varlen_attn
+
+    numbers, drawn = Numbers(), np.random.default_rng(0)
+    device = open_device("auto", "auto")
+    for rows, length, heads, width in ATTENTIONS if ON_GPU else [(2, 32, 1, 16)]:
+        starts = drawn.random((rows, length)) < 1 / 45
+        documents = torch.as_tensor(1 + starts.cumsum(1), device=device.torch)
+        shape = rows, length, 3, heads, width
+        qkv = torch.randn(shape, device=device.torch, dtype=device.dtype, requires_grad=True)
+        change = torch.randn(rows, length, heads * width, device=device.torch, dtype=device.dtype)
+        dense = DenseAttention(build_mask(documents, torch.float32))
+        [expected] = torch.autograd.grad(dense(qkv.float(), NO_DROPOUT), qkv, change.float())
+        starts[:, 0] = True
+        ends = np.append(np.flatnonzero(starts), starts.size)
+        ends = torch.as_tensor(ends, device=device.torch, dtype=torch.int32)
+
+        def attend_varlen() -> Tensor:
+            query, key, value = qkv.flatten(0, 1).unbind(1)  # noqa: B023  # called in this round
+            mixed = varlen_attn(query, key, value, ends, ends, length, length)  # noqa: B023
+            return mixed.view(rows, length, -1)  # noqa: B023
+
+        fused = FusedAttention(documents, *find_blocks(documents))
+        compiled = torch.compile(fused.__call__, dynamic=False)
+        ways = {"varlen": attend_varlen, "fused": partial(compiled, qkv, NO_DROPOUT)}
+        found = {}
+        for name, way in ways.items() if ON_GPU else []:
+            [gradient] = torch.autograd.grad(way(), qkv, change)
+            error = (gradient.float() - expected).norm() / expected.norm()
+            step = partial(differentiate, way, qkv, change)
+            found[name] = {"seconds": time_steps(step, device), "error": float(error)}
+        numbers[" × ".join(map(str, (rows, length, heads, width)))] = found
+    return numbers
+
+
+def differentiate(way: Callable[[], Tensor], inputs: Tensor, change: Tensor) -> None:
+    torch.autograd.grad(way(), inputs, change)
 
 
 def build_classifier() -> nn.Module:
@@ -310,15 +377,14 @@ def measure_scoring() -> Numbers:
 
 
 ROWS: dict[str, Callable[[], Numbers]] = {
-    "losses": compare_losses,
     "small": lambda: measure_pretraining("small"),
-    "minilm": lambda: measure_pretraining("minilm"),
     "amazon-base": lambda: measure_pretraining("amazon-base"),
-    "small-graphs": lambda: measure_pretraining("small-graphs"),
-    "minilm-graphs": lambda: measure_pretraining("minilm-graphs"),
+    "minilm": lambda: measure_pretraining("minilm"),
+    "losses": compare_losses,
     "finetuning": measure_finetuning,
     "scoring": measure_scoring,
     "base-512": lambda: measure_pretraining("base-512"),
+    "attention": measure_attention,
     "small-128": lambda: measure_pretraining("small-128"),
 }
 """In order of worth."""
@@ -342,7 +408,9 @@ def main() -> None:
     for row in chosen.rows:
         left = ends - time.monotonic()
         is_late = left < SECONDS_LEFT
-        found["rows"][row] = {"error": "no time left"} if is_late else run_row(row, left)
+        found["rows"][row] = (
+            {"error": "no time left"} if is_late else run_row(row, min(left, ROW_SECONDS))
+        )
         partial = chosen.output.with_suffix(".partial")
         partial.write_text(json.dumps(found, indent=2) + "\n")
         os.replace(partial, chosen.output)

@@ -34,7 +34,6 @@ from model.device import Device
 from model.finetuning.examples import Sampling, Split
 from model.finetuning.features import Feature, Featurizer, cut_prediction_batches
 from model.finetuning.tasks.corpus import read_polarity
-from model.pretraining.network.encoder import put_whole_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def encode_reviews(
     batches = list(cut_prediction_batches(reviews.features, REVIEWS_AT_ONCE))
     rows = []
     for places in batches:
-        batch = put_whole_batch(device, _pad_reviews([reviews.features[i] for i in places]))
+        batch = device.put_whole(_pad_reviews([reviews.features[i] for i in places]))
         rows.append(_average_states(model, batch).cpu())
     return torch.cat(rows).numpy()[np.argsort(np.concatenate(batches))]
 

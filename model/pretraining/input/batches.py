@@ -84,9 +84,13 @@ class Batches:
         }
 
     def mask(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return a batch on a device with its masks, as `masking.mask_tokens` has them."""
+        """Return a batch on a device with its masks."""
+        return batch | self.draw_masks(batch)
+
+    def draw_masks(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the masks alone, as `masking.mask_tokens` has them."""
         maskable = self._find_maskable(batch["input_ids"], batch["documents"])
-        return batch | masking.mask_tokens(
+        return masking.mask_tokens(
             batch["input_ids"],
             maskable,
             batch["masked_counts"],

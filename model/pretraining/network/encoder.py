@@ -10,27 +10,27 @@ exact mapping of the weights.
 
 Attention stays within the documents of packed sequences, in one of two ways. DenseAttention runs
 on every device: a matrix of scores per sequence and a mask; the attention probabilities are dropped
-out as published. DocumentAttention (CUDA, bf16) is the fused kernel for sequences of different
-lengths, which computes nothing across documents. That kernel has no dropout inside, so hidden
-states are dropped there, and probabilities are not.
+out as published. FusedAttention (CUDA, bf16, compiled) is torch's FlexAttention, which leaves out
+the blocks of 128 × 128 tokens that share no document. It has no dropout inside, so hidden states
+are dropped there, and probabilities are not. For rows of 128 tokens it takes 0.33 to 0.42 of the
+time of torch's varlen_attn, which makes a matrix for each document (tests/bench/gpu.py, row
+`attention`, on an H200).
 """
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from model.config import Architecture
-from model.device import Device
 from model.pretraining.network.dropout import Dropout, Noise
 
 FAR_BELOW = -10_000.0  # added to the scores of what may not be seen: e^-10,000 is 0 in every type
-BOUNDARIES = "boundaries"
+BLOCK = 128  # tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,65 +46,64 @@ class DenseAttention:
         return mixed.transpose(1, 2).reshape(sequences, length, heads * width)
 
 
-@dataclass(frozen=True, eq=False)  # torch.compile asks for a hash before there are boundaries
-class DocumentAttention:
-    boundaries: Tensor  # [slots + 1] int32, offsets among all positions; the rest repeats the end
-    longest: int
+@dataclass(frozen=True, eq=False)
+class FusedAttention:
+    documents: Tensor  # [sequences, length]
+    counts: Tensor  # int32 [sequences, 1, blocks]: how many blocks each block of tokens sees
+    places: Tensor  # int32 [sequences, 1, blocks, blocks]: which, those that it sees first
 
     def __call__(self, qkv: Tensor, dropout: Dropout) -> Tensor:
         """Map [sequences, length, 3, heads, width] to [sequences, length, heads · width]."""
-        from torch.nn.attention.varlen import varlen_attn
+        documents = self.documents
+        if not torch.compiler.is_compiling():
+            return DenseAttention(build_mask(documents, qkv.dtype))(qkv, dropout)
 
-        sequences, length, _, heads, width = qkv.shape
-        query, key, value = qkv.flatten(0, 1).unbind(1)
-        mixed = varlen_attn(
-            query, key, value, self.boundaries, self.boundaries, self.longest, self.longest
+        def share_document(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return documents[row, query] == documents[row, key]
+
+        length = documents.shape[1]
+        blocks = BlockMask.from_kv_blocks(
+            self.counts,
+            self.places,
+            BLOCK_SIZE=BLOCK,
+            mask_mod=share_document,
+            seq_lengths=(length, length),
         )
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = flex_attention(query, key, value, block_mask=blocks)
         assert isinstance(mixed, Tensor)
-        return mixed.view(sequences, length, heads * width)
+        return mixed.transpose(1, 2).flatten(2)
 
 
-Attention = DenseAttention | DocumentAttention
+Attention = DenseAttention | FusedAttention
 
 
 def build_attention(batch: dict[str, Tensor], dtype: torch.dtype = torch.float32) -> Attention:
     """Return the attention by which the tokens of a batch see those of their own document."""
     documents = batch["documents"]
-    if BOUNDARIES in batch:
-        return DocumentAttention(batch[BOUNDARIES], documents.shape[1])
+    if documents.is_cuda and dtype == torch.bfloat16:
+        return FusedAttention(documents, *find_blocks(documents))
+    return DenseAttention(build_mask(documents, dtype))
+
+
+def build_mask(documents: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what is added to scores, [sequences, 1, length, length]."""
     apart = documents[:, None, :, None] != documents[:, None, None, :]
-    return DenseAttention(apart.to(dtype) * FAR_BELOW)
+    return apart.to(dtype) * FAR_BELOW
 
 
-def find_boundaries(documents: NDArray[Any]) -> NDArray[np.int32]:
-    """Return the offsets of the documents, [slots + 1], from their numbers [sequences, length].
-
-    Padding counts as a document. The slots are the power of two that holds this batch's documents:
-    fewer than half of them are empty, and a compiled step meets few shapes.
+def find_blocks(documents: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the `counts` and `places` of FusedAttention; `documents` [sequences, length] count up
+    in each sequence, and 0 is padding at its end.
     """
-    flat = documents + np.arange(len(documents))[:, None] * (documents.shape[1] + 1)
-    starts = np.flatnonzero(np.diff(flat.ravel(), prepend=-1))
-    slots = 1 << (len(starts) - 1).bit_length()
-    offsets = np.full(slots + 1, documents.size, dtype=np.int32)
-    offsets[: len(starts)] = starts
-    return offsets
-
-
-def put_batch(device: Device, arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
-    """Return a process's share of a batch on the device."""
-    return device.put(_add_boundaries(device, arrays))
-
-
-def put_whole_batch(device: Device, arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
-    """Return a batch on the device that no other process has a share of."""
-    return device.put_whole(_add_boundaries(device, arrays))
-
-
-def _add_boundaries(device: Device, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the arrays with the offsets of their documents if the kernel takes them."""
-    if not device.has_document_attention:
-        return arrays
-    return arrays | {BOUNDARIES: find_boundaries(arrays["documents"])}
+    sequences, length = documents.shape
+    last = length + 1
+    numbers = torch.where(documents > 0, documents, last)
+    numbers = functional.pad(numbers, (0, -length % BLOCK), value=last)
+    lowest, highest = numbers.view(sequences, -1, BLOCK).aminmax(dim=2)
+    sees = (lowest[:, :, None] <= highest[:, None]) & (highest[:, :, None] >= lowest[:, None])
+    places = sees.int().argsort(dim=2, descending=True, stable=True)
+    return sees.sum(2, dtype=torch.int32)[:, None], places.int()[:, None]
 
 
 INITIALIZER_RANGE = 0.02  # google: truncated normal; of the embeddings always
@@ -138,6 +137,28 @@ class LayerNorm(nn.LayerNorm):
         return super().forward(states.float())
 
 
+class _FewRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, ids: Tensor, table: Tensor) -> Tensor:
+        ctx.save_for_backward(ids)
+        ctx.rows = len(table)
+        return functional.embedding(ids, table)
+
+    @staticmethod
+    def backward(ctx: Any, *changes: Tensor) -> tuple[None, Tensor]:
+        (ids,), [change] = ctx.saved_tensors, changes
+        is_row = ids.flatten()[:, None] == torch.arange(ctx.rows, device=ids.device)
+        return None, is_row.to(change.dtype).t() @ change.flatten(0, -2)
+
+
+def look_up_few(ids: Tensor, table: Tensor) -> Tensor:
+    """Return rows of a small table. The gradient is a matrix product, of which a GPU makes the same
+    bits each time; of the sum that torch's own look-up makes it does not where ids repeat often.
+    """
+    rows: Tensor = _FewRows.apply(ids, table)
+    return rows
+
+
 class Embeddings(nn.Module):
     """Word, position and type vectors of width `embedding`; one instance serves both networks."""
 
@@ -155,10 +176,11 @@ class Embeddings(nn.Module):
 
     def forward(self, input_ids: Tensor, positions: Tensor, types: Tensor | None = None) -> Tensor:
         """Map [sequences, length] each to [sequences, length, embedding]; types default to 0."""
+        look_up = look_up_few if self.word.is_cuda else functional.embedding
         words = functional.embedding(input_ids, self.word)
-        vectors = words + functional.embedding(positions, self.position)
+        vectors = words + look_up(positions, self.position[: positions.shape[1]])
         vectors = vectors + (
-            self.token_type[0] if types is None else functional.embedding(types, self.token_type)
+            self.token_type[0] if types is None else look_up(types, self.token_type)
         )
         normed: Tensor = self.dropout(self.norm(vectors))
         return normed

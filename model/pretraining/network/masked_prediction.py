@@ -17,7 +17,7 @@ from model.pretraining.network.encoder import (
     build_attention,
     set_product_type,
 )
-from model.pretraining.network.vocabulary_loss import VocabularyLoss
+from model.pretraining.network.vocabulary_loss import VocabularyLoss, compute_rows
 
 Batch = dict[str, Tensor]
 Sums = dict[str, Tensor]
@@ -129,6 +129,7 @@ class TokenHead(nn.Module):
         self.dense = Linear(architecture.hidden, architecture.embedding)
         self.norm = LayerNorm(architecture.embedding, architecture.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.compute_rows = compute_rows
 
     def forward(self, states: Tensor) -> Tensor:
         """Map [tokens, hidden] to [tokens, embedding]."""
@@ -145,7 +146,7 @@ class TokenHead(nn.Module):
         kind = self.dense.products
         originals = batch["input_ids"].gather(1, batch["masked_positions"]).flatten()
         weights, keys = batch["masked_weights"].flatten(), batch["keys"].flatten()
-        arguments = word.to(kind), self.bias.to(kind), originals, weights, keys
+        arguments = word.to(kind), self.bias.to(kind), originals, weights, keys, self.compute_rows
         return MaskedLosses(*VocabularyLoss.apply(vectors.to(kind), *arguments))
 
 

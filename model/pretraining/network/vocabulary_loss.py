@@ -14,6 +14,7 @@ tokens from the same logits.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from torch.nn import functional
 from model.pretraining.random_bits import draw_bits, to_uniform
 
 # 32 rows of 30,522 fp32 logits are 4 MB; on other devices all rows at once
-ROWS_AT_ONCE = {"cpu": 32, "cuda": 4096}
+ROWS_AT_ONCE = {"cpu": 32, "cuda": 1 << 14}
 # Entries are filled up to a multiple of this for the product alone: tensor cores want rows of whole
 # 16 bytes, and 30,522 is no multiple of 8. What is filled up has the bias −∞, so the odds 0.
 ENTRIES_MULTIPLE = {"cuda": 256}
@@ -41,22 +42,24 @@ class VocabularyLoss(torch.autograd.Function):
         originals: Tensor,  # [tokens]
         weights: Tensor,  # [tokens]
         keys: Tensor,  # [tokens]
+        compute: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]],  # compute_rows
     ) -> tuple[Tensor, Tensor, Tensor]:
         tokens, ctx.entries = len(states), len(word)
         word, bias = _fill_up(word, bias, ENTRIES_MULTIPLE.get(states.device.type, 1))
-        rows = ROWS_AT_ONCE.get(states.device.type, tokens)
+        parts = -(-tokens // ROWS_AT_ONCE.get(states.device.type, tokens))
+        rows = -(-tokens // parts)  # nearly as many in each
         losses, sampled, right, gradients = [], [], [], []
         for start in range(0, tokens, rows):
             part = slice(start, start + rows)
-            logits = functional.linear(states[part], word, bias).float()
-            loss, ids, best, gradient = _compute_rows(
+            logits = functional.linear(states[part], word, bias)
+            loss, ids, best, gradient = compute(
                 logits, originals[part], weights[part], keys[part], ctx.entries
             )
             losses.append(loss)
             sampled.append(ids)
             right.append(best)
-            gradients.append(gradient.to(states.dtype))
-        gradient = torch.cat(gradients)
+            gradients.append(gradient)
+        gradient = torch.cat(gradients) if len(gradients) > 1 else gradients[0]
         ctx.save_for_backward(states, word, gradient)
         result = torch.cat(losses).sum(), torch.cat(sampled), torch.cat(right)
         ctx.mark_non_differentiable(*result[1:])
@@ -74,7 +77,7 @@ class VocabularyLoss(torch.autograd.Function):
             states.dtype
         )
         by_bias = by_bias[: ctx.entries]
-        return by_states, by_word, by_bias, None, None, None
+        return by_states, by_word, by_bias, None, None, None, None
 
 
 def _fill_up(word: Tensor, bias: Tensor, multiple: int) -> tuple[Tensor, Tensor]:
@@ -85,17 +88,17 @@ def _fill_up(word: Tensor, bias: Tensor, multiple: int) -> tuple[Tensor, Tensor]
     return functional.pad(word, (0, 0, 0, more)), functional.pad(bias, (0, more), value=-math.inf)
 
 
-def _compute_rows(
+def compute_rows(
     logits: Tensor,
     originals: Tensor,
     weights: Tensor,
     keys: Tensor,
     entries: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return weighted losses, sampled ids, right guesses and the gradient of the losses.
-
-    `logits` may be overwritten.
+    """Return weighted losses, sampled ids, right guesses and the gradient of the losses with
+    respect to the logits, in their type.
     """
+    kind, logits = logits.dtype, logits.float()
     highest = logits.amax(dim=1, keepdim=True)
     own = logits.gather(1, originals[:, None])
     exponentials = (logits - highest).exp_()
@@ -104,8 +107,12 @@ def _compute_rows(
     losses = (total.log() + highest - own).squeeze(1) * weights
     right = (own >= highest).squeeze(1).float()
     gradient = exponentials.mul_(weights[:, None] / total)
-    gradient = gradient.scatter_add_(1, originals[:, None], -weights[:, None])
-    return losses, sampled, right, gradient
+    if gradient.is_cuda:  # compiled, this is no pass of its own
+        is_own = torch.arange(gradient.shape[1], device=gradient.device) == originals[:, None]
+        gradient = gradient - is_own * weights[:, None]
+    else:
+        gradient = gradient.scatter_add_(1, originals[:, None], -weights[:, None])
+    return losses, sampled, right, gradient.to(kind)
 
 
 def draw_ids(odds: Tensor, keys: Tensor, entries: int = 0) -> Tensor:

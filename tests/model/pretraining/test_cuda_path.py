@@ -1,15 +1,16 @@
-"""What runs on a GPU, as far as it can run without one: one graph without breaks, the fused
-attention's shapes, and the offsets it is given. With a GPU also the numbers.
+"""What runs on a GPU, as far as it can run without one: compiled layers and heads without breaks,
+and the blocks of the fused attention. With a GPU also the numbers.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from beam_jobs.core.errors import UserError
@@ -20,13 +21,12 @@ from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.dropout import Dropout, Noise
 from model.pretraining.network.encoder import (
-    BOUNDARIES,
-    DenseAttention,
-    DocumentAttention,
+    FusedAttention,
     build_attention,
-    find_boundaries,
-    put_batch,
+    find_blocks,
+    look_up_few,
 )
+from model.pretraining.step_graphs import StepGraphs
 from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
@@ -51,48 +51,14 @@ def training(shards, kind, folder, **settings):
     return build_training(recipe, shards, open_device(kind, recipe.pretraining.precision), folder)
 
 
-def attend_by_document(query, key, value, starts, starts_key, longest, longest_key):
-    """Stand in for the fused kernel, with its arguments, where there is none."""
-    places = torch.arange(len(query))
-    documents = torch.searchsorted(starts[1:].long(), places, right=True)
-    mask = documents[:, None] == documents[None, :]
-    query, key, value = (part.transpose(0, 1) for part in (query, key, value))
-    mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-    return mixed.transpose(0, 1)
-
-
-def test_the_fused_kernel_is_given_what_makes_the_dense_attention(shards, tmp_path, monkeypatch):
-    """The branch that CUDA takes gives the same loss; a stand-in has the kernel's signature."""
-    varlen = pytest.importorskip("torch.nn.attention.varlen")
-    run = training(shards, "cpu", tmp_path, dropout="0")
-    arrays = next(run.batches.iterate_steps(0))
-    dense = run.model(run.mask(put_batch(run.device, arrays))).loss
-    monkeypatch.setattr(varlen, "varlen_attn", attend_by_document)
-    monkeypatch.setattr(Device, "has_document_attention", True)
-    batch = run.mask(put_batch(run.device, arrays))
-    assert BOUNDARIES in batch
-    torch.testing.assert_close(run.model(batch).loss, dense, atol=1e-4, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", [DenseAttention, DocumentAttention])
-def test_attention_has_a_hash_before_it_has_its_tensors(kind):
-    """torch.compile of torch 2.11 asks for one of an object that it has not filled yet."""
-    assert isinstance(hash(object.__new__(kind)), int)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["electra", "mlm"])
 def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
     shards, tmp_path, monkeypatch, objective
 ):
-    """The branch that CUDA takes; a stand-in has the fused kernel's signature. fullgraph: a break
-    would raise. The trunk begins to learn in the third step.
-    """
-    varlen = pytest.importorskip("torch.nn.attention.varlen")
-    monkeypatch.setattr(varlen, "varlen_attn", attend_by_document)
-    monkeypatch.setattr(Device, "has_document_attention", True)
+    """fullgraph: a break would raise. The trunk begins to learn in the third step."""
     whole = partial(torch.compile, backend="aot_eager", fullgraph=True)
-    monkeypatch.setattr(torch, "compile", lambda function, mode="": whole(function))
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: whole(function))
     torch.compiler.reset()
     states = []
     for compiles in ("off", "on"):
@@ -145,7 +111,7 @@ def test_a_step_that_cannot_be_compiled_is_taken_without_and_told(
     compile_anyhow = torch.compile
     monkeypatch.setattr(Device, "compiles", True)
     monkeypatch.setattr(
-        torch, "compile", lambda function, mode="": compile_anyhow(function, backend=refuse)
+        torch, "compile", lambda function, dynamic: compile_anyhow(function, backend=refuse)
     )
     run = training(shards, "cpu", tmp_path, dropout="0")
     assert run.compiled
@@ -161,41 +127,68 @@ def test_a_step_that_cannot_be_compiled_is_taken_without_and_told(
         loop.run_step(asked, arrays)
 
 
-def test_boundaries_say_where_each_document_is(shards, tmp_path):
-    """Attention document by document, from the offsets, equals the dense one with its mask."""
-    documents = next(training(shards, "cpu", tmp_path).batches.iterate_steps(0))["documents"]
-    offsets = find_boundaries(documents)
-    assert offsets[0] == 0
-    assert offsets[-1] == documents.size
-    assert (np.diff(offsets) >= 0).all()
-    qkv = torch.randn(*documents.shape, 3, 2, 8)
-    dense = build_attention({"documents": torch.as_tensor(documents)})(qkv, no_dropout)
-    flat = qkv.flatten(0, 1)
-    parts = []
-    for start, end in pairwise(offsets):
-        query, key, value = (flat[start:end, i].transpose(0, 1) for i in range(3))
-        parts.append(
-            functional.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1)
-        )
-    torch.testing.assert_close(dense, torch.cat(parts).view_as(dense), atol=1e-5, rtol=1e-5)
+def test_what_warms_a_graph_up_is_undone(shards, tmp_path, monkeypatch):
+    """A graph is taken anew for each step, so that a stand-in that takes the step while it is
+    captured does what a GPU does when it replays it.
+    """
+    plain, captured = (training(shards, "cpu", tmp_path, dropout="0") for _ in range(2))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: None))
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    for arrays in islice(plain.batches.iterate_steps(0), 3):
+        captured.graphs = StepGraphs(partial(loop.take_step, captured), captured.optimizer)
+        assert take_steps(captured, [arrays]) == take_steps(plain, [arrays])
+    first, second = loop.copy_state(plain).tensors, loop.copy_state(captured).tensors
+    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
-@pytest.mark.parametrize(("each", "slots"), [(64, 4), (22, 16), (16, 16), (2, 128), (1, 256)])
-def test_the_slots_follow_the_documents_of_the_batch(each, slots):
-    documents = np.tile(1 + np.arange(64) // each, (4, 1))
-    offsets = find_boundaries(documents)
-    assert len(offsets) == slots + 1
-    assert len(set(offsets.tolist())) == 4 * -(-64 // each) + 1
+def number_rows(length):
+    """Documents of 10, 70, 2, 100 … tokens in rows that end with padding, but for the first."""
+    sizes = [[10, 70, 2, 100, 130, 20], [length - 5], [100, 100, 30], [1] * 20]
+    rows = np.zeros((len(sizes), length), dtype=np.int64)
+    for row, widths in zip(rows, sizes, strict=True):
+        numbers = np.repeat(np.arange(1, len(widths) + 1), widths)[:length]
+        row[: len(numbers)] = numbers
+    return torch.as_tensor(rows)
 
 
-def test_the_fused_attention_takes_our_shapes():
-    pytest.importorskip("torch.nn.attention.varlen")
-    with FakeTensorMode(), torch.no_grad():
-        qkv = torch.empty(4, 128, 3, 12, 64, dtype=torch.bfloat16, device="cuda")
-        offsets = torch.empty(65, dtype=torch.int32, device="cuda")
-        mixed = DocumentAttention(offsets, 128)(qkv, no_dropout)
-    assert mixed.shape == (4, 128, 768)
-    assert mixed.dtype == torch.bfloat16
+@pytest.mark.parametrize("length", [64, 128, 300])
+def test_the_blocks_of_the_fused_attention_hold_all_that_share_a_document(length):
+    documents = number_rows(length)
+    counts, places = find_blocks(documents)
+    together = documents[:, :, None] == documents[:, None]
+    blocks = -(-length // 128)
+    assert places.shape == (len(documents), 1, blocks, blocks)
+    for row in range(len(documents)):
+        for block in range(blocks):
+            seen = set(places[row, 0, block, : counts[row, 0, block]].tolist())
+            tokens = slice(block * 128, (block + 1) * 128)
+            needed = together[row, tokens].any(0).nonzero().flatten() // 128
+            assert seen == set(needed.tolist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [64, 300])
+def test_the_fused_attention_is_the_dense_one(length):
+    """Compiled by Inductor and gcc, which read the blocks as a GPU's kernel does."""
+    documents = number_rows(length)
+    qkv = torch.randn(len(documents), length, 3, 2, 16)
+    fused = FusedAttention(documents, *find_blocks(documents))
+    dense = build_attention({"documents": documents})(qkv, no_dropout)
+    assert torch.equal(fused(qkv, no_dropout), dense)  # uncompiled
+    with torch.no_grad():
+        compiled = torch.compile(fused.__call__)(qkv, no_dropout)
+    torch.testing.assert_close(compiled, dense, atol=1e-5, rtol=1e-5)
+
+
+def test_the_gradient_of_a_small_table_is_that_of_a_look_up():
+    table, change = torch.randn(7, 5, requires_grad=True), torch.randn(3, 40, 5)
+    ids = torch.randint(0, 7, (3, 40))
+    ours, theirs = look_up_few(ids, table), functional.embedding(ids, table)
+    assert torch.equal(ours, theirs)
+    [mine], [expected] = (torch.autograd.grad(rows, table, change) for rows in (ours, theirs))
+    torch.testing.assert_close(mine, expected)
 
 
 without_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -229,26 +222,40 @@ def test_twenty_steps_on_a_gpu_are_those_of_the_cpu(shards, tmp_path):
     losses = {}
     for kind in ("cpu", "cuda"):
         run = training(shards, kind, tmp_path / kind, dropout="0")
-        batches = run.batches.iterate_steps(0)
-        losses[kind] = []
-        for _ in range(20):
-            sums, _ = loop.run_step(run, next(batches))
-            losses[kind].append(
-                run.model.compute_means({name: float(value) for name, value in sums.items()})[
-                    "loss"
-                ]
-            )
-            run.totals.step += 1
+        losses[kind] = take_steps(run, islice(run.batches.iterate_steps(0), 20))
     assert losses["cuda"] == pytest.approx(losses["cpu"], abs=1e-3)
 
 
 @without_gpu
-def test_the_fused_attention_equals_the_dense_one_on_a_gpu(shards, tmp_path):
-    run = training(shards, "cuda", tmp_path, precision="bf16", dropout="0")
-    batch = run.mask(put_batch(run.device, next(run.batches.iterate_steps(0))))
-    fused = run.model(batch).loss
-    dense = run.model({name: tensor for name, tensor in batch.items() if name != "boundaries"}).loss
-    assert fused.item() == pytest.approx(dense.item(), rel=0.01)
+def test_steps_as_graphs_are_those_that_are_not_and_go_on_to_the_bit(shards, tmp_path):
+    losses, states = {}, []
+    for compiles in ("off", "auto"):
+        settings = {"precision": "bf16", "dropout": "0", "compile": compiles}
+        run = training(shards, "cuda", tmp_path / compiles, **settings)
+        batches = list(islice(run.batches.iterate_steps(0), 6))
+        losses[compiles] = take_steps(run, batches)
+    assert losses["auto"] == pytest.approx(losses["off"], rel=0.01)
+    for first in (0, 3):
+        run = training(shards, "cuda", tmp_path / str(first), precision="bf16")
+        take_steps(run, batches[:first])
+        again = training(shards, "cuda", tmp_path / f"{first} again", precision="bf16")
+        loop.restore_state(again, loop.copy_state(run))
+        take_steps(again, batches[first:])
+        assert again.graphs
+        states.append(loop.copy_state(again).tensors)
+    first, second = states
+    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+
+
+def take_steps(run, batches):
+    """Take one step on each batch; return the losses."""
+    losses = []
+    for arrays in batches:
+        sums, _ = loop.run_step(run, arrays)
+        means = run.model.compute_means({name: float(value) for name, value in sums.items()})
+        losses.append(means["loss"])
+        run.totals.step += 1
+    return losses
 
 
 def forbid_more_than(run, sequences):

@@ -60,7 +60,7 @@ def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective,
     arrays = next(training.batches.iterate_steps(0))
     training.model.train()
     with FlopCounterMode(display=False) as counter:
-        training.model(training.mask(training.device.put(arrays))).loss.backward()
+        training.model(training.batches.mask(training.device.put(arrays))).loss.backward()
     assert training.count_matrix_flops(arrays) == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 

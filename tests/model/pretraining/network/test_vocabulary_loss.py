@@ -8,6 +8,7 @@ from model.device import open_device
 from model.pretraining.network import vocabulary_loss
 from model.pretraining.network.vocabulary_loss import (
     VocabularyLoss,
+    compute_rows,
     draw_gumbel,
     draw_ids,
 )
@@ -52,7 +53,9 @@ def test_loss_and_gradients_are_those_of_cross_entropy(rows, monkeypatch):
     originals = torch.randint(0, 77, (10,), generator=generator)
     weights = torch.tensor([1.0, 0.0] * 5)
     arguments = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
-    loss, sampled, right = VocabularyLoss.apply(*arguments, originals, weights, torch.arange(10))
+    loss, sampled, right = VocabularyLoss.apply(
+        *arguments, originals, weights, torch.arange(10), compute_rows
+    )
     (loss * 3).backward()
     plain = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
     logits = functional.linear(*plain)
@@ -111,7 +114,7 @@ def test_entries_that_fill_up_a_multiple_change_nothing(entries, monkeypatch):
         monkeypatch.setitem(vocabulary_loss.ENTRIES_MULTIPLE, "cpu", multiple)
         arguments = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
         loss, sampled, right = VocabularyLoss.apply(
-            *arguments, originals, torch.ones(10), torch.arange(10)
+            *arguments, originals, torch.ones(10), torch.arange(10), compute_rows
         )
         loss.backward()
         found.append([loss, sampled, right, *(tensor.grad for tensor in arguments)])

@@ -1,0 +1,92 @@
+"""Takes whole optimizer steps as CUDA graphs: masks, both networks, gradients, clipping and AdamW.
+
+A step of a small encoder is some thousand kernels of a few microseconds each, which the host cannot
+begin as fast as a GPU ends them. A graph is begun at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.pretraining.network.masked_prediction import Batch, Sums
+
+WARM_UP = 2
+"""Steps that are taken and undone before a graph: torch.compile compiles and AdamW makes its
+moments in the first, and both find what they made in the second.
+"""
+
+
+class CaptureFailed(RuntimeError):
+    """A step holds something that no CUDA graph may; nothing has changed."""
+
+
+@dataclass(frozen=True)
+class _Captured:
+    graph: torch.cuda.CUDAGraph
+    parts: list[Batch]  # which the graph reads
+    names: list[str]
+    numbers: Tensor  # [names + 1], which it writes: the sums, and the gradient's norm
+
+
+class StepGraphs:
+    """The graphs of a training, one for each shape of a batch; they share their memory."""
+
+    def __init__(
+        self,
+        take: Callable[[list[Batch]], tuple[Sums, Tensor]],
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
+        """Capture what `take` does; learning rates must be tensors, which are read anew."""
+        self._take, self._optimizer = take, optimizer
+        self._pool = torch.cuda.graph_pool_handle()
+        self._captured: dict[Any, _Captured] = {}
+
+    def has(self, parts: list[Batch]) -> bool:
+        return self._describe(parts) in self._captured
+
+    def capture(self, parts: list[Batch]) -> None:
+        """Make the graph of steps on batches like this one; weights and moments stay as they are,
+        so that every step of a run, also of one that goes on, is the graph's.
+        """
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        before = [p.detach().clone() for p in parameters]
+        moments = [{n: t.clone() for n, t in self._optimizer.state[p].items()} for p in parameters]
+        try:
+            for _ in range(WARM_UP):
+                self._take(parts)
+        finally:
+            with torch.no_grad():
+                for parameter, weights, known in zip(parameters, before, moments, strict=True):
+                    parameter.copy_(weights)
+                    for name, moment in self._optimizer.state[parameter].items():
+                        moment.copy_(known.get(name, torch.zeros_like(moment)))
+        del before, moments
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        mine = [{name: tensor.clone() for name, tensor in part.items()} for part in parts]
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=stream):
+                sums, norm = self._take(mine)
+                numbers = torch.stack([*sums.values(), norm])
+        except Exception as error:
+            raise CaptureFailed(" ".join(str(error).split())) from error
+        self._captured[self._describe(parts)] = _Captured(graph, mine, list(sums), numbers)
+
+    def take_step(self, parts: list[Batch]) -> tuple[Sums, Tensor]:
+        """Take one optimizer step by the graph; return its sums and the gradient's norm."""
+        captured = self._captured[self._describe(parts)]
+        for mine, given in zip(captured.parts, parts, strict=True):
+            for name, tensor in mine.items():
+                tensor.copy_(given[name])
+        captured.graph.replay()
+        *sums, norm = captured.numbers.clone().unbind()
+        return dict(zip(captured.names, sums, strict=True)), norm
+
+    def _describe(self, parts: list[Batch]) -> Any:
+        """Return what a graph is for: the parameters that learn, and the shapes of the parts."""
+        learning = tuple(
+            p.requires_grad for group in self._optimizer.param_groups for p in group["params"]
+        )
+        return learning, *((n, t.shape) for part in parts for n, t in part.items())

@@ -127,7 +127,9 @@ class CorpusOptions(TextOptions):
         default=0,
         ge=0,
         le=1,
-        description="drop texts this similar to an earlier one too, for example 0.8; 0: none",
+        description="drop texts this similar to an earlier one too, for example 0.8, or to one "
+        "that a corpus of --seen kept, which takes 0.14 ms of CPU time for each of its reviews; 0: "
+        "none",
     )
     withhold: Patterns = Field(
         default=(), description="files of evaluation texts that must never reach pre-training"
@@ -167,11 +169,6 @@ class CorpusOptions(TextOptions):
             raise UserError(
                 "--split-by time with --seen: an earlier corpus has its own latest reviews as "
                 "test; give all dumps in one call"
-            )
-        if self.seen and self.near_duplicates:
-            raise UserError(
-                "--near-duplicates with --seen: an earlier corpus keeps no signatures of its "
-                "texts, only their hashes; give 0, or all dumps in one call"
             )
         return self
 

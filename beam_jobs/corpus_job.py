@@ -173,10 +173,16 @@ def search_duplicates(
     if similarity := plan.preparation.near_duplicates:
         duplicates["near"] = (
             counts
-            | "List bands" >> beam.FlatMap(near.list_parts, similarity)
+            | "List bands" >> beam.FlatMap(near.list_parts, similarity, plan.earlier.reviews)
             | "Spread bands" >> beam.Reshuffle()
             | "Find near-duplicates"
-            >> beam.FlatMap(near.find_in_part, prepared, similarity, all_counts)
+            >> beam.FlatMap(
+                near.find_in_part,
+                prepared,
+                similarity,
+                all_counts,
+                hash_earlier_bands(pipeline, plan),
+            )
         )
     return duplicates
 
@@ -231,6 +237,20 @@ def sort_seen_hashes(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
         | "Sort seen hashes" >> beam.Map(earlier_corpora.write_sorted_hashes, plan.folders.seen)
         | "Collect seen hashes" >> beam.combiners.ToList()
         | "Join seen starts" >> beam.Map(earlier_corpora.join_sorted_hashes, plan.folders.seen)
+    )
+
+
+def hash_earlier_bands(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
+    """Return the bands of the earlier corpora's texts, hashed by the workers, as a side input."""
+    if not plan.earlier.runs:
+        return near.NO_EARLIER
+    seen, similarity = plan.folders.seen, plan.preparation.near_duplicates
+    return beam.pvalue.AsSingleton(
+        pipeline
+        | "List corpora to compare" >> beam.Create(list(enumerate(plan.earlier.runs)))
+        | "Hash earlier bands" >> beam.Map(near.write_earlier_bands, seen, similarity)
+        | "Collect earlier bands" >> beam.combiners.ToList()
+        | "Join earlier bands" >> beam.Map(near.join_earlier_bands, seen)
     )
 
 

@@ -3,8 +3,10 @@ come at once.
 
 Three dumps arriving in turn, each with `--seen` of the corpora before it, leave together the
 reviews and sentences of one corpus of all three in that order (`--input A --input B --input C`)
-with the same Punkt parameters. For that all must agree on what happens to a text; what is compared
-is `plan.list_shared_settings`, which every corpus.json holds.
+with the same Punkt parameters. Near duplicates are compared with what an earlier corpus kept, not
+with what it dropped, so that a few more may stay than of all at once (near.py). For that all must
+agree on what happens to a text; what is compared is `plan.list_shared_settings`, which every
+corpus.json holds.
 
 Of an earlier corpus only the column of text hashes is read, once: sorted, 16 bytes a review, into
 the work folder, from where each bucket of the search for duplicates takes its stretch. That costs

@@ -245,9 +245,13 @@ def list_held_out_bodies(batch: pa.RecordBatch) -> list[str]:
     joined by a space, without the title, as in what they are compared with.
     """
     chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
-    has_title = batch["has_title"].filter(chosen).to_pylist()
-    sentences = batch["sentences"].filter(chosen).to_pylist()
-    return [" ".join(s[t:]) for s, t in zip(sentences, has_title, strict=True)]
+    return join_sentences(batch.filter(chosen))
+
+
+def join_sentences(batch: pa.RecordBatch) -> list[str]:
+    """Return the texts, without titles, of rows that have `has_title` and `sentences`."""
+    pairs = zip(batch["sentences"].to_pylist(), batch["has_title"].to_pylist(), strict=True)
+    return [" ".join(sentences[has_title:]) for sentences, has_title in pairs]
 
 
 def list_run_parts(counts: list[PreparedUnit], others: OtherFiles = NO_OTHERS) -> Iterator[Part]:

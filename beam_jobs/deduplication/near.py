@@ -9,20 +9,33 @@ together always stays. Texts of fewer than 3 words have no near-duplicates.
 The first pass over a unit leaves, bucket by bucket (buckets.py), a row of 28 bytes for each band of
 each review, and the signatures, of which the search reads those that share a band with another
 text's: rows of one text are near copies without a look.
+
+The reviews that earlier corpora kept (`--seen`) lead wherever they share a band. Their signatures
+are computed again from their sentences, which costs as much as those of the dump's own reviews.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets
-from beam_jobs.deduplication.buckets import Part
-from beam_jobs.deduplication.exact import BUCKET_ROWS, ROW_NUMBER, Duplicates, group_by_unit
+from beam_jobs.deduplication.buckets import BucketedFiles, Part
+from beam_jobs.deduplication.exact import (
+    BUCKET_ROWS,
+    ROW_NUMBER,
+    Duplicates,
+    group_by_unit,
+    pack_rows,
+)
+from beam_jobs.deduplication.held_out import BucketedRows, join_sentences
 from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
@@ -43,6 +56,8 @@ BAND = np.dtype([("run", "<u8"), ("text", "<u8"), ("key", "<u8"), ("row", "<u4")
 (exact.py), and the number of the review in its unit."""
 SIGNATURE = 4 * PERMUTATIONS
 """Bytes of one."""
+EARLIER_DUMP = -1
+"""Number of the dumps of earlier corpora."""
 PAIRS = 1 << 16
 """Pairs of texts whose signatures are compared at once, 128 MiB at most."""
 ReadSignatures = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -114,14 +129,15 @@ def find_near_copies(
     parts: Sequence[np.ndarray], dumps: Sequence[int], read: ReadSignatures, threshold: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return unit and row number of the reviews that do not stay; `parts` are BAND of one bucket by
-    unit, `dumps` the number of the dump of each.
+    unit, `dumps` the number of the dump of each. Those of EARLIER_DUMP always stay.
     """
     rows = np.concatenate([np.empty(0, BAND), *parts])
     units = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    order = np.lexsort((rows["row"], units, rows["key"], np.array(dumps)[units], rows["run"]))
+    of_dump = np.array(dumps, np.int64)[units]
+    order = np.lexsort((rows["row"], units, rows["key"], of_dump, rows["run"]))
     rows, units = rows[order], units[order]
     is_leader = np.diff(rows["run"], prepend=~rows["run"][:1]) != 0
-    others = np.flatnonzero(~is_leader)
+    others = np.flatnonzero(~is_leader & (of_dump[order] != EARLIER_DUMP))
     leaders = np.flatnonzero(is_leader)[np.cumsum(is_leader)[others] - 1]
     agree = rows["text"][others] == rows["text"][leaders]
     open_pairs = np.flatnonzero(~agree)
@@ -136,29 +152,91 @@ def find_near_copies(
     return units[others[agree]], rows["row"][others[agree]]
 
 
-def list_parts(counts: list[PreparedUnit], threshold: float) -> Iterator[Part]:
-    """Yield the parts of the buckets of all bands."""
-    reviews, (bands, _) = sum(c.prepared for c in counts), choose_bands(threshold)
+@dataclass(frozen=True)
+class EarlierBands:
+    """BAND of the reviews of earlier corpora, and beside each file the signatures."""
+
+    files: BucketedFiles = field(default_factory=BucketedFiles)
+
+    @property
+    def signatures(self) -> list[str]:
+        return [path.removesuffix("bands") + "signatures" for path in self.files.paths]
+
+
+NO_EARLIER = EarlierBands()
+
+
+def write_earlier_bands(run: tuple[int, tuple[str, ...]], folder: str, threshold: float) -> str:
+    """Write the bands and signatures of the reviews of some files of an earlier corpus, once;
+    return the path of the bands. Where each bucket begins is in a file with .starts behind it.
+    """
+    number, paths = run
+    name = storage.join_path(folder, f"{number:05d}")
+    marker = f"{name}.bands.starts"
+    if not storage.exists(marker):
+        bands, first = BucketedRows(BAND), 0
+        with storage.atomic_path(f"{name}.signatures") as path, open(path, "wb") as file:
+            for batch in read_earlier_batches(paths):
+                ids, hashes = (b"".join(batch[n].to_pylist()) for n in ("review_id", "text_hash"))
+                keys = np.frombuffer(ids, ">u8")[::2].astype(np.uint64)
+                signatures = compute_signatures(join_sentences(batch))
+                file.write(signatures.tobytes())
+                for rows in list_band_rows(signatures, pack_rows(hashes, keys), threshold):
+                    rows["row"] += np.uint32(first)
+                    bands.add_rows(rows)
+                first += batch.num_rows
+        storage.write_bytes(marker, bands.save(f"{name}.bands").tobytes())
+    return f"{name}.bands"
+
+
+def read_earlier_batches(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the reviews of corpus files, BATCH_TEXTS at a time."""
+    columns = ["review_id", "text_hash", "has_title", "sentences"]
+    for path in paths:
+        with storage.open_bytes(path) as file:
+            yield from pq.ParquetFile(file).iter_batches(BATCH_TEXTS, columns=columns)
+
+
+def join_earlier_bands(paths: Sequence[str], folder: str) -> EarlierBands:
+    """Join the starts of what `write_earlier_bands` wrote; return all of it."""
+    ordered, joined = tuple(sorted(paths)), storage.join_path(folder, "bands.starts")
+    buckets.join_starts([f"{path}.starts" for path in ordered], joined)
+    return EarlierBands(BucketedFiles(ordered, joined))
+
+
+def list_parts(counts: list[PreparedUnit], threshold: float, earlier: int = 0) -> Iterator[Part]:
+    """Yield the parts of the buckets of all bands; `earlier` counts earlier corpora's reviews."""
+    reviews, (bands, _) = earlier + sum(c.prepared for c in counts), choose_bands(threshold)
     return buckets.list_parts(buckets.count_buckets(bands * reviews, BUCKET_ROWS, reviews))
 
 
 def find_in_part(
-    part: Part, folder: str, threshold: float, units: list[PreparedUnit]
+    part: Part,
+    folder: str,
+    threshold: float,
+    units: list[PreparedUnit],
+    earlier: EarlierBands = NO_EARLIER,
 ) -> Iterator[Duplicates]:
     """Yield the near copies that a part of the buckets shows, from the `.bands` and `.signatures`
     of all units in a folder, which come in their order (`buckets.join_unit_starts`).
     """
-    dumps = [unit.dump for unit in units]
+    dumps = [*(unit.dump for unit in units), *(EARLIER_DUMP for _ in earlier.files.paths)]
     paths = [storage.join_path(folder, f"{unit.unit}.signatures") for unit in units]
+    paths += earlier.signatures
 
     def read(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return read_signatures(paths, numbers, rows)
 
     names = [unit.unit for unit in units]
     gone: dict[str, list[np.ndarray]] = defaultdict(list)
-    with buckets.open_part(part, buckets.list_unit_files(folder, units, "bands"), BAND) as bands:
+    files = buckets.list_unit_files(folder, units, "bands")
+    with (
+        buckets.open_part(part, files, BAND) as bands,
+        buckets.open_part(part, earlier.files, BAND) as earlier_bands,
+    ):
         for bucket in buckets.list_buckets_of(part):
-            numbers, rows = find_near_copies(list(bands(bucket)), dumps, read, threshold)
+            parts = [*bands(bucket), *earlier_bands(bucket)]
+            numbers, rows = find_near_copies(parts, dumps, read, threshold)
             for name, found in group_by_unit(names, numbers, rows).items():
                 gone[name].append(found)
     for name, parts in sorted(gone.items()):

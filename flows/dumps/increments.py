@@ -227,12 +227,6 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "be again"
         )
     made = first.corpus.parameters
-    if made.get("near_duplicates"):
-        raise UserError(
-            "increment.base: near duplicates were removed from its corpus "
-            "(corpus.near_duplicates), and those of an earlier corpus cannot be found; "
-            "run all dumps together"
-        )
     inherited = dict(before["settings"])
     if base.origin:
         inherited = inherit_rates(inherited)
@@ -243,6 +237,9 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "recipe": before["recipe"],
             "corpus": Corpus(
                 split=made["split"],
+                split_by=made.get("split_by", "text"),
+                title=not made.get("title"),  # "false", or not there
+                near_duplicates=made.get("near_duplicates", 0.0),
                 withhold=withheld,
                 languages=made.get("languages", []),
                 workers=asked.workers,

@@ -108,8 +108,11 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             else:
                 duplicates.append(("exact", *found))
     if similarity := preparation.near_duplicates:
-        for part in near.list_parts(units, similarity):
-            found_near = near.find_in_part(part, folders.prepared, similarity, units)
+        runs = enumerate(corpus.earlier.runs)
+        bands = [near.write_earlier_bands(run, folders.seen, similarity) for run in runs]
+        earlier = near.join_earlier_bands(bands, folders.seen)
+        for part in near.list_parts(units, similarity, corpus.earlier.reviews):
+            found_near = near.find_in_part(part, folders.prepared, similarity, units, earlier)
             duplicates += [("near", *found) for found in found_near]
     matches = []
     if preparation.withholds:

@@ -10,7 +10,7 @@ import pytest
 from beam_jobs import corpus_job
 from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication import buckets, earlier_corpora, exact
-from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import digests, review, rows_of, run_job, text_of, write_lines
 
 DUMPS = ("zebra", "apple", "mango")  # arrive in this order, which is not that of their names
 
@@ -34,6 +34,26 @@ def dumps(tmp_path_factory) -> list[Path]:
         write_lines(folder / name / "b.json.gz", records[::2])
         write_lines(folder / name / "a.json", [*records[1::2], "{broken"])
     return [folder / name for name in DUMPS]
+
+
+@pytest.mark.parametrize("mode", ["", "in_memory"])
+def test_a_near_copy_of_what_an_earlier_corpus_kept_goes(tmp_path, mode):
+    """Its review stays in the earlier corpus, even where the later one has the smaller id."""
+    texts = [text_of(i, 8) for i in range(60)]
+    near = ["--near-duplicates", "0.8"]
+    first = [review(i, text, summary=f"Title {i}") for i, text in enumerate(texts[:30])]
+    write_lines(tmp_path / "first.json", first)
+    run_job(tmp_path / "first", "--input", tmp_path / "first.json", *near, mode=mode)
+    before = digests(tmp_path / "first")
+    later = [*(f"{text} Really." for text in texts[:25]), texts[29], *texts[30:]]
+    later += [f"{text} Really." for text in texts[30:33]]
+    write_lines(tmp_path / "later.json", [review(i, text) for i, text in enumerate(later)])
+    seen = ["--seen", tmp_path / "first"]
+    result = run_job(
+        tmp_path / "later", "--input", tmp_path / "later.json", *near, *seen, mode=mode
+    )
+    assert result["dropped"] == {"near duplicate": 28, "seen before": 1}
+    assert digests(tmp_path / "first") == before
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +149,7 @@ def refused(dumps, output: Path, *arguments) -> str:
         (["--max_characters", "100"], "max_characters 20000, this call has 100"),
         (["--min_words", "3"], "min_words 1, this call has 3"),
         (["--languages", "en"], 'languages [], this call has ["en"]'),
-        (["--near_duplicates", "0.8"], "--near-duplicates with --seen"),
+        (["--near_duplicates", "0.8"], "near_duplicates 0.0, this call has 0.8"),
     ],
 )
 def test_other_settings_are_refused_by_name(dumps, in_turn, tmp_path, arguments, said):

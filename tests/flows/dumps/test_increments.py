@@ -18,6 +18,7 @@ from flows.dumps import increments
 from flows.runner import stage_runner
 from flows.runner.stage_runner import StageRunner
 from flows.stages import dump as dump_stage
+from flows.stages.corpus import list_selection_options
 from flows.store.store import Store
 from model.tracking.metrics_log import read_metrics
 from model.tracking.mlflow_run import Tracking
@@ -195,6 +196,19 @@ def test_a_dump_with_nothing_new_leaves_the_model_as_it_is(turns, tmp_path):
     form = form_of(make.store.root, again, bases[-1].encoder.fingerprint)
     p = increments.inherit_settings(form, bases[-1])
     assert increments.add_round(p, bases[-1], make) is bases[-1]
+
+
+def test_an_added_dump_takes_its_texts_as_the_base_did(turns, tmp_path):
+    make, kept, bases = turns
+    form = form_of(make.store.root, kept["mango"], bases[0].encoder.fingerprint)
+    (first,) = bases[0].rounds
+    chosen = {"near_duplicates": 0.8, "split_by": "product", "title": "false"}
+    corpus = replace(first.corpus, parameters=first.corpus.parameters | chosen)
+    base = replace(bases[0], rounds=(replace(first, corpus=corpus),))
+    taken = increments.inherit_settings(form, base).corpus
+    assert list_selection_options(taken) == chosen
+    taken = increments.inherit_settings(form, bases[0]).corpus
+    assert list_selection_options(taken) == {}
 
 
 def test_a_base_by_its_name(turns):

@@ -15,6 +15,7 @@ from beam_jobs.reading import (
     delimited,
     fields,
     json_records,
+    json_tables,
     parquet_records,
     wrapped_records,
 )
@@ -49,9 +50,6 @@ AROUND_ANSWERS = ANSWERS | {
     *("path", "url", "key", "bucketname", "resource", "timestamp", "trace", "traceid"),
     *("hostid", "requestid", "extensions", "errorsummary", "hint", "messages", "retryafter"),
 }
-PANDAS = re.compile(
-    rb'\{\s*"(?:[^"\\]*"\s*:\s*\{\s*"0"|0"\s*:\s*\{|columns"\s*:\s*\[|index"\s*:\s*\[)'
-)
 
 
 def read_records(
@@ -105,6 +103,13 @@ def detect_layout(
     for size in list_head_sizes(defaults.max_record_bytes):
         head = read_head(path, compression, member, size)
         found = replace(defaults, name=name or detect_format(head, shown))
+        if not name and "json" in found.name:
+            is_whole, text = len(head) < size, overrides.get("text", "")
+            orient = json_tables.find_orient(head, found, text, shown, is_whole)
+            if orient is None and size < defaults.max_record_bytes:
+                continue
+            if orient:
+                found = replace(found, name="json_table", orient=orient)
         if not overrides and len(head) < min(size, MAX_ANSWER_BYTES):
             refuse_error_answer(head, found, shown)
         records: list[dict[str, Any]] = []
@@ -266,11 +271,6 @@ def detect_format(head: bytes, shown: str) -> str:
         )
     if start.startswith(b"version https://git-lfs"):
         raise UserError(f"{shown} is only Git LFS's pointer to a file; fetch that: git lfs pull")
-    if PANDAS.match(start):
-        raise UserError(
-            f"{shown} holds the columns of a table, as pandas' to_json() writes it; write a record "
-            "a line: to_json(FILE, orient='records', lines=True)"
-        )
     if re.match(rb"\[\s*\[", start):
         raise UserError(
             f"{shown} holds lists without names; write objects, in pandas to_json(FILE, "

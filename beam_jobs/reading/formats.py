@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from beam_jobs.reading import delimited, json_records, marked_text
+from beam_jobs.reading import delimited, json_records, json_tables, marked_text
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Stream, Tally, find_line_end
 
@@ -50,6 +50,12 @@ FORMATS: dict[str, Format] = {
         recognize_json("json_objects"),
         json_records.read_json_objects,
         json_records.find_object_boundary,
+        is_stateless=lambda layout: False,
+    ),
+    "json_table": Format(  # which only the whole file shows (json_tables.find_orient)
+        lambda start: False,
+        json_tables.read_json_table,
+        lambda stretch, least, layout: -1,
         is_stateless=lambda layout: False,
     ),
     "python_lines": Format(recognize_json("python_lines"), json_records.read_python_lines),

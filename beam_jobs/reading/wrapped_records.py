@@ -21,7 +21,7 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
     lists, keys, stop = find_lists(head, start)
     wanted = layout.records
     if wanted and wanted not in lists:
-        there = f"; its lists of objects: {', '.join(lists)}" if lists else ""
+        there = f"; its lists of objects: {fields.shorten_list(lists)}" if lists else ""
         raise UserError(f"{shown}: no list of objects is called {wanted} (--records){there}")
     if not wanted and head[stop:].strip(json_records.AROUND):
         return layout
@@ -40,7 +40,7 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
             return layout
         if len(lists) > 1:
             raise UserError(
-                f"{shown}: the reviews may be in {', '.join(lists)}; name the list with "
+                f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
                 f"--records {next(iter(lists))}"
             )
         [wanted] = lists

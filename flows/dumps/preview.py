@@ -138,6 +138,10 @@ def read_preview(file: DumpFile) -> Preview:
             each = len(head) / max(head[-1][0], 1) if head else 1  # reviews of a row
             count = len(head) if is_whole else round(each * parquet_records.count_rows(stream))
             return Preview(file, head, count, is_whole)
+    if file.layout.name == "json_table":  # which is read whole
+        whole = work_units.Unit(file, 0, file.path, file.compression, 0, None, file.plain_size)
+        head = list(work_units.read_records(whole, Tally()))
+        return Preview(file, head, len(head), is_whole=True)
     with open_uncompressed(file.path, file.compression, file.member, file.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)

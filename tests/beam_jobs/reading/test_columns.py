@@ -226,15 +226,64 @@ def test_the_answer_of_elasticsearch(tmp_path):
     assert run_job(tmp_path / "b", "--input", dump, "--columns", columns)["kept"] == 9
 
 
-@pytest.mark.parametrize("orient", ["columns", "index", "split", "values", "table", "records"])
-def test_what_pandas_writes(tmp_path, orient):
-    table = pd.DataFrame({"text": ["It works.", "It broke."], "stars": [5, 1]})
+def write_table(dump, orient, labels=None, count=7, **columns):
+    """Return the texts and stars of a table that pandas wrote."""
+    texts = [f'Größe {i}, {{it}} \U0001f600 "works".' for i in range(count)]
+    stars = [float(i % 5 + 1) if i else None for i in range(count)]
+    table = pd.DataFrame(
+        {
+            "images": [[{"url": "x"}, {"text": "y"}]] * count,
+            "asin": range(count),
+            "user_id": [f"U{i}" for i in range(count)],
+            "stars": stars,
+            "title": [None if i % 2 else f"Headline {i}" for i in range(count)],
+            "text": [None, *texts[1:]],
+        }
+        | columns,
+        index=labels,
+    )
+    table.to_json(dump, orient=orient, force_ascii=labels is None)
+    return sorted(zip(texts[1:], stars[1:], strict=True))
+
+
+@pytest.mark.parametrize("name", ["d.json", "d.json.gz"])
+@pytest.mark.parametrize("labels", [None, [f"r-{i}" for i in range(7)]], ids=["numbers", "names"])
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "table", "records"])
+def test_a_table_that_pandas_wrote(tmp_path, orient, labels, name):
+    expected = write_table(tmp_path / name, orient, labels)
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / name, "--title", "false")
+    assert result["dropped"] == {"no text": 1}
+    rows = rows_of(tmp_path / "corpus")
+    assert sorted((" ".join(row["sentences"]), row["stars"]) for row in rows) == expected
+    assert result["columns"]["used"]["user_id"] == ["user_id"]
+    assert "identifiers_left_out" not in result["notes"]
+
+
+@pytest.mark.parametrize("orient", ["columns", "index", "split"])
+def test_a_table_is_one_record_at_most(tmp_path, orient):
+    """Beyond what is looked at first, a table is read; beyond the limit of a record, it is not."""
     dump = tmp_path / "d.json"
-    table.to_json(dump, orient=orient)
-    if orient in ("table", "records"):
+    expected = write_table(dump, orient, [f"r-{i}" for i in range(3_000)], 3_000)
+    argv = ["--input", dump, "--columns", "text=text"]
+    assert run_job(tmp_path / "corpus", *argv)["kept"] == len(expected)
+    write_table(dump, orient, None, 6_000)
+    with pytest.raises(UserError, match=r"raise --max-record-bytes, or write .*orient='records'"):
+        run_job(tmp_path / "other", *argv, "--max-record-bytes", 100_000)
+
+
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "values"])
+def test_a_table_that_is_broken_or_has_no_names(tmp_path, orient):
+    dump = tmp_path / "d.json"
+    write_table(dump, orient)
+    dump.write_text(dump.read_text()[:-9])
+    with pytest.raises(UserError, match=r"to_json\(FILE, orient='records', lines=True\)$"):
         run_job(tmp_path / "corpus", "--input", dump)
-        found = {(" ".join(row["sentences"]), row["stars"]) for row in rows_of(tmp_path / "corpus")}
-        assert found == {("It works.", 5), ("It broke.", 1)}
-        return
-    with pytest.raises(UserError, match=r"d\.json holds .* to_json\(FILE, *orient='records'"):
-        run_job(tmp_path / "corpus", "--input", dump)
+
+
+def test_objects_in_an_object_are_no_table(tmp_path):
+    record = {"review": {"text": "It works.", "stars": 5}, "user": {"name": "A", "age": 7}}
+    for name, records in (("one.json", [record]), ("two.json", [record] * 2)):
+        dump = write_lines(tmp_path / name, records)
+        result = run_job(tmp_path / name[:3], "--input", dump)
+        assert result["columns"]["used"]["text"] == ["review.text"]
+        assert result["read"] == len(records)

@@ -7,7 +7,6 @@ from tests.beam_jobs.dumps import run_job, shared_data
 
 WAYS_OUT = {
     "elastic.json": r"_source\.body.*--columns text=NAME",
-    "p_columns.json": "orient='records'",
     "p_values.json": "orient='records'",
     "x.xlsx": "libreoffice --headless --convert-to csv",
     "denied.jsonl": "fetch it again",
@@ -22,7 +21,7 @@ OTHERS = (
         "r_100.csv",
     ),
     *("r_comma.csv", "r_half.csv", "r_pct.csv", "r_sterne.csv", "r_unicode.csv"),
-    "steam.json",
+    *("p_columns.json", "steam.json"),
 )
 COLUMNS = {
     "elastic.json": "text=_source.body,stars=_source.rating",

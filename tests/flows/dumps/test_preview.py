@@ -3,6 +3,7 @@
 import os
 import re
 
+import pandas as pd
 import pytest
 
 from beam_jobs.config import CorpusOptions, ScoringOptions
@@ -23,6 +24,7 @@ SHAPES = {
     "mongo.json": "1-5",
     "mongo_asin.json": "1-5",
     "nested.parquet": "1-5",
+    "p_columns.json": "1-5",
     "r_10.csv": "2-10",
     "r_100.csv": "20-100",
     "r_comma.csv": "1-5",
@@ -40,7 +42,6 @@ the labels of steam.json and of polarity are no stars."""
 REFUSED = {
     "denied.jsonl": "fetch it again",
     "elastic.json": "--set dump.columns=text=NAME",
-    "p_columns.json": "orient='records'",
     "p_values.json": "orient='records'",
     "x.xlsx": "libreoffice --headless --convert-to csv",
     "zhang_polarity.csv": "no names of columns",
@@ -97,6 +98,15 @@ def test_reviews_in_lists_are_counted_and_shown(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "about 21 reviews" in told
     assert "text ← reviews[].text, stars ← reviews[].stars" in told
+
+
+def test_a_table_of_pandas_is_read_whole(tmp_path, capsys):
+    table = pd.DataFrame({"text": [f"Größe {i}. " * 60 for i in range(2_000)], "stars": 5})
+    table.to_json(tmp_path / "a.json")
+    preview(tmp_path, tmp_path / "a.json")
+    told = capsys.readouterr().out
+    assert "a.json: json_table, about 2,000 reviews\n" in told
+    assert "text ← text, stars ← stars; not used: index\n" in told
 
 
 MISTAKES = {

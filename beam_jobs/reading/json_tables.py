@@ -25,6 +25,7 @@ NUMBERED = re.compile(
     rb'%b(?:%b|"\d++"\s*+:\s*+\{|%b\{\s*+"\d++"\s*+:)' % (START, SPLIT, KEY), re.DOTALL
 )
 """Tables that their beginning shows: their rows have numbers, or stand apart from the names."""
+NUMBER_IN_PATH = re.compile(r"(^|\.)\d+($|\.)")
 LABELED = re.compile(rb"%b%b\{\s*+%b" % (START, KEY, KEY), re.DOTALL)
 """What may be one, with names for its rows, or an object of objects."""
 
@@ -42,8 +43,12 @@ def find_orient(head: bytes, layout: Layout, text: str, shown: str, is_whole: bo
     stop = next((stop for _, stop in json_records.find_whole_objects(head)), len(head))
     if head[stop:].strip():
         return ""
-    if is_whole and (orient := _decide_orient(_parse(head, layout, Tally()), text)):
+    table = _parse(head, layout, Tally()) if is_whole else None
+    if (orient := _decide_orient(table, text)) or (type(table) is dict and "columns" not in table):
         return orient
+    lists = wrapped_records.find_lists(head, head.index(b"{"))[0]
+    if any(not NUMBER_IN_PATH.search(path) for path in lists) and (is_numbered or len(lists) == 1):
+        return ""  # of the reviews
     if is_numbered and (is_whole or len(head) > layout.max_record_bytes):
         why = ", broken, without rows, or with rows that do not match its columns; write"
         if not is_whole:
@@ -52,8 +57,7 @@ def find_orient(head: bytes, layout: Layout, text: str, shown: str, is_whole: bo
             f"{shown} is one table in JSON{why} a record a line, in pandas "
             "to_json(FILE, orient='records', lines=True)"
         )
-    lists, _, _ = wrapped_records.find_lists(head, head.index(b"{"))
-    return "" if is_whole or len(lists) == 1 else None  # one is of the reviews
+    return "" if is_whole else None
 
 
 def _parse(raw: bytes, layout: Layout, tally: Tally) -> Any:

@@ -287,3 +287,14 @@ def test_objects_in_an_object_are_no_table(tmp_path):
         result = run_job(tmp_path / name[:3], "--input", dump)
         assert result["columns"]["used"]["text"] == ["review.text"]
         assert result["read"] == len(records)
+
+
+@pytest.mark.parametrize("first", [{"1": 3, "5": 2}, {"a": 3}])
+def test_an_object_before_the_reviews_makes_no_table(tmp_path, first):
+    wrapped = {"first": first, "reviews": [{"text": f"Text {i}.", "stars": 5} for i in range(9)]}
+    dump = write_lines(tmp_path / "d.json", [wrapped])
+    assert run_job(tmp_path / "corpus", "--input", dump)["kept"] == 9
+    dump.write_text(dump.read_text()[:-9])  # which costs the last
+    assert run_job(tmp_path / "broken", "--input", dump)["kept"] == 8
+    wrapped["reviews"] *= 2_000  # more than is looked at first
+    assert run_job(tmp_path / "large", "--input", write_lines(dump, [wrapped]))["read"] == 18_000

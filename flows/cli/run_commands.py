@@ -166,16 +166,17 @@ def print_files(chosen: Any, dump: Any) -> dict[str, int]:
     from flows.dumps.preview import (
         count_languages,
         describe_file,
-        describe_scale,
+        find_scale,
         list_files,
         read_preview,
     )
 
     previews = list(map(read_preview, list_files(chosen, dump)))
+    scale, about_scale = find_scale(previews, chosen.stars_scale)
     for preview in previews:
-        print("\n".join(describe_file(preview)))
-    if scale := describe_scale(previews, chosen.stars_scale):
-        print(scale)
+        print("\n".join(describe_file(preview, scale)))
+    if about_scale:
+        print(about_scale)
     languages = count_languages(previews)
     shown = [f"{name} {n / sum(languages.values()):.0%}" for name, n in languages.items()]
     if shown:

@@ -8,12 +8,14 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from beam_jobs.config import CorpusOptions
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.compression import open_uncompressed
 from beam_jobs.reading.lines import Reject, Tally
-from beam_jobs.reading.stars import decide_scales, show_rating
+from beam_jobs.reading.stars import BINARY, Scale, decide_scales, parse_scale, show_rating
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from beam_jobs.text import languages
 from flows.configuration.form import Dump, name_settings, tell_settings
@@ -70,8 +72,10 @@ def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
         return list_dump_files(options, chosen.labels)
 
 
-def describe_file(preview: Preview) -> Iterator[str]:
-    """Yield lines about a file: format, columns and their use, ten records, about how many."""
+def describe_file(preview: Preview, scale: Scale | None) -> Iterator[str]:
+    """Yield lines about a file: format, columns and their use, ten records, about how many. `scale`
+    is that of the stars, if it is certain.
+    """
     file, layout = preview.file, preview.file.layout
     unread = len(preview.head) - len(preview.records)
     packed = f", {file.compression}" if file.compression else ""
@@ -87,13 +91,27 @@ def describe_file(preview: Preview) -> Iterator[str]:
             shown = ", ".join(f"{label} {n:,}" for label, n in counts[:SHOWN])
             more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
             yield f"label     {column}: {shown}{more}"
-    for review in preview.reviews[:SHOWN]:
-        given = review.rating
-        shown = show_rating(given[0]) if given else "no"
-        stars = f"{shown} star" if shown == "1" else f"{shown} stars"
+    ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]
+    width = max(map(len, ratings), default=0)
+    for stars, review in zip(ratings, preview.reviews, strict=False):
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
-        yield f"          {stars:<8}  {cut}"
+        yield f"          {stars:<{width}}  {cut}"
+
+
+def describe_rating(rating: tuple[float, float] | None, scale: Scale | None) -> str:
+    """Return a rating as it is given, and what the job will make of it where that differs."""
+    if not rating:
+        return "no stars"
+    given = show_rating(rating[0])
+    if not scale:
+        return given
+    number = int(scale.map_ratings(np.array(rating[:1]))[0])
+    stars = f"{number or 'no'} {'star' if number == 1 else 'stars'}"
+    if number == rating[0]:
+        return stars
+    top = "" if scale.name == BINARY else f" of {show_rating(parse_scale(scale.name)[1])}"
+    return f"{given}{top} ({stars})"
 
 
 def count_ratings(previews: Iterable[Preview]) -> dict[str, Counter[tuple[float, float]]]:
@@ -112,17 +130,18 @@ def count_languages(previews: Sequence[Preview]) -> dict[str, int]:
     )
 
 
-def describe_scale(previews: Sequence[Preview], given: str) -> str:
-    """Return on which scale the stars of a dump are, or what is not certain by its first records;
-    nothing where they have none.
+def find_scale(previews: Sequence[Preview], given: str) -> tuple[Scale | None, str]:
+    """Return on which scale the stars of a dump are, and a line about it, or about what is not
+    certain by its first records; no line where they have none.
     """
     counts = count_ratings(previews)
     if not any(counts.values()):
-        return ""
+        return None, ""
     try:
-        return f"stars     on the scale {decide_scales(counts, 'the dump', given).name}"
+        scale = decide_scales(counts, "the dump", given)
     except UserError as mistake:
-        return f"stars     {name_settings(str(mistake))}"
+        return None, f"stars     {name_settings(str(mistake))}"
+    return scale, f"stars     on the scale {scale.name}"
 
 
 def read_preview(file: DumpFile) -> Preview:

@@ -109,6 +109,26 @@ def test_a_table_of_pandas_is_read_whole(tmp_path, capsys):
     assert "text ← text, stars ← stars; not used: index\n" in told
 
 
+SCALES = {
+    "1-5": ([4, 5, 1], ["4 stars", "5 stars", "1 star"]),
+    "1-10": ([10, 1, 8], ["10 of 10 (5 stars)", "1 star", "8 of 10 (4 stars)"]),
+    "20-100": (["100%", "20%", "80%"], ["100 of 100 (5 stars)", "20 of 100 (1 star)"]),
+    "binary": ([True, False], ["true (4 stars)", "false (2 stars)"]),
+    "it is not certain": ([0, 5, 3], ["0", "5"]),
+}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_stars_are_those_that_the_job_makes(tmp_path, capsys, scale):
+    values, shown = SCALES[scale]
+    records = [{"text": f"Text {i}.", "stars": values[i % len(values)]} for i in range(9)]
+    preview(tmp_path, write_lines(tmp_path / "a.json", records))
+    told = capsys.readouterr().out
+    assert re.search(f"^stars .*{scale}", told, re.MULTILINE)
+    for i, stars in enumerate(shown):
+        assert re.search(rf"^ +{re.escape(stars)} +Text {i}\.$", told, re.MULTILINE), told
+
+
 MISTAKES = {
     "no text": ("a,b\nx,y\n", {}, "dump.columns=text=NAME, or"),
     "another name": ("text,b\nx y,1\n", {"columns": "text=body"}, "dump.columns=…; there"),

@@ -79,7 +79,7 @@ def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]
     """
     for key, given in record.items():
         name, value = f"{prefix}{key}", given
-        if isinstance(value, list | tuple) and value:
+        while isinstance(value, list | tuple) and value:
             name += LIST
             objects = [item for item in value if type(item) is dict]
             value = {k: v for item in objects for k, v in item.items()} or value[0]
@@ -271,7 +271,7 @@ def detect_format(head: bytes, shown: str) -> str:
         )
     if start.startswith(b"version https://git-lfs"):
         raise UserError(f"{shown} is only Git LFS's pointer to a file; fetch that: git lfs pull")
-    if re.match(rb"\[\s*\[", start):
+    if re.match(rb"\[\s*+\[\s*+(?!\{)", start):
         raise UserError(
             f"{shown} holds lists without names; write objects, in pandas to_json(FILE, "
             "orient='records', lines=True)"

@@ -106,6 +106,8 @@ COLUMN_SETS: dict[frozenset[str], dict[str, str]] = {
     frozenset(("Rate", "Review", "Summary")): {"text": "Summary", "title": "Review"},  # Flipkart
 }
 """Files whose names mean something else together."""
+NO_FIELDS = {"_score"}
+"""Of search engines: how well a document answers a query."""
 HINT = (
     "name the one with 1 to 5 stars: --columns stars=NAME, or one with classes of your own: "
     "--label NAME"
@@ -153,9 +155,13 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
         )
     known = next((of for names, of in COLUMN_SETS.items() if names <= columns), {})
     start = name_list(overrides.get("text", ""))
-    inside = {name.removeprefix(start) for name in columns if name.startswith(start)}
-    found = {field: find_column(field, inside) for field in FIELDS} | known
-    found = {field: f"{start}{name}" for field, name in found.items() if name} | overrides
+    path, dot, _ = overrides.get("text", "").rpartition(".")
+    found = dict(known)
+    for prefix in (start, f"{path}{dot}"):  # those in the same list, or better in the same object
+        inside = {name.removeprefix(prefix) for name in columns if name.startswith(prefix)}
+        named = {field: find_column(field, inside) for field in FIELDS if field not in known}
+        found |= {field: f"{prefix}{name}" for field, name in named.items() if name}
+    found |= overrides
     if "text" not in found:
         raise UserError(
             f"{file}: no column is known to hold the text of a review (there are "
@@ -175,7 +181,7 @@ def find_column(field: str, columns: set[str]) -> str:
     """Return the column of a field by its exact names, or else by its words; "" without one. What
     is in a list, which may be one of others than reviews, is only read by its full name.
     """
-    columns = {name for name in columns if LIST not in name}
+    columns = {name for name in columns if LIST not in name} - NO_FIELDS
     if exact := next((name for name in COLUMN_NAMES[field] if name in columns), ""):
         return exact
     by_word = {strip_column_name(name): name for name in sorted(columns, reverse=True)}

@@ -37,7 +37,7 @@ def _make_empty(kind: pa.DataType) -> Any:
 
 def has_items(kind: pa.DataType) -> bool:
     """Return whether a type is that of lists."""
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
 def find_type(schema: pa.Schema, name: str) -> pa.DataType:
@@ -46,8 +46,8 @@ def find_type(schema: pa.Schema, name: str) -> pa.DataType:
         return schema.field(name).type
     found: Any = schema
     for part in name.split("."):
-        found = found.field(part.removesuffix(LIST)).type
-        if part.endswith(LIST):
+        found = found.field(part.replace(LIST, "")).type
+        for _ in range(part.count(LIST)):
             found = found.value_type
     return found
 

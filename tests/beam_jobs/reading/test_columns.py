@@ -1,6 +1,7 @@
 """Columns are known by name, by rule or by what the user says; those not used are listed."""
 
 import json
+from decimal import Decimal
 
 import pandas as pd
 import pyarrow as pa
@@ -214,16 +215,54 @@ def test_lists_are_read_only_by_their_names_and_one_within_the_other(tmp_path):
         run_job(tmp_path / "corpus", "--input", dump, "--columns", columns)
 
 
-def test_the_answer_of_elasticsearch(tmp_path):
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_answer_of_elasticsearch(tmp_path, count):
+    """The stars are those of the document, where it has some, and not how well it answers."""
     hits = [
-        {"_id": str(i), "_source": {"body": f"Text {i}.", "rating": 1 + i % 5}} for i in range(9)
+        {"_id": str(i), "_score": 1.0, "_source": {"body": f"Text {i}.", "rating": 1 + i % 5}}
+        for i in range(9)
     ]
     answer = {"took": 1, "hits": {"total": {"value": 9}, "hits": hits}}
-    dump = write_lines(tmp_path / "answer.json", [answer])
-    columns = "text=hits.hits[]._source.body,stars=hits.hits[]._source.rating"
-    assert run_job(tmp_path / "a", "--input", dump, "--columns", columns)["kept"] == 9
-    columns = columns.replace("hits.hits[].", "")  # as in a file of its documents
-    assert run_job(tmp_path / "b", "--input", dump, "--columns", columns)["kept"] == 9
+    dump = write_lines(tmp_path / "answer.json", [answer] * count)
+    argv = ["--input", dump, "--columns", "text=hits.hits[]._source.body"]
+    made = run_job(tmp_path / "a", *argv)
+    assert (made["kept"], made["read"]) == (9, 9 * count)
+    prefix = "hits.hits[]." * (count > 1)
+    assert made["columns"]["used"]["stars"] == [f"{prefix}_source.rating"]
+    for hit in hits:
+        del hit["_source"]["rating"]
+    write_lines(dump, [answer] * count)
+    assert set(run_job(tmp_path / "b", *argv)["columns"]["used"]) == {"text"}
+
+
+LISTS = [[{"text": f"Text {n} {i}.", "rating": 1 + i} for i in range(4)] for n in range(3)]
+STRUCT = pa.struct([("text", pa.string()), ("rating", pa.decimal128(3, 1))])
+OF_LISTS = {
+    "array": ([LISTS], ""),
+    "field": ([{"pages": LISTS[:1]}, {"pages": LISTS[1:]}], "pages[][].text"),
+    "one object": ([{"pages": LISTS}], "pages[][].text"),
+    "list": (pa.list_(pa.list_(STRUCT)), "pages[][].text"),
+    "fixed": (pa.list_(STRUCT, 4), "pages[].text"),
+    "struct": (STRUCT, "pages.text"),
+}
+
+
+@pytest.mark.parametrize("shape", OF_LISTS)
+def test_reviews_in_lists_of_lists_and_in_structs(tmp_path, shape):
+    kind, text = OF_LISTS[shape]
+    dump = tmp_path / "d"
+    if isinstance(kind, list):
+        write_lines(dump, kind)
+    else:
+        rows = {"list": [LISTS], "fixed": LISTS, "struct": [r for page in LISTS for r in page]}
+        rows = [json.loads(json.dumps(r), parse_int=Decimal) for r in rows[shape]]
+        pq.write_table(pa.table({"pages": pa.array(rows, kind)}), dump)
+    made = run_job(
+        tmp_path / "corpus", "--input", dump, *(["--columns", f"text={text}"] if text else [])
+    )
+    found = [(" ".join(row["sentences"]), row["stars"]) for row in rows_of(tmp_path / "corpus")]
+    assert sorted(found) == [(f"Text {n} {i}.", 1 + i) for n in range(3) for i in range(4)]
+    assert made["read"] == 12
 
 
 def write_table(dump, orient, labels=None, count=7, **columns):

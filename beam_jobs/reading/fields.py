@@ -163,9 +163,11 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
         found |= {field: f"{prefix}{name}" for field, name in named.items() if name}
     found |= overrides
     if "text" not in found:
+        inner = {name.rpartition(".")[2]: name for name in sorted(columns, reverse=True)}
+        likely = inner.get(find_column("text", {*inner}), "NAME")
         raise UserError(
             f"{file}: no column is known to hold the text of a review (there are "
-            f"{shorten_list(columns)}); name it with --columns text=NAME, or leave the file out"
+            f"{shorten_list(columns)}); name it with --columns text={likely}, or leave the file out"
         )
     return found
 

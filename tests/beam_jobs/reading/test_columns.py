@@ -206,7 +206,7 @@ def test_a_record_gives_the_reviews_of_its_lists(tmp_path, shape):
 
 def test_lists_are_read_only_by_their_names_and_one_within_the_other(tmp_path):
     dump = write_shops(tmp_path, "lines")
-    with pytest.raises(UserError, match=r"products\[\]\.reviews\[\]\.text, .*--columns text=NAME"):
+    with pytest.raises(UserError, match=r"--columns text=products\[\]\.reviews\[\]\.text, or"):
         run_job(tmp_path / "corpus", "--input", dump)
     records = [{"reviews": [{"text": "a b"}], "marks": [{"stars": 5}]}]
     dump = write_lines(tmp_path / "two.json", records)

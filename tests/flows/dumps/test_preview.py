@@ -41,7 +41,7 @@ SHAPES = {
 the labels of steam.json and of polarity are no stars."""
 REFUSED = {
     "denied.jsonl": "fetch it again",
-    "elastic.json": "--set dump.columns=text=NAME",
+    "elastic.json": "--set dump.columns=text=_source.body, or",
     "p_values.json": "orient='records'",
     "x.xlsx": "libreoffice --headless --convert-to csv",
     "zhang_polarity.csv": "no names of columns",

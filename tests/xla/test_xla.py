@@ -103,7 +103,8 @@ def test_two_hundred_steps_compile_no_more_and_stay_on_the_device(shards):
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_virtual_devices_by_spmd_equal_one(shards, devices):
     flags = f"{QUICK} --xla_force_host_platform_device_count={devices}"
-    environment = {"XLA_FLAGS": flags, "CPU_NUM_DEVICES": str(devices)}
+    # each device waits for the others in a thread of its own, of which XLA has one a core
+    environment = {"XLA_FLAGS": flags, "CPU_NUM_DEVICES": str(devices), "NPROC": str(2 * devices)}
     numbers = child("-m", "tests.xla.spmd", str(shards), **environment)
     assert numbers["devices"] == devices
     torch.testing.assert_close(

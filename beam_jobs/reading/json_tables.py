@@ -82,7 +82,12 @@ def _decide_orient(table: Any, text: str) -> str:
         return ""
     keys = {key for inner in table.values() for key in inner}
     if keys and all(map(str.isdigit, keys)):
-        return "columns"
+        if not text or not all(map(str.isdigit, table)):
+            return "columns"
+        # rows and columns both have numbers: whichever holds texts only
+        in_column = text in table and _are_texts(table[text].values())
+        in_rows = text in keys and _are_texts(inner.get(text) for inner in table.values())
+        return {(True, False): "columns", (False, True): "index"}.get((in_column, in_rows), "")
     if keys and all(map(str.isdigit, table)):
         return "index"
     if len(table) == 1 or any(len(inner) < len(keys) for inner in table.values()):
@@ -91,6 +96,10 @@ def _decide_orient(table: Any, text: str) -> str:
         return "columns"
     is_inside = any(re.match(rf"{re.escape(key)}($|\.|\[)", text) for key in keys)
     return "index" if is_inside or (not text and fields.find_column("text", keys)) else ""
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(value is None or type(value) is str for value in values)
 
 
 def read_json_table(

@@ -310,6 +310,20 @@ def test_a_table_is_one_record_at_most(tmp_path, orient):
         run_job(tmp_path / "other", *argv, "--max-record-bytes", 100_000)
 
 
+@pytest.mark.parametrize("orient", ["columns", "index", "split"])
+def test_a_table_whose_columns_have_numbers(tmp_path, orient):
+    table = pd.DataFrame([["It works.", 5], [None, 3], ["It broke.", 1]])
+    table.to_json(tmp_path / "d.json", orient=orient)
+    argv = ["--input", tmp_path / "d.json", "--columns"]
+    run_job(tmp_path / "corpus", *argv, "text=0,stars=1")
+    found = {(" ".join(row["sentences"]), row["stars"]) for row in rows_of(tmp_path / "corpus")}
+    assert found == {("It works.", 5), ("It broke.", 1)}
+    table[[0, 0, 0]].set_axis([0, 1, 2], axis=1).to_json(tmp_path / "d.json", orient=orient)
+    if orient != "split":  # nothing tells columns from rows
+        with pytest.raises(UserError, match=r"no column is called 0; .* there are 0\.0, 0\.1"):
+            run_job(tmp_path / "other", *argv, "text=0")
+
+
 @pytest.mark.parametrize("orient", ["columns", "index", "split", "values"])
 def test_a_table_that_is_broken_or_has_no_names(tmp_path, orient):
     dump = tmp_path / "d.json"

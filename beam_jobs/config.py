@@ -21,6 +21,7 @@ SHORTEST_SEQUENCE, LONGEST_SEQUENCE = 16, 65_535
 Patterns = tuple[str, ...]
 Split = Literal["pretrain", "train", "dev", "test"]
 SplitBy = Literal["text", "product", "user", "time"]
+NearAction = Literal["drop", "annotate"]
 ScoringPrecision = Literal["fp32", "int8"]
 ScoreFormat = Literal["parquet", "csv", "jsonl"]
 
@@ -131,6 +132,11 @@ class CorpusOptions(TextOptions):
         "that a corpus of --seen kept, which takes 0.14 ms of CPU time for each of its reviews; 0: "
         "none",
     )
+    near_duplicates_action: NearAction = Field(
+        default="drop",
+        description="annotate: keep them; either way the corpus has the columns near_cluster, "
+        "which those near one another share, and near_cluster_size",
+    )
     withhold: Patterns = Field(
         default=(), description="files of evaluation texts that must never reach pre-training"
     )
@@ -169,6 +175,11 @@ class CorpusOptions(TextOptions):
             raise UserError(
                 "--split-by time with --seen: an earlier corpus has its own latest reviews as "
                 "test; give all dumps in one call"
+            )
+        if self.near_duplicates_action == "annotate" and not self.near_duplicates:
+            raise UserError(
+                "--near-duplicates-action annotate: nothing is compared; give --near-duplicates a "
+                "similarity too, for example 0.8"
             )
         return self
 

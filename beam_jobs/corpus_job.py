@@ -120,7 +120,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
         | "Spread joined units" >> beam.Reshuffle()  # Flink deals them out by a hash of the name
         | "Write units"
         >> beam.ParDo(
-            WriteUnits(plan.folders),
+            WriteUnits(plan.folders, plan.preparation),
             beam.pvalue.AsSingleton(counts),
             beam.pvalue.AsSingleton(punkt),
             beam.pvalue.AsSingleton(scales),
@@ -171,17 +171,23 @@ def search_duplicates(
     )
     duplicates = {"exact": found.copies, "seen": found[exact.SEEN]}
     if similarity := plan.preparation.near_duplicates:
-        duplicates["near"] = (
+        earlier, folder = hash_earlier_bands(pipeline, plan), plan.folders.matches
+        clusters = (
             counts
             | "List bands" >> beam.FlatMap(near.list_parts, similarity, plan.earlier.reviews)
             | "Spread bands" >> beam.Reshuffle()
             | "Find near-duplicates"
+            >> beam.Map(near.write_links, prepared, folder, similarity, all_counts, earlier)
+            | "Collect links" >> beam.combiners.ToList()
+            | "Join clusters" >> beam.Map(near.join_links, folder, earlier)
+        )
+        duplicates["near"] = (
+            counts
+            | "List buckets of texts" >> beam.FlatMap(exact.list_parts)
+            | "Spread buckets of texts" >> beam.Reshuffle()
+            | "Find members of clusters"
             >> beam.FlatMap(
-                near.find_in_part,
-                prepared,
-                similarity,
-                all_counts,
-                hash_earlier_bands(pipeline, plan),
+                near.find_members, prepared, all_counts, beam.pvalue.AsSingleton(clusters)
             )
         )
     return duplicates
@@ -211,6 +217,11 @@ def match_held_out(
             | "Collect held-out corpora" >> beam.combiners.ToList()
             | "Join held-out starts" >> beam.Map(held_out.join_other_runs, withheld, seen)
         )
+    dropped: Any = ()
+    if near_duplicates and plan.preparation.drops_near_duplicates:
+        dropped = beam.pvalue.AsList(
+            near_duplicates | "List near copies" >> beam.Map(near.list_copies)
+        )
     return beam.pvalue.AsList(
         counts
         | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, others)
@@ -221,7 +232,7 @@ def match_held_out(
             plan.folders.prepared,
             plan.folders.matches,
             beam.pvalue.AsSingleton(counts),
-            beam.pvalue.AsList(near_duplicates) if near_duplicates else (),
+            dropped,
             others,
         )
     )

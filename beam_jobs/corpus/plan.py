@@ -19,9 +19,9 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 16
+VERSION = 17
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 13
+WORK_VERSION = 14
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""
@@ -43,7 +43,7 @@ TEXT_SHARE = 0.5
 
 SHARED = (
     *("title", "seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
-    *("withhold_own", "near_duplicates", "split_by"),
+    *("withhold_own", "near_duplicates", "near_duplicates_action", "split_by"),
 )
 
 
@@ -59,7 +59,7 @@ class Folders:
     seen: str = field(init=False)
     """Hashes of earlier corpora, and runs of texts that are held out."""
     matches: str = field(init=False)
-    """What reviews share with held-out texts."""
+    """What reviews share with held-out texts, and with one another."""
     failed: str = field(init=False)
     """Why units failed."""
     languages: str = field(init=False)
@@ -205,6 +205,7 @@ def plan_preparation(
         withholds=bool(args.withhold_own or args.withhold or args.withhold_corpus),
         withhold_own=args.withhold_own,
         near_duplicates=args.near_duplicates,
+        drops_near_duplicates=args.near_duplicates_action == "drop",
         labels=tuple(dict.fromkeys(args.label)),
     )
 

@@ -2,7 +2,7 @@
 
 prepared/UNIT.arrow       one row a review (Arrow IPC, lz4): what the corpus will hold, its text
 prepared/UNIT.hashes      exact.PACKED_ROW, sorted by text hash
-prepared/UNIT.bands       near.BAND, if near-duplicates are dropped
+prepared/UNIT.bands       near.BAND, if near-duplicates are looked for
 prepared/UNIT.signatures  their signatures, by row number
 prepared/UNIT.runs        runs of words of the reviews that may be trained on (held_out.py)
 prepared/UNIT.heldout     those of the dev and test reviews
@@ -88,6 +88,7 @@ class Preparation:
     withholds: bool = False  # whether reviews are compared with held-out texts
     withhold_own: bool = False  # whether dev and test reviews are such texts
     near_duplicates: float = 0  # Jaccard similarity from which on; 0: only exact ones
+    drops_near_duplicates: bool = True
     labels: tuple[str, ...] = ()  # columns of the user's own classes
     split_by: str = "text"  # or a key of splits.KEY_FIELDS
 

@@ -17,8 +17,10 @@ from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
+from beam_jobs.corpus.prepare import Preparation
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.held_out import UnitMatches, list_blocks
+from beam_jobs.deduplication.near import unpack_members
 from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL
@@ -47,11 +49,19 @@ CORPUS_SCHEMA = pa.schema(
 )
 
 
-def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
+CLUSTER_FIELDS = (
+    pa.field("near_cluster", pa.uint64(), nullable=False),
+    pa.field("near_cluster_size", pa.uint32(), nullable=False),
+)
+"""The first 8 bytes of the text_hash of the cluster's first review, the first one being the most
+significant; how many reviews of this one's dump are in it, those that are dropped among them."""
+
+
+def make_corpus_schema(prepared: pa.Schema, has_clusters: bool) -> pa.Schema:
     """Return the columns of a corpus, with those of the labels that a prepared unit has."""
     kind = pa.dictionary(pa.int32(), pa.string())
     labels = [pa.field(name, kind) for name in prepared.names if name.startswith(LABEL)]
-    return pa.schema([*CORPUS_SCHEMA, *labels])
+    return pa.schema([*CORPUS_SCHEMA, *(CLUSTER_FIELDS if has_clusters else ()), *labels])
 
 
 LANGUAGE_TEXTS = 1_000
@@ -122,8 +132,8 @@ class WriteUnits(beam.DoFn):
     Its parameters are some megabytes, and it remembers the contexts it has decided.
     """
 
-    def __init__(self, folders: Folders) -> None:
-        self.folders = folders
+    def __init__(self, folders: Folders, preparation: Preparation) -> None:
+        self.folders, self.preparation = folders, preparation
         self.splitter: SentenceSplitter | None = None
         self.lines_before: dict[str, int] = {}
         self.blocks: dict[str, tuple[int, int]] = {}
@@ -143,7 +153,10 @@ class WriteUnits(beam.DoFn):
         _, joined = element
         give_memory_back()
         (prepared,) = joined["prepared"]
-        dropped = DroppedRows(*(unpack_rows(joined.get(k, [])) for k in ("exact", "near", "seen")))
+        exact, seen = (unpack_rows(joined.get(kind, [])) for kind in ("exact", "seen"))
+        members = unpack_members(joined.get("near", []))
+        is_dropped = members["is_copy"] & self.preparation.drops_near_duplicates
+        dropped = DroppedRows(exact, members["row"][is_dropped], seen)
         near = UnitMatches(self.blocks[prepared.unit], matches)
         work = partial(
             write_unit,
@@ -154,6 +167,7 @@ class WriteUnits(beam.DoFn):
             self.splitter,
             scales[prepared.dump],
             near,
+            members if self.preparation.near_duplicates else None,
         )
         for done in attempt(work, prepared.unit, prepared.file, self.folders.failed):
             add_to_counters({"kept": done.kept}, done.dropped)
@@ -197,22 +211,23 @@ def write_unit(
     splitter: SentenceSplitter,
     scale: Scale,
     matches: UnitMatches,
+    members: np.ndarray | None = None,
 ) -> WrittenUnit:
     """Write a unit unless an earlier run has.
 
-    `lines_before` are the lines of its file before it,
-    `matches` what its reviews share with those that are held out.
+    `lines_before` are the lines of its file before it, `matches` what its reviews share with those
+    that are held out, `members` near.MEMBER by row if near-duplicates are looked for.
     """
     unit = prepared.unit
     marker = storage.join_path(folders.written, f"{unit}.json")
     if storage.exists(marker):
         return WrittenUnit(**json.loads(storage.read_bytes(marker)))
-    tables = UnitTables(prepared.source, dropped.all, splitter, scale, matches)
+    tables = UnitTables(prepared.source, dropped.all, splitter, scale, matches, members)
     with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
         reader = pa.ipc.open_file(stream)
         rows = write_tables(
             storage.join_path(folders.output, f"corpus-{unit}.parquet"),
-            make_corpus_schema(reader.schema),
+            make_corpus_schema(reader.schema, members is not None),
             tables.read_tables(reader),
         )
     write_rejects(unit, lines_before, folders)
@@ -256,7 +271,9 @@ class UnitTables:
         splitter: SentenceSplitter,
         scale: Scale,
         matches: UnitMatches,
+        members: np.ndarray | None,
     ) -> None:
+        self.members = members
         self.source, self.dropped, self.splitter = source, dropped, splitter
         self.scale, self.matches = scale, matches
         self.splits: Counter[str] = Counter()
@@ -271,9 +288,10 @@ class UnitTables:
         for i in range(reader.num_record_batches):
             batch = reader.get_batch(i)
             stays = self._select_rows(start, batch.column("runs").to_numpy())
-            start += batch.num_rows
             if stays.any():
-                yield self._build_table(batch.filter(pa.array(stays)))
+                rows = start + np.flatnonzero(stays)
+                yield self._build_table(batch.filter(pa.array(stays)), rows)
+            start += batch.num_rows
 
     def _select_rows(self, start: int, runs: np.ndarray) -> np.ndarray:
         """Return which rows of a batch stay: neither dropped nor nearly a held-out review."""
@@ -284,7 +302,7 @@ class UnitTables:
         self.withheld += int(near.sum())
         return stays & ~near
 
-    def _build_table(self, batch: pa.RecordBatch) -> pa.Table:
+    def _build_table(self, batch: pa.RecordBatch, rows: np.ndarray) -> pa.Table:
         sides = batch.column("split").to_numpy(zero_copy_only=False)
         for side, count in zip(*np.unique(sides, return_counts=True), strict=True):
             self.splits[SPLITS[side]] += int(count)
@@ -305,8 +323,10 @@ class UnitTables:
         columns["has_title"] = pc.greater(batch.column("title_characters"), 0)
         columns["sentences"] = split_reviews(batch, self.splitter)
         self.sentences += len(columns["sentences"].values)
-        schema = make_corpus_schema(batch.schema)
-        for name in schema.names[len(CORPUS_SCHEMA) :]:
+        if self.members is not None:
+            columns |= build_cluster_columns(batch.column("text_hash"), rows, self.members)
+        schema = make_corpus_schema(batch.schema, self.members is not None)
+        for name in (name for name in schema.names if name.startswith(LABEL)):
             columns[name] = batch.column(name).dictionary_encode()
             for (side, value), count in Counter(
                 zip(sides.tolist(), batch.column(name).to_pylist(), strict=True)
@@ -314,6 +334,20 @@ class UnitTables:
                 if value is not None:
                     self.labels[name.removeprefix(LABEL)][f"{SPLITS[side]}.{value}"] += count
         return pa.Table.from_pydict(columns, schema=schema)
+
+
+def build_cluster_columns(
+    text_hashes: pa.FixedSizeBinaryArray, rows: np.ndarray, members: np.ndarray
+) -> dict[str, pa.Array]:
+    """Return CLUSTER_FIELDS of reviews with these row numbers; `members` are near.MEMBER by row.
+    A review that is not among them is alone in its cluster.
+    """
+    clusters = np.frombuffer(b"".join(text_hashes.to_pylist()), ">u8")[::2].astype(np.uint64)
+    sizes = np.ones(len(rows), np.uint32)
+    _, here, there = np.intersect1d(rows, members["row"], assume_unique=True, return_indices=True)
+    clusters[here], sizes[here] = members["cluster"][there], members["size"][there]
+    columns = pa.array(clusters), pa.array(sizes)
+    return dict(zip((field.name for field in CLUSTER_FIELDS), columns, strict=True))
 
 
 def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListArray:

@@ -111,9 +111,14 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         runs = enumerate(corpus.earlier.runs)
         bands = [near.write_earlier_bands(run, folders.seen, similarity) for run in runs]
         earlier = near.join_earlier_bands(bands, folders.seen)
-        for part in near.list_parts(units, similarity, corpus.earlier.reviews):
-            found_near = near.find_in_part(part, folders.prepared, similarity, units, earlier)
-            duplicates += [("near", *found) for found in found_near]
+        links = [
+            near.write_links(part, folders.prepared, folders.matches, similarity, units, earlier)
+            for part in near.list_parts(units, similarity, corpus.earlier.reviews)
+        ]
+        clusters = near.join_links(links, folders.matches, earlier)
+        for part in exact.list_parts(units):
+            members = near.find_members(part, folders.prepared, units, clusters)
+            duplicates += [("near", *found) for found in members]
     matches = []
     if preparation.withholds:
         found_runs = [
@@ -121,12 +126,16 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         ]
         withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, corpus.limits)
         others = held_out.join_other_runs(found_runs, withheld, folders.seen)
-        left_out = [(unit, rows) for kind, unit, rows in duplicates if kind == "near"]
+        left_out = [
+            near.list_copies((unit, rows))
+            for kind, unit, rows in duplicates
+            if kind == "near" and preparation.drops_near_duplicates
+        ]
         matches = [
             held_out.write_matches(part, folders.prepared, folders.matches, units, left_out, others)
             for part in held_out.list_run_parts(units, others)
         ]
-    writer = WriteUnits(folders)
+    writer = WriteUnits(folders, preparation)
     for unit in units:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
         for kind, name, rows in duplicates:

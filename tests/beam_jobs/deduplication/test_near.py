@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication import buckets, near
 from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import rows_by_unit, write_units
-from tests.beam_jobs.dumps import review, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 
 def test_near_duplicates(tmp_path):
@@ -24,6 +25,67 @@ def test_near_duplicates(tmp_path):
     assert result["dropped"] == {"duplicate": 1, "near duplicate": 10}
     every = run_job(tmp_path / "all", "--input", tmp_path / "d.json", "--withhold-own", "false")
     assert every["dropped"] == {"duplicate": 1}
+
+
+@pytest.mark.parametrize("mode", ["", "in_memory"])
+def test_all_reviews_stay_with_the_clusters_that_dropping_keeps_the_first_of(tmp_path, mode):
+    """One text four times, nearly so twice, and in short; an exact copy of a near one."""
+    texts = [text_of(i, 8) for i in range(20)]
+    near_ones = [f"{texts[0]} Really.", f"{texts[0]} Truly.", f"{texts[1]} Really."]
+    copies = [texts[0].upper(), texts[0], texts[0].lower(), near_ones[0].upper(), "ok", "OK"]
+    every = [review(i, text) for i, text in enumerate([*texts, *near_ones, *copies])]
+    write_lines(tmp_path / "d.json", every)
+    asked = ["--input", tmp_path / "d.json", "--near-duplicates", 0.8, "--withhold-own", "false"]
+    kept = run_job(tmp_path / "kept", *asked, "--near-duplicates-action", "annotate", mode=mode)
+    assert kept["dropped"] == {"duplicate": 5}
+    assert run_job(tmp_path / "left", *asked, mode=mode)["dropped"] == {
+        "duplicate": 5,
+        "near duplicate": 3,
+    }
+    sizes: dict[int, list[int]] = {}
+    for row in rows_of(tmp_path / "kept"):
+        sizes.setdefault(row["near_cluster"], []).append(row["near_cluster_size"])
+    assert sorted(sizes.values()) == [*([1] for _ in range(18)), [2], [2, 2], [7, 7, 7]]
+    left = rows_of(tmp_path / "left")
+    for row in left:
+        assert row["near_cluster"] == int.from_bytes(row["text_hash"][:8])
+    assert {row["near_cluster"]: row["near_cluster_size"] for row in left} == {
+        cluster: found[0] for cluster, found in sizes.items()
+    }
+    again = [*(f"{text} Oh." for text in texts), *texts[:4], *near_ones, "ok"]
+    later = write_lines(tmp_path / "later.json", [review(i, t) for i, t in enumerate(again)])
+    both = run_job(tmp_path / "both", *asked, "--input", later, mode=mode)
+    assert both["dropped"] == {"duplicate": 13, "near duplicate": 23}
+    columns = "review_id", "near_cluster", "near_cluster_size"
+    told = (
+        [[row[c] for c in columns] for row in rows] for rows in (rows_of(tmp_path / "both"), left)
+    )
+    assert next(told) == next(told), "a later dump changes nothing"
+
+
+def test_links_are_followed_to_the_first_text_of_a_cluster(tmp_path):
+    """A chain of five texts in two dumps, one that hangs on two, and one alone with a copy."""
+    pairs = [(5, 4, 1, 1), (4, 3, 0, 2), (3, 2, 0, 3), (2, 1, 0, 1), (1, 1, 0, 4), (9, 8, 0, 1)]
+    pairs += [(9, 3, 0, 1), (8, 8, 0, 1)]
+    paths = []
+    for i, found in enumerate((pairs[::2], pairs[1::2], [(3, 3, 0, 3)])):
+        paths.append(str(tmp_path / f"{i}.links"))
+        storage.write_bytes(paths[-1], np.array(found, near.LINK).tobytes())
+    for order in (paths, paths[::-1]):
+        clusters = near.join_links(order, str(tmp_path))
+        found = np.frombuffer(storage.read_bytes(clusters.paths[0]), near.CLUSTER).tolist()
+        assert found == [
+            *((text, 1, 11) for text in (1, 2, 3, 4)),
+            (5, 1, 1),
+            (8, 8, 1),
+            (9, 1, 11),
+        ]
+    assert near.join_links([], str(tmp_path)).paths
+
+
+def test_annotating_nothing_is_refused(tmp_path):
+    with pytest.raises(UserError, match="give --near-duplicates a similarity too"):
+        run_job(tmp_path / "corpus", "--input", "d", "--near-duplicates-action", "annotate")
 
 
 @pytest.mark.parametrize(("of", "place"), [(1, "local"), (2, "memory"), (8, "local")])
@@ -51,9 +113,14 @@ def test_each_near_copy_is_found_in_the_buckets_of_its_bands(tmp_path, of, place
             return read_each(wanted)
 
         monkeypatch.setattr(storage, "read_each", note_stretches)
-    found = [list(near.find_in_part(part, folder, 0.8, counts)) for part in buckets.list_parts(of)]
-    assert rows_by_unit(itertools.chain(*found)) == {"a": set(range(30)), "c": {1, 2}}
-    assert all(found), "each part has its share"
+    parts = list(buckets.list_parts(of))
+    links = [near.write_links(part, folder, folder, 0.8, counts) for part in parts]
+    assert [near.write_links(part, folder, folder, 0.8, []) for part in parts] == links, "once"
+    assert all(map(storage.read_bytes, links)), "each part has its share"
+    clusters = near.join_links(links, folder)
+    found = [list(near.find_members(part, folder, counts, clusters)) for part in parts]
+    found = list(itertools.chain(*found))
+    assert rows_by_unit(map(near.list_copies, found)) == {"a": set(range(30)), "c": {1}}
     rows = {(path[-12], first // near.SIGNATURE) for path, first, _ in reads if "sign" in path}
     copied = {(unit, row) for unit in "ab" for row in range(30)} | {("b", 35), ("c", 1)}
     assert rows == (copied if place == "memory" else set())
@@ -91,12 +158,14 @@ def test_near_copies_agree_with_the_leader_in_the_threshold_at_least():
 
     rows["row"][3:] -= 3  # of the second unit, which is of a later dump
     parts = [rows[:3], rows[3:]]
-    units, numbers = near.find_near_copies(parts, [0, 1], read, 0.8)
-    assert sorted(zip(units.tolist(), numbers.tolist(), strict=True)) == [(0, 1), (1, 0)]
+    links = near.find_near_copies(parts, [0, 1], read, 0.8)
+    assert sorted(links.tolist()) == [(0, 0, 0, 1), (1, 0, 0, 1), (3, 0, 1, 1)]
     assert asked == [([0, 0, 0, 1], [0, 1, 2, 0])]
+    of_earlier = near.find_near_copies(parts, [near.EARLIER_DUMP, 1], read, 0.8)
+    assert of_earlier.tolist() == [(3, 0, 1, 1)]
     rows["text"][:4] = 0
-    assert len(near.find_near_copies(parts, [0, 1], read, 0.8)[0]) == 3
-    assert len(asked) == 1, "of one text nothing is read"
+    assert not len(near.find_near_copies(parts, [0, 1], read, 0.8))
+    assert len(asked) == 2, "of one text nothing is read"
 
 
 def test_minhash_estimates_the_jaccard_similarity():

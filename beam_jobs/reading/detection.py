@@ -151,12 +151,17 @@ def choose_columns(
     columns: Iterable[str], records: list[dict[str, Any]], overrides: dict[str, str]
 ) -> set[str]:
     """Return the names of a file's fields; those of objects in its records too, where they are
-    meant or no other holds a text.
+    meant, no other holds a text, or the stars are in one.
     """
     columns = set(columns)
-    plain = {n for n in columns if not records or any(type(r.get(n)) is not dict for r in records)}
+    plain = {
+        name
+        for name in columns
+        if not records or any(type(fields.unwrap(r.get(name))) is not dict for r in records)
+    }
     has_text = overrides.get("text") in plain or fields.find_column("text", plain)
-    if has_text and columns.issuperset(overrides.values()):
+    has_stars = fields.find_column("stars", columns) in {"", *plain}
+    if has_text and has_stars and columns.issuperset(overrides.values()):
         return columns
     return plain.union(*(list_nested_names(record) for record in records[:FIRST_RECORDS]))
 

@@ -164,7 +164,7 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
     found |= overrides
     if "text" not in found:
         inner = {name.rpartition(".")[2]: name for name in sorted(columns, reverse=True)}
-        likely = inner.get(find_column("text", {*inner}), "NAME")
+        likely = inner[name] if (name := find_column("text", {*inner})) else "NAME"
         raise UserError(
             f"{file}: no column is known to hold the text of a review (there are "
             f"{shorten_list(columns)}); name it with --columns text={likely}, or leave the file out"

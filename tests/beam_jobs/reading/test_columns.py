@@ -235,6 +235,25 @@ def test_the_answer_of_elasticsearch(tmp_path, count):
     assert set(run_job(tmp_path / "b", *argv)["columns"]["used"]) == {"text"}
 
 
+def test_stars_in_an_object_or_beside_one(tmp_path):
+    review = {"text": "It works.", "rating": {"value": 4, "max": 5}}
+    dump = write_lines(tmp_path / "d.json", [review])
+    result = run_job(tmp_path / "a", "--input", dump)
+    assert result["columns"]["used"] == {"text": ["text"]}
+    assert "rating.value" in result["columns"]["unused"]
+    review = {"doc": {"body": "It works."}, "rating": {"$numberInt": "4"}}
+    dump = write_lines(tmp_path / "m.json", [review])
+    run_job(tmp_path / "b", "--input", dump, "--columns", "text=doc.body")
+    assert [row["stars"] for row in rows_of(tmp_path / "b")] == [4]
+
+
+@pytest.mark.parametrize("name", ["It is fine.", "a.b", "Sehr gut, danke."])
+def test_no_name_is_made_up_for_the_text(tmp_path, name):
+    (tmp_path / "d.csv").write_text(f'"{name}",n\nx,1\n')
+    with pytest.raises(UserError, match="name it with --columns text=NAME, or"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "d.csv")
+
+
 LISTS = [[{"text": f"Text {n} {i}.", "rating": 1 + i} for i in range(4)] for n in range(3)]
 STRUCT = pa.struct([("text", pa.string()), ("rating", pa.decimal128(3, 1))])
 OF_LISTS = {

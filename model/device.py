@@ -75,7 +75,7 @@ class Device(Rank):
 
     @property
     def has_document_attention(self) -> bool:
-        """Return whether torch has a fused kernel for documents of different lengths."""
+        """Return whether compiled attention leaves out what shares no document (FusedAttention)."""
         return False
 
     def put(self, arrays: Mapping[str, NDArray[np.generic] | Tensor]) -> dict[str, Tensor]:

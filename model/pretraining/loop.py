@@ -233,13 +233,16 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
         except torch.OutOfMemoryError:
             pass  # what follows is after the block: the error holds the tensors
         except CaptureFailed as error:
-            failure = str(error)
+            failure, training.graphs = f"a CUDA graph of the step failed ({str(error)[:300]})", None
         except Exception as error:  # of TorchDynamo, Inductor, Triton or gcc
             if not training.compiled or training.config.compile == "on":
                 raise
-            failure = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            failure = f"torch.compile failed ({told[:300]})"
+            training.stop_compiling()
         if failure:
-            _go_on_without(training, failure)
+            training.optimizer.zero_grad(set_to_none=True)
+            print(f"warning: {failure}; the training goes on without it, slower", file=sys.stderr)
         else:
             _halve_device_batch(training)
     return _finish_step(training, sums) if sums is not None else None
@@ -309,17 +312,6 @@ def _add_gradients(training: Training, parts: list[Batch], can_stop: bool = True
         of_part = result.sums.items()
         sums = {name: v + sums[name] if name in sums else v for name, v in of_part}
     return sums
-
-
-def _go_on_without(training: Training, failure: str) -> None:
-    """Go on without CUDA graphs, or where there are none without torch.compile."""
-    training.optimizer.zero_grad(set_to_none=True)
-    what = "a CUDA graph of the step" if training.graphs else "torch.compile"
-    training.compiled, training.graphs = training.graphs is not None, None
-    print(
-        f"warning: {what} failed ({failure[:300]}); the training goes on without it, slower",
-        file=sys.stderr,
-    )
 
 
 def _halve_device_batch(training: Training) -> None:

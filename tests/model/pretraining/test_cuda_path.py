@@ -143,6 +143,23 @@ def test_what_warms_a_graph_up_is_undone(shards, tmp_path, monkeypatch):
     assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
+def test_a_step_that_no_graph_may_hold_is_taken_without_and_told(
+    shards, tmp_path, monkeypatch, capsys
+):
+    def refuse(graph, pool, stream):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    plain, captured = (training(shards, "cpu", tmp_path, dropout="0") for _ in range(2))
+    for name in ("CUDAGraph", "graph_pool_handle", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    captured.graphs = StepGraphs(partial(loop.take_step, captured), captured.optimizer)
+    batches = list(islice(plain.batches.iterate_steps(0), 2))
+    assert take_steps(captured, batches) == take_steps(plain, batches)
+    [told] = capsys.readouterr().err.splitlines()
+    assert "a CUDA graph of the step failed (operation not permitted" in told
+
+
 def number_rows(length):
     """Documents of 10, 70, 2, 100 … tokens in rows that end with padding, but for the first."""
     sizes = [[10, 70, 2, 100, 130, 20], [length - 5], [100, 100, 30], [1] * 20]

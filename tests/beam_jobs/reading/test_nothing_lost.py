@@ -129,7 +129,6 @@ def test_a_zip_of_too_many_files_is_told(tmp_path, monkeypatch):
 
 REFUSED = {
     "lists.json": (b'[["Good phone", 5]]', "lists without names"),
-    "index.json": (b'{"0": {"text": "Good phone"}}', "orient='records'"),
     "page.csv": (b"<!DOCTYPE html><p>one, two</p>\nThree, four\n", "fetch it again"),
     "no.csv": (b'2,"Good","Good phone, all in all"\n1,Bad,No good\n', "no names of columns"),
     "broken.json": (b'{"text" "a"}\n' * 3, "broken JSON in line 1"),

@@ -92,7 +92,7 @@ def describe_file(preview: Preview, scale: Scale | None) -> Iterator[str]:
             more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
             yield f"label     {column}: {shown}{more}"
     ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]
-    width = max(map(len, ratings), default=0)
+    width = max(map(len, ["no stars", *ratings]))
     for stars, review in zip(ratings, preview.reviews, strict=False):
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"

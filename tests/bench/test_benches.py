@@ -84,7 +84,7 @@ def test_data_path_beside_other_tools_measures_ours_without_them(dump):
 def test_many_files():
     found = figures("many_files.py", "--files", 20, "--units", 4)
     assert found["files"] == 20
-    assert 20 <= found["requests"] < 100
+    assert 20 <= found["requests"] < 200  # five a file, and some that do not grow
 
 
 def test_reviews_beyond_the_input_are_new_texts(tmp_path):
@@ -111,7 +111,7 @@ def test_every_row_of_a_gpu_is_measured_at_toy_size_without_one(tmp_path):
     rows = json.loads(output.read_text())["rows"]
     assert not [row for row in rows.values() if "error" in row or "warnings" in row]
     assert rows["losses"]["largest_difference"] < 1e-3
-    assert rows["losses"]["resumed_losses_are_equal"]
+    assert rows["losses"]["resumed_tensors_that_differ"][0] == 0
     assert all(rows[name]["times_plain"] > 0 for name in ("small", "amazon-base", "base-512"))
     late = tmp_path / "late.json"
     run(BENCHES / "gpu.py", "--output", late, "--seconds", 0, "--rows", "small")

@@ -288,45 +288,44 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
 def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[str]:
     """Return every file that the patterns name, each once, sorted by name."""
     given = list(patterns)
-    places = open_places(given, option)
-    expand = partial(_expand, option=option, places=places)
     found: set[str] = set()
-    for pattern, paths in zip(given, map_paths(expand, given), strict=True):
-        if not paths:
-            raise UserError(f"{option} {pattern}: no such file")
-        found.update(paths)
-    forget_listings(places)
+    with open_places(given, option) as places:
+        expand = partial(_expand, option=option, places=places)
+        for pattern, paths in zip(given, map_paths(expand, given), strict=True):
+            if not paths:
+                raise UserError(f"{option} {pattern}: no such file")
+            found.update(paths)
     return sorted(found, key=lambda path: (os.path.basename(path), path))
 
 
 def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
     """Return the files of a name or glob, with all in its folders; nothing hidden."""
-    places = open_places([pattern], option)
-    paths = _expand(pattern, option, places)
-    forget_listings(places)
-    return paths
+    with open_places([pattern], option) as places:
+        return _expand(pattern, option, places)
 
 
 Places = dict[str, tuple[Any, str]]
 """The store of each pattern of one, and the pattern within it."""
 
 
-def forget_listings(places: Places) -> None:
-    """Drop the listings that s3fs and gcsfs keep for as long as the process lives: they grow old,
-    and looking up a file takes as long as the listing of its folder is.
+@contextmanager
+def open_places(patterns: Iterable[str], option: str) -> Iterator[Places]:
+    """Open the stores of patterns, without the listings that s3fs and gcsfs keep for as long as the
+    process lives, before and after: they grow old, and looking up a file takes as long as the
+    listing of its folder is.
     """
-    for store in {store for store, _ in places.values()}:
-        store.invalidate_cache()
-
-
-def open_places(patterns: Iterable[str], option: str) -> Places:
-    """Open the stores of patterns."""
     places: Places = {}
     for pattern in filter(is_remote, patterns):
         with report_unreachable(pattern, option):
             places[pattern] = fsspec.core.url_to_fs(pattern)
-    forget_listings(places)
-    return places
+    stores = {store for store, _ in places.values()}
+    for store in stores:
+        store.invalidate_cache()
+    try:
+        yield places
+    finally:
+        for store in stores:
+            store.invalidate_cache()
 
 
 def _expand(pattern: str, option: str, places: Places) -> list[str]:

@@ -18,7 +18,7 @@ from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.corpus.prepare import Preparation
-from beam_jobs.deduplication.exact import ROW_NUMBER
+from beam_jobs.deduplication.exact import ROW_NUMBER, read_first_halves
 from beam_jobs.deduplication.held_out import UnitMatches, list_blocks
 from beam_jobs.deduplication.near import unpack_members
 from beam_jobs.engine.units import add_to_counters, attempt
@@ -342,7 +342,7 @@ def build_cluster_columns(
     """Return CLUSTER_FIELDS of reviews with these row numbers; `members` are near.MEMBER by row.
     A review that is not among them is alone in its cluster.
     """
-    clusters = np.frombuffer(b"".join(text_hashes.to_pylist()), ">u8")[::2].astype(np.uint64)
+    clusters = read_first_halves(b"".join(text_hashes.to_pylist()))
     sizes = np.ones(len(rows), np.uint32)
     _, here, there = np.intersect1d(rows, members["row"], assume_unique=True, return_indices=True)
     clusters[here], sizes[here] = members["cluster"][there], members["size"][there]

@@ -39,6 +39,7 @@ from beam_jobs.deduplication.exact import (
     ROW_NUMBER,
     Duplicates,
     pack_rows,
+    read_first_halves,
 )
 from beam_jobs.deduplication.held_out import BucketedRows, join_sentences
 from beam_jobs.reading.work_units import PreparedUnit
@@ -217,7 +218,7 @@ def write_earlier_bands(run: tuple[int, tuple[str, ...]], folder: str, threshold
         with storage.atomic_path(f"{name}.signatures") as path, open(path, "wb") as file:
             for batch in read_earlier_batches(paths):
                 ids, hashes = (b"".join(batch[n].to_pylist()) for n in ("review_id", "text_hash"))
-                keys = np.frombuffer(ids, ">u8")[::2].astype(np.uint64)
+                keys = read_first_halves(ids)
                 signatures = compute_signatures(join_sentences(batch))
                 file.write(signatures.tobytes())
                 for rows in list_band_rows(signatures, pack_rows(hashes, keys), threshold):
@@ -225,7 +226,7 @@ def write_earlier_bands(run: tuple[int, tuple[str, ...]], folder: str, threshold
                     bands.add_rows(rows)
                 first += batch.num_rows
                 known = np.empty(batch.num_rows, LINK)
-                known["text"] = np.frombuffer(hashes, ">u8")[::2]
+                known["text"] = read_first_halves(hashes)
                 known["parent"] = batch["near_cluster"].to_numpy()
                 known["dump"], known["reviews"] = EARLIER_DUMP, 0
                 links.append(known[known["text"] != known["parent"]])

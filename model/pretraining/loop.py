@@ -216,18 +216,19 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     """
     optimizers.begin_step(training.optimizer, training.compute_progress())
     while True:
-        failure, config = "", training.config
-        training.device.seed_generators(config.seed * 1_000_003 + training.totals.step)
+        failure, seed = "", training.config.seed * 1_000_003 + training.totals.step
+        training.device.seed_generators(seed)
         try:
             with training.open_stance():
                 if training.shares_batches:
                     _share_gradients(training, arrays)
                 parts = _put_parts(training, arrays)
-                if training.graphs and training.graphs.has(parts):
-                    return training.graphs.take_step(parts)
                 if training.graphs:
-                    training.graphs.capture(parts)
-                    continue  # the random numbers from their beginning
+                    learning = training.list_learning()
+                    if graph := training.graphs.find(parts, learning):
+                        return graph.take_step(parts)
+                    training.graphs.capture(parts, learning)
+                    continue  # seeds the random numbers again
                 sums = _add_gradients(training, parts)
             break
         except torch.OutOfMemoryError:

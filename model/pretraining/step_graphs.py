@@ -24,11 +24,22 @@ class CaptureFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class _Captured:
+class StepGraph:
+    """A step that was captured."""
+
     graph: torch.cuda.CUDAGraph
     parts: list[Batch]  # which the graph reads
     names: list[str]
     numbers: Tensor  # [names + 1], which it writes: the sums, and the gradient's norm
+
+    def take_step(self, parts: list[Batch]) -> tuple[Sums, Tensor]:
+        """Take one optimizer step; return its sums and the gradient's norm."""
+        for mine, given in zip(self.parts, parts, strict=True):
+            for name, tensor in mine.items():
+                tensor.copy_(given[name])
+        self.graph.replay()
+        *sums, norm = self.numbers.clone().unbind()
+        return dict(zip(self.names, sums, strict=True)), norm
 
 
 class StepGraphs:
@@ -42,14 +53,15 @@ class StepGraphs:
         """Capture what `take` does; learning rates must be tensors, which are read anew."""
         self._take, self._optimizer = take, optimizer
         self._pool = torch.cuda.graph_pool_handle()
-        self._captured: dict[Any, _Captured] = {}
+        self._captured: dict[Any, StepGraph] = {}
 
-    def has(self, parts: list[Batch]) -> bool:
-        return self._describe(parts) in self._captured
+    def find(self, parts: list[Batch], learning: tuple[bool, ...]) -> StepGraph | None:
+        """Return the graph for parts of these shapes while these parameters learn."""
+        return self._captured.get(_describe(parts, learning))
 
-    def capture(self, parts: list[Batch]) -> None:
-        """Make the graph of steps on batches like this one; weights and moments stay as they are,
-        so that every step of a run, also of one that goes on, is the graph's.
+    def capture(self, parts: list[Batch], learning: tuple[bool, ...]) -> None:
+        """Make the graph that `find` returns from now on. Weights and moments stay as they are: so
+        every step of a run, also of one that was resumed, is taken by a graph.
         """
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         before = [p.detach().clone() for p in parameters]
@@ -72,21 +84,8 @@ class StepGraphs:
                 numbers = torch.stack([*sums.values(), norm])
         except Exception as error:
             raise CaptureFailed(" ".join(str(error).split())) from error
-        self._captured[self._describe(parts)] = _Captured(graph, mine, list(sums), numbers)
+        self._captured[_describe(parts, learning)] = StepGraph(graph, mine, list(sums), numbers)
 
-    def take_step(self, parts: list[Batch]) -> tuple[Sums, Tensor]:
-        """Take one optimizer step by the graph; return its sums and the gradient's norm."""
-        captured = self._captured[self._describe(parts)]
-        for mine, given in zip(captured.parts, parts, strict=True):
-            for name, tensor in mine.items():
-                tensor.copy_(given[name])
-        captured.graph.replay()
-        *sums, norm = captured.numbers.clone().unbind()
-        return dict(zip(captured.names, sums, strict=True)), norm
 
-    def _describe(self, parts: list[Batch]) -> Any:
-        """Return what a graph is for: the parameters that learn, and the shapes of the parts."""
-        learning = tuple(
-            p.requires_grad for group in self._optimizer.param_groups for p in group["params"]
-        )
-        return learning, *((n, t.shape) for part in parts for n, t in part.items())
+def _describe(parts: list[Batch], learning: tuple[bool, ...]) -> Any:
+    return learning, *((name, tensor.shape) for part in parts for name, tensor in part.items())

@@ -256,8 +256,6 @@ def measure_attention() -> Numbers:
     """Measure attention in documents of 10 to 80 tokens, forward and backward: ours, compiled as in
     a layer, and torch's for sequences of different lengths; the largest error beside fp32.
     """
-    from torch.nn.attention.varlen import varlen_attn
-
     numbers, drawn = Numbers(), np.random.default_rng(0)
     device = open_device("auto", "auto")
     for rows, length, heads, width in ATTENTIONS if ON_GPU else [(2, 32, 1, 16)]:
@@ -271,15 +269,12 @@ def measure_attention() -> Numbers:
         starts[:, 0] = True
         ends = np.append(np.flatnonzero(starts), starts.size)
         ends = torch.as_tensor(ends, device=device.torch, dtype=torch.int32)
-
-        def attend_varlen() -> Tensor:
-            query, key, value = qkv.flatten(0, 1).unbind(1)  # noqa: B023  # called in this round
-            mixed = varlen_attn(query, key, value, ends, ends, length, length)  # noqa: B023
-            return mixed.view(rows, length, -1)  # noqa: B023
-
         fused = FusedAttention(documents, *find_blocks(documents))
         compiled = torch.compile(fused.__call__, dynamic=False)
-        ways = {"varlen": attend_varlen, "fused": partial(compiled, qkv, NO_DROPOUT)}
+        ways = {
+            "varlen": partial(attend_varlen, qkv, ends),
+            "fused": partial(compiled, qkv, NO_DROPOUT),
+        }
         found = {}
         for name, way in ways.items() if ON_GPU else []:
             [gradient] = torch.autograd.grad(way(), qkv, change)
@@ -288,6 +283,14 @@ def measure_attention() -> Numbers:
             found[name] = {"seconds": time_steps(step, device), "error": float(error)}
         numbers[" × ".join(map(str, (rows, length, heads, width)))] = found
     return numbers
+
+
+def attend_varlen(qkv: Tensor, ends: Tensor) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    rows, length = qkv.shape[:2]
+    query, key, value = qkv.flatten(0, 1).unbind(1)
+    return varlen_attn(query, key, value, ends, ends, length, length).view(rows, length, -1)
 
 
 def differentiate(way: Callable[[], Tensor], inputs: Tensor, change: Tensor) -> None:

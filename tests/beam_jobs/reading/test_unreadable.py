@@ -153,7 +153,9 @@ def test_an_answer_of_a_server_in_the_place_of_a_dump_is_named(tmp_path, answer)
 def test_a_single_review_is_no_answer_of_a_server(tmp_path, review, columns):
     for form in (json.dumps(review), json.dumps([review])):
         (tmp_path / "given").write_text(form)
-        inspect_files([str(tmp_path / "given")], None, columns, Layout("json_lines"), 200)
+        path = str(tmp_path / "given")
+        [file] = inspect_files([path], None, columns, Layout("json_lines"), 200)
+        assert dict(file.layout.mapping)["text"] in review
 
 
 def test_what_is_no_parquet_is_named(tmp_path):

@@ -212,7 +212,9 @@ def recognize(start: bytes) -> bool:
 
 
 def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
-    """Choose the delimiter and quoting with which most records have as many fields as the header.
+    """Choose the delimiter and quoting with which most records have as many fields as the header;
+    quotes within quotes are doubled or follow a backslash, whichever puts fewer of them in a place
+    where none may be.
 
     In a tab-separated file without quotes at its beginning, later quotes have no meaning.
     """
@@ -225,7 +227,7 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
     first = text.split("\n", 1)[0].rstrip("\r").replace("\r", " ")
     delimiter = delimiter or max(DELIMITERS, key=first.count)
     tries = []
-    for quoted, escaped in ((True, False), (False, False), (True, True)):
+    for quoted, escaped in ((True, False), (True, True), (False, False)):
         candidate = replace(found, delimiter=delimiter, has_quotes=quoted, has_escapes=escaped)
         header = next(csv.reader([first], **make_dialect(candidate)))
         candidate = replace(candidate, columns=tuple(name.strip() for name in header))
@@ -234,12 +236,28 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
                 io.BytesIO(whole), replace(candidate, max_record_bytes=len(whole)), Tally()
             )
         )
-        good = sum(not isinstance(record, Reject) for record in records)
+        unread = sum(isinstance(record, Reject) for record in records) / max(len(records), 1)
         as_published = (
             not quoted and delimiter == "\t" and ("marketplace" in header or b'"' not in whole)
         )
-        tries.append((as_published, 2 * good - len(records), candidate))
+        tries.append((as_published, -unread, candidate))
+    if_doubled, if_escaped = (count_misplaced_quotes(text, found) for *_, found in tries[:2])
+    del tries[0 if if_escaped < if_doubled else 1]
     return max(tries, key=lambda tried: tried[:2])[2]
+
+
+def count_misplaced_quotes(text: str, layout: Layout) -> int:
+    """Return how many records have a quote that neither ends a field nor stands for itself."""
+    lines = (line.rstrip("\r").replace("\r", " ") + "\n" for line in text.split("\n"))
+    records = csv.reader(lines, strict=True, **make_dialect(layout))
+    misplaced = 0
+    while True:
+        try:
+            next(records)
+        except StopIteration:
+            return misplaced
+        except csv.Error:
+            misplaced += 1
 
 
 def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:

@@ -38,6 +38,12 @@ MAX_NAME_CHARACTERS = 100
 FIRST_RECORDS = 100
 """Of which one at least must have a text."""
 NUMBER = re.compile(r"\d+([.,]\d+)?")
+NOT_UTF8 = re.compile("[\udc80-\udcff]+")
+FOREIGN_BYTES = 8
+"""Letters of other scripts stand side by side, those that cp1252 adds to ASCII mostly alone: so
+many bytes that are not UTF-8, half of them in runs of three, are in another encoding, and so are
+those of which a twentieth stand for nothing in cp1252."""
+UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
 PAGE = re.compile(rb"<(?:\?xml|!doctype|html|error)\b", re.IGNORECASE)
 MAX_ANSWER_BYTES = 1 << 16
 ANSWERS = {"message", "msg", "detail", "details", "error", "errors", "errormessage"}
@@ -119,6 +125,7 @@ def detect_layout(
             columns: Iterable[str] = records[0]
         else:
             refuse_unless_text(head, shown)
+            refuse_other_encodings(head, found, shown)
             if found.name in ("json_lines", "json_objects"):
                 found = wrapped_records.unwrap_records(head, found, overrides, shown)
             found, records, why = inspect_head(head, found, shown, whole=len(head) < size)
@@ -208,6 +215,20 @@ def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
         raise UserError(
             f"{shown} is the answer of a server in the place of a dump: {told}; fetch it again, or "
             "name its text with --columns text=NAME"
+        )
+
+
+def refuse_other_encodings(head: bytes, found: Layout, shown: str) -> None:
+    """Raise UserError where bytes that are not UTF-8, and would be read as cp1252, are not that."""
+    if found.encoding != Layout.encoding or head.isascii():
+        return
+    runs = NOT_UTF8.findall(head.decode(errors="surrogateescape"))
+    count, long = len("".join(runs)), len("".join(run for run in runs if len(run) > 2))
+    undefined = sum(run.count(byte) for run in runs for byte in UNDEFINED)
+    if count >= FOREIGN_BYTES and (2 * long > count or 20 * undefined > count):
+        raise UserError(
+            f"{shown} is neither in UTF-8 nor in cp1252; name its encoding, for example with "
+            "--encoding cp1251 (Russian), gb18030 (Chinese), shift_jis (Japanese) or mac_roman"
         )
 
 

@@ -184,6 +184,12 @@ def find_column(field: str, columns: set[str]) -> str:
     is in a list, which may be one of others than reviews, is only read by its full name.
     """
     columns = {name for name in columns if LIST not in name} - NO_FIELDS
+    if field in WORDS:  # review_rating is nearer than rating, which may be the product's
+        known = {strip_column_name(name) for name in COLUMN_NAMES[field]}
+        for name in sorted(columns):
+            word = strip_column_name(name)
+            if word in known and name.lower().startswith("review") and word != name.lower():
+                return name
     if exact := next((name for name in COLUMN_NAMES[field] if name in columns), ""):
         return exact
     by_word = {strip_column_name(name): name for name in sorted(columns, reverse=True)}

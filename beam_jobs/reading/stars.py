@@ -18,12 +18,20 @@ import numpy as np
 from beam_jobs.core.errors import UserError
 
 NUMBER = r"([0-9]+(?:[.,][0-9]+)?)"
-OUT_OF = re.compile(rf"{NUMBER}\s*(?:/|out of|von|sur|de|di|su)\s*{NUMBER}\D*", re.IGNORECASE)
-UNIT = r"stars?|sternen?|étoiles?|estrellas?|estrelas?|stell[ae]|points?|punkte?"
-PLAIN = re.compile(rf"{NUMBER}\s*(?:{UNIT})?", re.IGNORECASE)
+UNIT = (
+    r"stars?(?: rating)?|sternen?|étoiles?|estrellas?|estrelas?|stell[ae]|points?|punkte?|sterren"
+    r"|gwiazdk[ai]|gwiazdek|stjärn(?:a|or)|yıldız|(?:颗|つ)?星|점|[★⭐]\ufe0f?"
+)
+OF = r"/|out of|von|sur|de|di|su|van|z|av|af|，最多"
+OUT_OF = re.compile(rf"{NUMBER}\s*(?:{UNIT})?\s*(?:{OF})\s*{NUMBER}\D*", re.IGNORECASE)
+TOP_FIRST = re.compile(rf"{NUMBER}\s*(?:つ星のうち|yıldız üzerinden)\s*{NUMBER}\D*")
+PLAIN = re.compile(rf"([-+]?{NUMBER[1:]}(?:[\s-]*(?:{UNIT}))?", re.IGNORECASE)
+LEAD = re.compile(r"(?:rated|rating)\s*:?\s*(?=\d)", re.IGNORECASE)
+WORD = re.compile(r"(one|two|three|four|five)(?:[\s-]*stars?)?")
+WORDS = {word: number for number, word in enumerate(["one", "two", "three", "four", "five"], 1)}
 PERCENT = re.compile(rf"{NUMBER}\s*%")
 SYMBOLS = re.compile(r"([★⭐]\ufe0f?|\s)+([☆✩]|\s)*")
-SCALE = re.compile(rf"{NUMBER}-{NUMBER}")
+SCALE = re.compile(rf"(-?{NUMBER[1:]}-(-?{NUMBER[1:]}")
 MAX_CHARACTERS = 40  # what is longer is no number of stars, and not worth remembering
 NO, YES = 1e6, 1e6 + 1
 """What booleans stand for among numbers."""
@@ -54,7 +62,7 @@ class Scale:
         Of a binary label 2 stands for no, 4 for yes: right for polarity, a guess for stars.
         """
         if self.name == BINARY:
-            no, yes = np.isin(ratings, (0, NO)), np.isin(ratings, (1, YES))
+            no, yes = np.isin(ratings, (-1, 0, NO)), np.isin(ratings, (1, YES))
             return (2 * no + 4 * yes).astype(np.int8)
         low, high = parse_scale(self.name)
         with np.errstate(invalid="ignore"):
@@ -84,7 +92,7 @@ def check_scale(name: str) -> None:
 @lru_cache(4096, typed=True)  # True is not 1
 def parse_rating(value: Any) -> tuple[float, float] | None:
     """Return the number that a value says and what it is out of, 0 where it does not say; None for
-    no number: 4, 4.0, "4,5", "4/5", "80%", "4 Sterne", "★★★★☆", True.
+    no number: 4, 4.0, "4,5", "4/5", "80%", "4 Sterne", "Rated 4 out of 5", "FOUR", "★★★★☆", True.
     """
     if isinstance(value, bool):
         return (YES if value else NO), 0
@@ -93,13 +101,16 @@ def parse_rating(value: Any) -> tuple[float, float] | None:
         return (float(value), 0) if is_usual else None
     if not isinstance(value, str) or len(value) >= MAX_CHARACTERS:
         return None
-    text = value.strip()
+    text = LEAD.sub("", value.strip(), count=1)
     if text.lower() in ("true", "false"):
         return (YES if text.lower() == "true" else NO), 0
-    for pattern, of in ((PLAIN, 0), (PERCENT, 100), (OUT_OF, None)):
+    if match := WORD.fullmatch(text.lower()):
+        return WORDS[match[1]], 0
+    for pattern, of in ((PLAIN, 0), (PERCENT, 100), (OUT_OF, None), (TOP_FIRST, None)):
         if match := pattern.fullmatch(text):
-            number = float(match[1].replace(",", "."))
-            return number, float(match[2].replace(",", ".")) if of is None else of
+            first, *more = (float(part.replace(",", ".")) for part in match.groups())
+            last = more[0] if more else of or 0
+            return (last, first) if pattern is TOP_FIRST else (first, last)
     filled = text.count("★") + text.count("⭐")
     if filled and SYMBOLS.fullmatch(text):
         return filled, max(5, filled + text.count("☆") + text.count("✩"))
@@ -118,10 +129,13 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
     """
     if given or not counts:
         return Scale(given or FIVE.name)
+    rated = {value: n for value, n in counts.items() if value[0] != -1}
+    if len({number for number, _ in rated}) > 1 and min(rated)[0] >= 1:
+        counts = rated  # -1 says beside them that there is no rating
     values, total = {number for number, _ in counts}, sum(counts.values())
     tops = {top for _, top in counts if top}
     whole = values <= {0, 1, NO, YES} and values & {0, NO}
-    if whole and not tops:
+    if (whole or values == {-1, 1}) and not tops:
         return Scale(BINARY)
     fitting = sum(n for (number, _), n in counts.items() if 1 <= number <= 5)
     if fitting >= MIN_SHARE * total and tops <= {5}:
@@ -130,6 +144,8 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
             raise _tell_choices(values, where, [f"1-{largest:g}", "1-5"])
         return FIVE
     low, high = min(values), max(values | tops)
+    if low < 0:
+        raise _tell_choices(values, where, [f"{low:g}-{high:g}"])
     if (low, high) == (0, 4) and values == {0, 1, 2, 3, 4}:
         return Scale("0-4")
     if low == 0 and high in (3, 4, 5):
@@ -145,10 +161,10 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
 
 def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserError:
     """Return the mistake that says which scales a column may have."""
-    shown = [show_rating(value) for value in sorted(values)]
+    shown, low = [show_rating(value) for value in sorted(values)], min(values)
     if len(shown) > MAX_SHOWN:
         shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
-    ways = " or ".join(f"--stars-scale {choice}" for choice in choices)
+    ways = " or ".join(f"--stars-scale{'=' * (low < 0) or ' '}{choice}" for choice in choices)
     return UserError(
         f"{where}: it is not certain how its values {', '.join(shown)} are stars; give {ways}, "
         "or another column by --columns stars=NAME"

@@ -143,7 +143,7 @@ def name_settings(message: str) -> str:
             return option[0]
         return f"--set {SETTINGS[option[1]]}={option[2] or '…'}"
 
-    return re.sub(r"(--[a-z-]+)(?: ((?:[^\s,;:)]|,(?=\S))+))?", name_one, message)
+    return re.sub(r"(--[a-z-]+)(?:[ =]((?:[^\s,;:)]|,(?=\S))+))?", name_one, message)
 
 
 HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"

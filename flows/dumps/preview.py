@@ -26,6 +26,7 @@ PREVIEW_BYTES = 1 << 20
 """Uncompressed bytes of a file that are looked at."""
 PARQUET_ROWS = 1000
 SHOWN = 10
+SHOWN_VALUES = 3
 TEXT_CHARACTERS = 60
 LANGUAGE_TEXTS = 500
 """Whose languages are counted, of all files."""
@@ -42,6 +43,8 @@ class Preview:
     """Of the whole file, estimated."""
     is_whole: bool = False
     """Whether the file has no more records."""
+    decoded_as_cp1252: int = 0
+    """Texts among them that are not in the dump's encoding."""
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -92,11 +95,30 @@ def describe_file(preview: Preview, scale: Scale | None) -> Iterator[str]:
             more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
             yield f"label     {column}: {shown}{more}"
     ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]
+    if preview.decoded_as_cp1252:
+        yield name_settings(
+            f"encoding  {preview.decoded_as_cp1252:,} of the first texts are not in "
+            f"{layout.encoding} and are read as cp1252; name another with --encoding"
+        )
+    if unknown := count_unknown_stars(preview):
+        shown = ", ".join(f"{value!r} {n:,}" for value, n in unknown.most_common(SHOWN_VALUES))
+        yield f"stars     {unknown.total():,} of the first are no number of stars: {shown}"
     width = max(map(len, ["no stars", *ratings]))
     for stars, review in zip(ratings, preview.reviews, strict=False):
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
         yield f"          {stars:<{width}}  {cut}"
+
+
+def count_unknown_stars(preview: Preview) -> Counter[str]:
+    """Return how often each value that is no number of stars occurs in their column."""
+    column = dict(preview.file.layout.mapping).get("stars", fields.ABSENT)
+    given = (fields.unwrap(record.get(column)) for record in preview.records)
+    return Counter(
+        str(value)[:TEXT_CHARACTERS]
+        for value, review in zip(given, preview.reviews, strict=True)
+        if not review.rating and value not in (None, "") and value == value  # NaN
+    )
 
 
 def describe_rating(rating: tuple[float, float] | None, scale: Scale | None) -> str:
@@ -168,6 +190,7 @@ def read_preview(file: DumpFile) -> Preview:
         least = len(block) // 2
         end = work_units.find_boundary(block, least, file.layout) if least else -1
         block = block[:end] if end > 0 else block
-    head = list(detection.read_records(io.BytesIO(block), file.layout, Tally(), header=True))
+    tally = Tally()
+    head = list(detection.read_records(io.BytesIO(block), file.layout, tally, header=True))
     count = len(head) if is_whole else round(len(head) * file.plain_size / max(len(block), 1))
-    return Preview(file, head, count, is_whole)
+    return Preview(file, head, count, is_whole, tally.notes["decoded_as_cp1252"])

@@ -139,6 +139,10 @@ def test_a_column_is_known_without_separators_and_prefix(name, field):
             },
         ),
         ("Évaluation,Contenu", {"text": "Contenu", "stars": "Évaluation"}),
+        (
+            "title,rating,review_title,review_text,review_rating",  # the first two of a product
+            {"text": "review_text", "title": "review_title", "stars": "review_rating"},
+        ),
     ],
 )
 def test_names_that_people_use(columns, mapping):

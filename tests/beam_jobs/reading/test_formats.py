@@ -137,6 +137,48 @@ def test_packings_of_several_members(tmp_path, suffix):
     assert set(texts_in(tmp_path / "corpus")) == SENTENCES
 
 
+def write_spark(path, text):
+    """A CSV as Spark and MySQL write it: quotes within quotes follow a backslash."""
+    quoted = [text.format(i).replace('"', '\\"') for i in range(20)]
+    path.write_text(
+        "text,stars\n" + "".join(f'"{one}",{1 + i % 5}\n' for i, one in enumerate(quoted))
+    )
+    return path
+
+
+@pytest.mark.parametrize("text", ['It "works" {}.', 'It "works" {},\nall "of" it.', '"{}"'])
+def test_escaped_quotes_are_recognized(tmp_path, text):
+    made = run_job(tmp_path / "corpus", "--input", write_spark(tmp_path / "d.csv", text))
+    assert (made["read"], made["kept"]) == (20, 20)
+    assert set(texts_in(tmp_path / "corpus")) == {
+        " ".join(text.format(i).split()) for i in range(20)
+    }
+
+
+def test_a_backslash_that_ends_a_field_escapes_nothing(tmp_path):
+    rows = [f'"Kept in C:\\ {i} \\","a, b",{1 + i % 5}' for i in range(20)]
+    run_job(tmp_path / "c", "--input", write_lines(tmp_path / "d.csv", ["text,shop,stars", *rows]))
+    assert set(texts_in(tmp_path / "c")) == {f"Kept in C:\\ {i} \\" for i in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Очень хороший товар", "cp1251"),
+        ("这个产品很好", "gb18030"),
+        ("とても良い商品です", "shift_jis"),
+        ("Très bon, déjà reçu", "mac_roman"),
+    ],
+)
+def test_an_encoding_that_is_not_cp1252_is_asked_for(tmp_path, text, encoding):
+    records = [json.dumps({"text": f"{text} {i}"}, ensure_ascii=False) for i in range(9)]
+    dump = write_lines(tmp_path / "d.json", [record.encode(encoding) for record in records])
+    with pytest.raises(UserError, match=r"d\.json is neither in UTF-8 .* --encoding cp1251"):
+        run_job(tmp_path / "a", "--input", dump)
+    run_job(tmp_path / "b", "--input", dump, "--encoding", encoding)
+    assert set(texts_in(tmp_path / "b")) == {f"{text} {i}" for i in range(9)}
+
+
 def test_bytes_that_are_not_utf8_are_read_as_cp1252_and_counted(tmp_path):
     content = "Text,Score\nna\xefve \x93caf\xe9\x94 here,5\nplain one,4\n".encode("latin-1")
     (tmp_path / "d.csv").write_bytes(content)

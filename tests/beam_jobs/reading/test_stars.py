@@ -38,7 +38,7 @@ def test_a_scale_is_found_and_mapped_to_the_nearest_star(name):
     assert scale.name == name
     ratings = np.array([stars.parse_rating(value)[0] for value in values])
     assert scale.map_ratings(ratings).tolist() == expected
-    assert scale.map_ratings(np.array([np.nan, -1, 1e5])).tolist() == [0, 0, 0]
+    assert scale.map_ratings(np.array([np.nan, -2, 1e5])).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,30 @@ def test_a_scale_is_found_and_mapped_to_the_nearest_star(name):
         ([2, 3, 7, 10], ["0-10", "1-10"]),
         ([1, 2] * 60, ["1-2", "1-5"]),
         ([1, 7], ["1-5", "1-10"]),
+        ([-2, -1, 0, 1, 2], ["-2-2"]),
     ],
 )
 def test_what_the_values_leave_open_is_asked_for(values, choices):
     with pytest.raises(UserError) as told:
         decide(values)
     for choice in choices:
-        assert f"--stars-scale {choice}" in str(told.value)
+        assert f"--stars-scale{'=' if min(values) < 0 else ' '}{choice}" in str(told.value)
         assert decide(values, choice).name == choice
     assert "\n" not in str(told.value)
+
+
+def test_minus_one_and_one_are_no_and_yes():
+    """As Steam's recommendations are."""
+    scale = decide(["-1", "1"])
+    assert scale.name == "binary"
+    assert scale.map_ratings(np.array([-1.0, 1.0])).tolist() == [2, 4]
+
+
+def test_minus_one_beside_stars_is_no_rating():
+    for values, name in (([-1, 1, 2, 3, 4, 5], "1-5"), ([-1, *range(1, 11)], "1-10")):
+        scale = decide(values)
+        assert scale.name == name
+        assert scale.map_ratings(np.array([-1.0])).tolist() == [0]
 
 
 def test_a_few_unrated_reviews_leave_five_stars_certain():
@@ -77,6 +92,19 @@ def test_a_few_unrated_reviews_leave_five_stars_certain():
         ("★★★★☆", (4, 5)),
         ("⭐⭐⭐", (3, 5)),
         ("5 Sterne", (5, 0)),
+        ("Rated 4 out of 5", (4, 5)),
+        ("Rating: 4", (4, 0)),
+        ("4-star", (4, 0)),
+        ("4 stars out of 5", (4, 5)),
+        ("4★", (4, 0)),
+        ("FOUR", (4, 0)),
+        ("Four stars", (4, 0)),
+        ("4,0 van 5 sterren", (4, 5)),
+        ("5つ星のうち4.0", (4, 5)),
+        ("4.0 颗星，最多 5 颗星", (4, 5)),
+        ("-1", (-1, 0)),
+        ("5-", None),
+        ("one star too many", None),
         (Decimal("3.0"), (3, 0)),
         ("", None),
         ("5 apples", None),

@@ -153,6 +153,15 @@ def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
     check_options(str(in_job.value))
 
 
+def test_what_is_not_certain_of_texts_and_stars_is_told(tmp_path, capsys):
+    rows = [f"{stars},Très bon {i}".encode("cp1252") for i, stars in enumerate(["5", "N/A", "4"])]
+    preview(tmp_path, write_lines(tmp_path / "d.csv", ["rating,text", *rows]))
+    told = capsys.readouterr().out
+    assert "3 of the first texts are not in utf-8 and are read as cp1252" in told
+    assert "--set dump.encoding=" in told
+    assert "1 of the first are no number of stars: 'N/A' 1" in told
+
+
 def test_so_does_one_about_damage():
     unit = PreparedUnit("0000000-00000", 0, file="d.gz", notes={"damaged_files": 1})
     with pytest.raises(UserError) as told:

@@ -37,7 +37,7 @@ from beam_jobs.corpus.prepare import (
 )
 from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
-from beam_jobs.deduplication import buckets, earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication import buckets, clusters, earlier_corpora, exact, held_out, near
 from beam_jobs.deduplication.buckets import BucketedFiles
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
@@ -172,25 +172,56 @@ def search_duplicates(
     duplicates = {"exact": found.copies, "seen": found[exact.SEEN]}
     if similarity := plan.preparation.near_duplicates:
         earlier, folder = hash_earlier_bands(pipeline, plan), plan.folders.matches
-        clusters = (
+        links = (
             counts
             | "List bands" >> beam.FlatMap(near.list_parts, similarity, plan.earlier.reviews)
             | "Spread bands" >> beam.Reshuffle()
             | "Find near-duplicates"
             >> beam.Map(near.write_links, prepared, folder, similarity, all_counts, earlier)
             | "Collect links" >> beam.combiners.ToList()
-            | "Join clusters" >> beam.Map(near.join_links, folder, earlier)
+            | "Join links" >> beam.Map(near.join_links, folder, earlier)
         )
-        duplicates["near"] = (
+        parts = (
             counts
-            | "List buckets of texts" >> beam.FlatMap(exact.list_parts)
+            | "List buckets of texts" >> beam.FlatMap(exact.list_parts, plan.earlier.reviews)
             | "Spread buckets of texts" >> beam.Reshuffle()
-            | "Find members of clusters"
-            >> beam.FlatMap(
-                near.find_members, prepared, all_counts, beam.pvalue.AsSingleton(clusters)
-            )
+        )
+        found = beam.pvalue.AsSingleton(find_clusters(parts, links, all_counts, folder))
+        duplicates["near"] = parts | "Find members of clusters" >> beam.FlatMap(
+            clusters.find_members, prepared, all_counts, found
         )
     return duplicates
+
+
+def find_clusters(
+    parts: beam.PCollection, found: beam.PCollection, counts: Any, folder: str
+) -> beam.PCollection:
+    """Follow the links found to the first texts of the clusters; return the files of all texts."""
+    links = (
+        parts
+        | "Choose links" >> beam.Map(clusters.choose_links, beam.pvalue.AsSingleton(found), folder)
+        | "Collect chosen links" >> beam.combiners.ToList()
+        | "Join chosen links" >> beam.Map(clusters.join_round)
+    )
+    for number in range(clusters.ROUNDS):
+        before = beam.pvalue.AsSingleton(links)
+        links = (
+            parts
+            | f"Follow links {number}"
+            >> beam.FlatMap(clusters.follow_links, before, folder, number)
+            | f"Collect links {number}" >> beam.combiners.ToList()
+            | f"Join links {number}" >> beam.Map(clusters.join_round, before)
+        )
+    links = links | "Follow the rest" >> beam.Map(
+        clusters.follow_rest, beam.pvalue.AsList(parts), folder
+    )
+    return (
+        parts
+        | "Add up clusters"
+        >> beam.Map(clusters.write_clusters, beam.pvalue.AsSingleton(links), folder, counts)
+        | "Collect clusters" >> beam.combiners.ToList()
+        | "Join clusters" >> beam.Map(clusters.join_clusters, folder)
+    )
 
 
 def match_held_out(
@@ -217,10 +248,13 @@ def match_held_out(
             | "Collect held-out corpora" >> beam.combiners.ToList()
             | "Join held-out starts" >> beam.Map(held_out.join_other_runs, withheld, seen)
         )
-    dropped: Any = ()
+    copies: Any = ()
     if near_duplicates and plan.preparation.drops_near_duplicates:
-        dropped = beam.pvalue.AsList(
-            near_duplicates | "List near copies" >> beam.Map(near.list_copies)
+        copies = beam.pvalue.AsList(
+            near_duplicates
+            | "List near copies" >> beam.FlatMap(clusters.list_copies)
+            | "Group near copies" >> beam.GroupByKey()
+            | "Write near copies" >> beam.Map(clusters.write_copies, plan.folders.matches)
         )
     return beam.pvalue.AsList(
         counts
@@ -232,7 +266,7 @@ def match_held_out(
             plan.folders.prepared,
             plan.folders.matches,
             beam.pvalue.AsSingleton(counts),
-            dropped,
+            copies,
             others,
         )
     )

@@ -21,7 +21,7 @@ from beam_jobs.text.cleaning import CleaningOptions
 
 VERSION = 17
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 14
+WORK_VERSION = 15
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""

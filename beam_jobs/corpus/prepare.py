@@ -303,7 +303,7 @@ def _write_unit(
     if preparation.near_duplicates:
         signatures = np.concatenate([near.compute_signatures([]), *reader.signatures])
         storage.write_bytes(f"{name}.signatures", signatures.tobytes())
-        bands = held_out.BucketedRows(near.BAND)
+        bands = buckets.BucketedRows(near.BAND)
         for rows in near.list_band_rows(signatures, packed, preparation.near_duplicates):
             bands.add_rows(rows)
         starts["bands"] = bands.save(f"{name}.bands")

@@ -18,9 +18,9 @@ from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.corpus.prepare import Preparation
+from beam_jobs.deduplication.clusters import unpack_members
 from beam_jobs.deduplication.exact import ROW_NUMBER, read_first_halves
 from beam_jobs.deduplication.held_out import UnitMatches, list_blocks
-from beam_jobs.deduplication.near import unpack_members
 from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL

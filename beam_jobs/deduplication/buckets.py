@@ -11,10 +11,12 @@ of all of them at once, into a temporary file of its worker. Then there are MAX_
 each file at most, and a worker holds no more than one bucket.
 """
 
+import mmap
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 
@@ -39,6 +41,8 @@ JOINED = "all.starts"
 """Beside them: the starts of all units."""
 FILES_JOINED = 1024
 """Files whose starts are held at once, 8 MiB for each kind."""
+SPOOLED_ROWS = 1 << 16
+"""Rows that are sorted together, at least, while they are collected."""
 BucketReader = Callable[[Bucket], Iterator[np.ndarray]]
 """Yields the rows of a bucket, file by file."""
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
@@ -106,6 +110,15 @@ def join_starts(paths: Sequence[str], joined: str) -> None:
             file.write(np.stack(tables, axis=-1).tobytes())
 
 
+def join_files(paths: Sequence[str], joined: str) -> BucketedFiles:
+    """Join the starts of files, each of which has them in a file with .starts behind its name;
+    return all of them, by name.
+    """
+    ordered = tuple(sorted(paths))
+    join_starts([f"{path}.starts" for path in ordered], joined)
+    return BucketedFiles(ordered, joined)
+
+
 def join_unit_starts(counts: list[PreparedUnit], folder: str) -> list[PreparedUnit]:
     """Join the starts of all prepared units in a folder, once; return the units in their order."""
     units, joined = sorted(counts, key=lambda c: c.unit), storage.join_path(folder, JOINED)
@@ -142,11 +155,82 @@ def list_buckets_of(part: Part) -> list[Bucket]:
     return [(bucket, of) for bucket in range(number * width, (number + 1) * width)]
 
 
+class BucketedRows:
+    """Collects rows of a kind in a temporary file, and writes them bucket by bucket of the hashes
+    in a column, the first one if none is named.
+    """
+
+    def __init__(self, kind: np.dtype, by: str = "") -> None:
+        self._size, self._by = kind.itemsize, by or name_hashes(kind)
+        self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed by save
+        self._counts: list[np.ndarray] = []
+        self._waiting: list[np.ndarray] = []
+        self._rows = 0
+        """How many wait."""
+
+    def add_rows(self, rows: np.ndarray) -> None:
+        """Add rows, which are not changed any more."""
+        self._waiting.append(rows)
+        self._rows += len(rows)
+        if self._rows >= SPOOLED_ROWS:
+            self._sort_waiting()
+
+    def _sort_waiting(self) -> None:
+        if self._waiting:
+            rows, self._waiting, self._rows = np.concatenate(self._waiting), [], 0
+            numbers = number_buckets(rows[self._by].astype(np.uint64, copy=False))
+            self._spool.write(rows.take(np.argsort(numbers, kind="stable")).tobytes())
+            self._counts.append(np.bincount(numbers, minlength=MAX_BUCKETS))
+
+    def save(self, path: str) -> np.ndarray:
+        """Write the rows, once; return where each bucket begins (`compute_starts`)."""
+        self._sort_waiting()
+        counts = np.array(self._counts, np.int64).reshape(-1)
+        places = np.tile(np.arange(MAX_BUCKETS), len(self._counts))
+        with self._spool as spool:
+            return write_ordered(spool, places, counts, MAX_BUCKETS, self._size, path)
+
+
+def write_ordered(
+    spool: IO[bytes], places: np.ndarray, counts: np.ndarray, of: int, size: int, path: str
+) -> np.ndarray:
+    """Write stretches of a temporary file in the order of their places, of which there are `of`:
+    each is as many rows of `size` bytes as `counts`, and they lie one after the other. Return where
+    the rows of each place begin, and the end (`compute_starts`).
+    """
+    ends = np.cumsum(counts)
+    spool.flush()
+    found = map_file(spool, int(ends[-1] if len(ends) else 0) * size)
+    filled = np.flatnonzero(counts)
+    order = filled[np.argsort(places[filled], kind="stable")]
+    with storage.atomic_path(path) as written, open(written, "wb") as file:
+        for rows, end in zip(counts[order].tolist(), ends[order].tolist(), strict=True):
+            file.write(found[(end - rows) * size : end * size])
+    totals = np.zeros(of, np.int64)
+    np.add.at(totals, places, counts)
+    return compute_starts(totals)
+
+
+def map_file(file: IO[bytes], size: int) -> memoryview:
+    """Return the first bytes of a file, mapped into memory."""
+    # an empty file cannot be mapped
+    return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
+
+
+def name_hashes(kind: np.dtype) -> str:
+    """Return the column by which rows of this kind are in buckets if none is named."""
+    return (kind.names or ())[0]
+
+
 @contextmanager
-def open_part(part: Part, files: BucketedFiles, kind: np.dtype) -> Iterator[BucketReader]:
-    """Yield what reads the buckets of a part, in files of rows of this kind, within the block."""
+def open_part(
+    part: Part, files: BucketedFiles, kind: np.dtype, by: str = ""
+) -> Iterator[BucketReader]:
+    """Yield what reads the buckets of a part, in files of rows of this kind, within the block.
+    `by` names the column of the hashes, if it is not the first one.
+    """
     starts = files.read_starts(part) * kind.itemsize
-    within, hashes = max(1, part[2] // MAX_BUCKETS), (kind.names or ())[0]
+    within, hashes = max(1, part[2] // MAX_BUCKETS), by or name_hashes(kind)
     first = list_buckets_of(part)[0][0] // within
     with tempfile.TemporaryFile() as spool:
         begins: list[int] = []

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
-from beam_jobs.deduplication.buckets import BucketedFiles, find_starts, join_starts
+from beam_jobs.deduplication.buckets import BucketedFiles, find_starts, join_files
 from beam_jobs.deduplication.exact import sort_hashes
 
 PACK_ROWS = 1 << 20
@@ -185,9 +185,7 @@ def write_sorted_hashes(run: tuple[int, tuple[str, ...]], folder: str) -> str:
 
 def join_sorted_hashes(paths: Sequence[str], folder: str) -> BucketedFiles:
     """Join the starts of what `write_sorted_hashes` wrote; return all of it."""
-    ordered, joined = sorted(paths), storage.join_path(folder, "hashes.starts")
-    join_starts([f"{path}.starts" for path in ordered], joined)
-    return BucketedFiles(tuple(ordered), joined)
+    return join_files(paths, storage.join_path(folder, "hashes.starts"))
 
 
 def read_text_hashes(path: str) -> bytes:

@@ -23,6 +23,7 @@ from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import BucketedFiles, Part
 from beam_jobs.engine.run import sort_largest_first
 from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.text.spans import find_runs, mark_firsts
 
 PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
 TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])
@@ -103,8 +104,7 @@ def find_duplicates(
     halves = rows["low"].astype(np.uint64), rows["high"].astype(np.uint64)
     order = np.lexsort((rows["row"], unit, rows["key"], dump, *halves))
     rows, unit = rows[order], unit[order]
-    again = np.zeros(len(rows), dtype=bool)
-    again[1:] = (rows["high"][1:] == rows["high"][:-1]) & (rows["low"][1:] == rows["low"][:-1])
+    again = ~mark_firsts(rows["high"], rows["low"])
     return group_by_unit(units, unit[again], rows["row"][again]), known
 
 
@@ -117,8 +117,8 @@ def group_by_unit(units: list[str], unit: np.ndarray, row: np.ndarray) -> dict[s
     """Return the sorted row numbers of each unit, by its name; `unit` numbers that of each row."""
     order = np.lexsort((row, unit))
     unit, row = unit[order], row[order]
-    firsts = [*np.flatnonzero(np.diff(unit, prepend=~unit[:1])).tolist(), len(unit)]
-    return {units[unit[first]]: row[first:last] for first, last in pairwise(firsts)}
+    runs = pairwise(find_runs(unit).tolist())
+    return {units[unit[first]]: row[first:last] for first, last in runs}
 
 
 def list_parts(counts: list[PreparedUnit], seen: int = 0) -> Iterator[Part]:

@@ -21,14 +21,12 @@ A review is compared with the held-out reviews of its own dump and of earlier on
 comes later changes nothing in what the earlier ones left.
 """
 
-import collections
 import itertools
-import mmap
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +36,18 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.core.limits import Limits
 from beam_jobs.deduplication import buckets, overlaps
-from beam_jobs.deduplication.buckets import MAX_BUCKETS, Bucket, BucketedFiles, Part
+from beam_jobs.deduplication.buckets import (
+    Bucket,
+    BucketedFiles,
+    BucketedRows,
+    Part,
+    write_ordered,
+)
 from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
 from beam_jobs.reading.work_units import PreparedUnit
-from beam_jobs.text.spans import expand_spans
+from beam_jobs.text.spans import expand_spans, find_runs, mark_firsts
 from beam_jobs.text.splits import SPLITS
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
@@ -97,56 +101,6 @@ NO_OTHERS = OtherFiles()
 def mark_held_out(sides: np.ndarray) -> np.ndarray:
     """Return, per index into SPLITS, whether it is dev or test."""
     return np.isin(sides, [SPLITS.index(split) for split in HELD_OUT_SPLITS])
-
-
-class BucketedRows:
-    """Collects rows that begin with a hash in a temporary file, batch by batch, and writes them
-    bucket by bucket.
-    """
-
-    def __init__(self, kind: np.dtype) -> None:
-        self._size = kind.itemsize
-        self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed by save
-        self._counts: list[np.ndarray] = []
-
-    def add_rows(self, rows: np.ndarray) -> None:
-        """Add rows with a column "run"."""
-        numbers = buckets.number_buckets(rows["run"])
-        self._spool.write(rows.take(np.argsort(numbers, kind="stable")).tobytes())
-        self._counts.append(np.bincount(numbers, minlength=MAX_BUCKETS))
-
-    def save(self, path: str) -> np.ndarray:
-        """Write the rows, once; return where each bucket begins (`buckets.compute_starts`)."""
-        counts = np.array(self._counts, np.int64).reshape(-1)
-        places = np.tile(np.arange(MAX_BUCKETS), len(self._counts))
-        with self._spool as spool:
-            return write_ordered(spool, places, counts, MAX_BUCKETS, self._size, path)
-
-
-def write_ordered(
-    spool: IO[bytes], places: np.ndarray, counts: np.ndarray, of: int, size: int, path: str
-) -> np.ndarray:
-    """Write stretches of a temporary file in the order of their places, of which there are `of`:
-    each is as many rows of `size` bytes as `counts`, and they lie one after the other. Return where
-    the rows of each place begin, and the end (`buckets.compute_starts`).
-    """
-    ends = np.cumsum(counts)
-    spool.flush()
-    found = map_file(spool, int(ends[-1] if len(ends) else 0) * size)
-    filled = np.flatnonzero(counts)
-    order = filled[np.argsort(places[filled], kind="stable")]
-    with storage.atomic_path(path) as written, open(written, "wb") as file:
-        for rows, end in zip(counts[order].tolist(), ends[order].tolist(), strict=True):
-            file.write(found[(end - rows) * size : end * size])
-    totals = np.zeros(of, np.int64)
-    np.add.at(totals, places, counts)
-    return buckets.compute_starts(totals)
-
-
-def map_file(file: IO[bytes], size: int) -> memoryview:
-    """Return the first bytes of a file, mapped into memory."""
-    # an empty file cannot be mapped
-    return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
 
 
 class RunHasher:
@@ -223,13 +177,11 @@ def join_other_runs(
     """Join the starts of what was written of earlier and other corpora and of evaluation files;
     return all of it.
     """
-    every = sorted([*found, *withheld])
-    if not every:
+    rows = dict([*found, *withheld])
+    if not rows:
         return OtherFiles()
-    paths, rows = zip(*every, strict=True)
-    joined = storage.join_path(folder, "heldout.starts")
-    buckets.join_starts([f"{path}.starts" for path in paths], joined)
-    return OtherFiles(BucketedFiles(paths, joined), sum(rows))
+    files = buckets.join_files(list(rows), storage.join_path(folder, "heldout.starts"))
+    return OtherFiles(files, sum(rows.values()))
 
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -266,21 +218,18 @@ def write_matches(
     prepared: str,
     folder: str,
     units: list[PreparedUnit],
-    near: Sequence[tuple[str, bytes]],
+    copies: Sequence[str] = (),
     others: OtherFiles = NO_OTHERS,
 ) -> str:
     """Write what the reviews of all units share with held-out ones in a part, once; return the path
     of MATCH, block by block. Where each block begins is in a file with .starts behind it.
 
-    `units` come in their order (`buckets.join_unit_starts`); `near` are packed row numbers by unit
-    of near-duplicates, which are not held out.
+    `units` come in their order (`buckets.join_unit_starts`); `copies` names those that have reviews
+    which are not held out (`clusters.write_copies`).
     """
     path = storage.join_path(folder, f"{part[0]:03d}.matches")
     marker = f"{path}.starts"
     if not storage.exists(marker):
-        dropped: dict[str, bytes] = collections.defaultdict(bytes)
-        for name, packed in near:
-            dropped[name] += packed
         runs, held = (
             buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout")
         )
@@ -289,11 +238,12 @@ def write_matches(
             buckets.open_part(part, runs, RUN) as read_runs,
             buckets.open_part(part, held, HELD_RUN) as read_held,
             buckets.open_part(part, others.files, HELD_RUN) as read_others,
+            open_copies(folder, copies) as read_copies,
             tempfile.TemporaryFile() as spool,
         ):
             for bucket in buckets.list_buckets_of(part):
                 of_others = ((rows, 0) for rows in read_others(bucket))
-                of_units = select_held_out(units, read_held(bucket), dropped)
+                of_units = select_held_out(units, read_held(bucket), read_copies)
                 held_out = HeldOutRuns(bucket, itertools.chain(of_others, of_units))
                 before = 0
                 for unit, rows in zip(units, read_runs(bucket), strict=True):
@@ -315,14 +265,32 @@ def write_matches(
     return path
 
 
+@contextmanager
+def open_copies(folder: str, units: Sequence[str]) -> Iterator[Callable[[str], np.ndarray]]:
+    """Yield what returns the row numbers of a unit's near copies, of which `units` have some."""
+    paths = [storage.join_path(folder, f"{unit}.copies") for unit in units]
+    places: dict[str, tuple[int, int]] = {}
+    with tempfile.TemporaryFile() as spool:
+        for unit, packed in zip(units, storage.map_paths(storage.read_bytes, paths), strict=True):
+            places[unit] = spool.tell(), len(packed)
+            spool.write(packed)
+
+        def read_copies(unit: str) -> np.ndarray:
+            begin, size = places.get(unit, (0, 0))
+            spool.seek(begin)
+            return np.frombuffer(spool.read(size), ROW_NUMBER)
+
+        yield read_copies
+
+
 def select_held_out(
-    units: Sequence[PreparedUnit], parts: Iterable[np.ndarray], dropped: Mapping[str, bytes]
+    units: Sequence[PreparedUnit],
+    parts: Iterable[np.ndarray],
+    read_copies: Callable[[str], np.ndarray],
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield the rows of each unit that are held out, and the number of their dump; `dropped` are
-    packed row numbers by unit.
-    """
+    """Yield the rows of each unit that are held out, and the number of their dump."""
     for unit, rows in zip(units, parts, strict=True):
-        numbers = np.frombuffer(dropped.get(unit.unit, b""), ROW_NUMBER)
+        numbers = read_copies(unit.unit)
         yield rows[~np.isin(rows["row"], numbers)] if len(numbers) else rows, unit.dump + FIRST_DUMP
 
 
@@ -395,16 +363,14 @@ def keep_first_texts(rows: np.ndarray, dumps: np.ndarray) -> tuple[np.ndarray, n
         return rows, dumps
     runs, texts = rows["run"][several], rows["text"][several]
     order = np.lexsort((dumps[several], texts, runs))
-    is_copy = (np.diff(runs[order], prepend=~runs[:1]) == 0) & (
-        np.diff(texts[order], prepend=~texts[order[:1]]) == 0
-    )
+    is_copy = ~mark_firsts(runs[order], texts[order])
     stays = np.ones(len(rows), bool)
     stays[several[order[is_copy]]] = False
     several = several[stays[several]]
     runs = rows["run"][several]
     order = np.lexsort((rows["text"][several], dumps[several], runs))
-    firsts = np.flatnonzero(np.diff(runs, prepend=~runs[:1]))
-    rank = np.arange(len(runs)) - np.repeat(firsts, np.diff(firsts, append=len(runs)))
+    bounds = find_runs(runs)
+    rank = np.arange(len(runs)) - np.repeat(bounds[:-1], np.diff(bounds))
     stays[several[order[rank >= COMMON_TEXTS]]] = False
     return rows.compress(stays), dumps.compress(stays)
 
@@ -455,9 +421,7 @@ class UnitMatches:
         )
         matches = np.frombuffer(b"".join(storage.read_each(stretches)), MATCH)
         matches = matches.take(np.lexsort((matches["text"], matches["row"])))
-        is_first = np.ones(len(matches), bool)
-        is_first[1:] = (np.diff(matches["row"]) != 0) | (np.diff(matches["text"]) != 0)
-        firsts = np.flatnonzero(is_first)
+        firsts = find_runs(matches["row"], matches["text"])[:-1]
         summed = matches.take(firsts)
         if len(firsts):
             summed["shared"] = np.add.reduceat(matches["shared"], firsts)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from beam_jobs.deduplication import evaluation_texts
-from beam_jobs.text.spans import drop_repeats, expand_spans
+from beam_jobs.text.spans import drop_repeats, expand_spans, find_runs, mark_firsts
 from beam_jobs.text.word_runs import Words
 
 RUN_WORDS = 8
@@ -46,9 +46,8 @@ def drop_repeated_runs(runs: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray
     equal = runs[order[1:]] == runs[order[:-1]]
     several = order[np.append(equal, False) | np.append(False, equal)] if len(runs) else order
     several = several[np.lexsort((owners[several], runs[several]))]
-    repeats = (np.diff(runs[several]) == 0) & (np.diff(owners[several]) == 0)
     stays = np.ones(len(runs), dtype=bool)
-    stays[several[1:][repeats]] = False
+    stays[several] = mark_firsts(runs[several], owners[several])
     return runs[stays], owners[stays]
 
 
@@ -78,7 +77,7 @@ def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[
     """Yield stretches of ascending numbers: equal ones in the same, and together no more weight
     than `most`, where more than one number is in it.
     """
-    ends = np.flatnonzero(np.diff(numbers, append=-1)) + 1
+    ends = find_runs(numbers)[1:]
     totals = np.cumsum(weights)[ends - 1]
     first = group = weight = 0
     while group < len(ends):

@@ -12,13 +12,25 @@ def expand_spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return positions
 
 
+def mark_firsts(*columns: np.ndarray) -> np.ndarray:
+    """Return of each row of columns whether it is the first of a run of equal rows."""
+    is_first = np.zeros(len(columns[0]), dtype=bool)
+    is_first[:1] = True
+    for column in columns:
+        is_first[1:] |= column[1:] != column[:-1]
+    return is_first
+
+
+def find_runs(*columns: np.ndarray) -> np.ndarray:
+    """Return where each run of equal rows of columns begins, and the end, int64 [runs + 1]."""
+    return np.append(np.flatnonzero(mark_firsts(*columns)), len(columns[0]))
+
+
 def drop_repeats(numbers: np.ndarray) -> np.ndarray:
     """Return ascending numbers, each once; np.unique, which hashes them, takes 15 to 100 times as
     long (numpy 2.4, 100,000 and a million numbers).
     """
-    is_first = np.ones(len(numbers), dtype=bool)
-    is_first[1:] = numbers[1:] != numbers[:-1]
-    return numbers[is_first]
+    return numbers[mark_firsts(numbers)]
 
 
 def cut_strings(data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> pa.StringArray:

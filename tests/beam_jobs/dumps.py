@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import random
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from beam_jobs.corpus import plan
 from beam_jobs.corpus.prepare import add_days, count_days, find_cut_offs, prepare_unit
 from beam_jobs.corpus.result import finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
-from beam_jobs.deduplication import buckets, earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication import buckets, clusters, earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication.buckets import BucketedFiles, Part
 from beam_jobs.packing import shards
 from beam_jobs.packing.plan import plan_shards, prepare_output
 from beam_jobs.reading import work_units
+from beam_jobs.reading.work_units import PreparedUnit
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
     not Dr. U.S. e.g. battery screen husband said would buy again never ever really quite small large""".split()  # noqa
@@ -115,9 +118,11 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             near.write_links(part, folders.prepared, folders.matches, similarity, units, earlier)
             for part in near.list_parts(units, similarity, corpus.earlier.reviews)
         ]
-        clusters = near.join_links(links, folders.matches, earlier)
-        for part in exact.list_parts(units):
-            members = near.find_members(part, folders.prepared, units, clusters)
+        found_links = near.join_links(links, folders.matches, earlier)
+        parts = list(exact.list_parts(units, corpus.earlier.reviews))
+        known = find_clusters(parts, found_links, folders.matches, units)
+        for part in parts:
+            members = clusters.find_members(part, folders.prepared, units, known)
             duplicates += [("near", *found) for found in members]
     matches = []
     if preparation.withholds:
@@ -126,11 +131,12 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         ]
         withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, corpus.limits)
         others = held_out.join_other_runs(found_runs, withheld, folders.seen)
-        left_out = [
-            near.list_copies((unit, rows))
-            for kind, unit, rows in duplicates
-            if kind == "near" and preparation.drops_near_duplicates
-        ]
+        copies = defaultdict(list)
+        for kind, *found in duplicates:
+            if kind == "near" and preparation.drops_near_duplicates:
+                for unit, rows in clusters.list_copies((found[0], found[1])):
+                    copies[unit].append(rows)
+        left_out = [clusters.write_copies(pair, folders.matches) for pair in copies.items()]
         matches = [
             held_out.write_matches(part, folders.prepared, folders.matches, units, left_out, others)
             for part in held_out.list_run_parts(units, others)
@@ -144,6 +150,16 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         list(writer.process((unit.unit, joined), units, punkt, scales, matches))
     write_totals(len(units), corpus)
     return finish_corpus(corpus)
+
+
+def find_clusters(
+    parts: list[Part], found: BucketedFiles, folder: str, units: list[PreparedUnit]
+) -> BucketedFiles:
+    """Follow links of near copies to the clusters' first texts."""
+    chosen = [clusters.choose_links(part, found, folder) for part in parts]
+    links = clusters.follow_rest(clusters.join_round(chosen), parts, folder)
+    paths = [clusters.write_clusters(part, links, folder, units) for part in parts]
+    return clusters.join_clusters(paths, folder)
 
 
 def run_shard_steps(argv: list[str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from beam_jobs.deduplication import buckets, earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication import buckets, earlier_corpora, exact, near
 from beam_jobs.deduplication.exact import hash_text
 from beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.deduplication.word_texts import write_starts
@@ -131,7 +131,7 @@ def write_units(folder, texts_of):
         (folder / f"{unit}.hashes").write_bytes(rows.tobytes())
         signatures = near.compute_signatures(texts)
         (folder / f"{unit}.signatures").write_bytes(signatures.tobytes())
-        bands = held_out.BucketedRows(near.BAND)
+        bands = buckets.BucketedRows(near.BAND)
         for band in near.list_band_rows(signatures, rows, 0.8):
             bands.add_rows(band)
         starts = bands.save(str(folder / f"{unit}.bands"))

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core import storage
-from beam_jobs.deduplication import buckets, held_out, overlaps
+from beam_jobs.deduplication import buckets, clusters, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN
 from beam_jobs.deduplication.overlaps import RUN
@@ -25,14 +25,15 @@ from tests.beam_jobs.deduplication.word_texts import (
 MAX = buckets.MAX_BUCKETS
 
 
-def find_near(folder, units, of, near=(), others=held_out.NO_OTHERS):
+def find_near(folder, units, of, copies=(), others=held_out.NO_OTHERS):
     """Return of each unit, by name, which rows nearly repeat a held-out review."""
     (folder / f"matches-{of}").mkdir()
+    copies = [clusters.write_copies(pair, str(folder / f"matches-{of}")) for pair in copies]
     (folder / buckets.JOINED).unlink(missing_ok=True)
     counts = buckets.join_unit_starts([counts for counts, _ in units], str(folder))
     files = [
         held_out.write_matches(
-            part, str(folder), str(folder / f"matches-{of}"), counts, near, others
+            part, str(folder), str(folder / f"matches-{of}"), counts, copies, others
         )
         for part in reversed(list(buckets.list_parts(of)))
     ]
@@ -205,7 +206,7 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
     assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
     others = held_out.join_other_runs([earlier], (), str(tmp_path))
     assert others.rows == earlier[1] > 0
-    near = [("b", np.array([3], "<u4").tobytes()), ("a", np.array([0, 1], "<u4").tobytes())]
+    copies = [("b", [np.array([3], "<u4").tobytes()]), ("a", [b"\0\0\0\0", b"\1\0\0\0"])]
     is_held = np.array([True] * 10 + [False] * 40)
     units = [
         write_unit(tmp_path, "b", [*texts[30:], *texts], is_held, dump=1),
@@ -215,7 +216,7 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
     of_first = [i not in (0, 1) for i in range(10)]
     of_second = [i != 3 for i in range(10)]
     for of in (1, 16):
-        found = find_near(tmp_path, units, of, near, others)
+        found = find_near(tmp_path, units, of, copies, others)
         assert found["a"][10:] == [*of_earlier, *of_first, *[False] * 10]
         assert found["b"][10:] == [*of_earlier, *of_first, *of_second]
         assert not any(found["a"][:10] + found["b"][:10])

@@ -1,17 +1,18 @@
 """Which near copies stay, whatever the order and the cut of the dump."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
-from beam_jobs.deduplication import buckets, near
+from beam_jobs.deduplication import buckets, clusters, near
 from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import rows_by_unit, write_units
-from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import find_clusters, review, rows_of, run_job, text_of, write_lines
 
 
 def test_near_duplicates(tmp_path):
@@ -63,24 +64,54 @@ def test_all_reviews_stay_with_the_clusters_that_dropping_keeps_the_first_of(tmp
     assert next(told) == next(told), "a later dump changes nothing"
 
 
-def test_links_are_followed_to_the_first_text_of_a_cluster(tmp_path):
-    """A chain of five texts in two dumps, one that hangs on two, and one alone with a copy."""
-    pairs = [(5, 4, 1, 1), (4, 3, 0, 2), (3, 2, 0, 3), (2, 1, 0, 1), (1, 1, 0, 4), (9, 8, 0, 1)]
-    pairs += [(9, 3, 0, 1), (8, 8, 0, 1)]
-    paths = []
-    for i, found in enumerate((pairs[::2], pairs[1::2], [(3, 3, 0, 3)])):
-        paths.append(str(tmp_path / f"{i}.links"))
-        storage.write_bytes(paths[-1], np.array(found, near.LINK).tobytes())
-    for order in (paths, paths[::-1]):
-        clusters = near.join_links(order, str(tmp_path))
-        found = np.frombuffer(storage.read_bytes(clusters.paths[0]), near.CLUSTER).tolist()
-        assert found == [
-            *((text, 1, 11) for text in (1, 2, 3, 4)),
-            (5, 1, 1),
-            (8, 8, 1),
-            (9, 1, 11),
-        ]
-    assert near.join_links([], str(tmp_path)).paths
+@pytest.mark.parametrize(("of", "rounds"), [(1, 0), (8, 0), (8, 2), (8, 12)])
+def test_links_are_followed_to_the_first_text_of_a_cluster(tmp_path, of, rounds):
+    """Chains of 40 texts and of several of these, texts that hang on several others, and some of
+    earlier corpora; in three dumps and the files of three parts.
+    """
+    rng, texts = np.random.default_rng(0), 2000
+    names = rng.integers(0, 1 << 64, texts, np.uint64)
+    dumps = np.sort(rng.integers(-1, 3, texts)).astype(np.int32)  # in the order of their keys
+    reviews = np.where(dumps < 0, 0, rng.integers(1, 4, texts)).astype(np.uint32)
+    links = [(text, text - 1) for text in range(1, texts) if text % 40 or rng.random() < 0.1]
+    links += [(int(text), int(rng.integers(0, text))) for text in rng.integers(1500, texts, 500)]
+    links += [(parent, parent) for _, parent in links if dumps[parent] >= 0]
+    found = np.array([(names[t], names[p], dumps[t], reviews[t]) for t, p in links], clusters.LINK)
+    paths = [str(tmp_path / f"{k}.links") for k in range(3)]
+    for path, rows in zip(paths, np.array_split(rng.permutation(found), 3), strict=True):
+        collected = buckets.BucketedRows(clusters.LINK)
+        collected.add_rows(rows)
+        storage.write_bytes(f"{path}.starts", collected.save(path).tobytes())
+    parts, folder = list(buckets.list_parts(of)), str(tmp_path)
+    joined = near.join_links(paths[::-1], folder)
+    chosen = [clusters.choose_links(part, joined, folder) for part in parts]
+    state = clusters.join_round(chosen)
+    for number in range(rounds):
+        led = [one for part in parts for one in clusters.follow_links(part, state, folder, number)]
+        state = clusters.join_round(led, state)
+    assert state.are_followed == (rounds == 12)
+    state = clusters.follow_rest(state, parts, folder)
+    units = [PreparedUnit(f"{dump}", 1, dump) for dump in range(3)]
+    written = [clusters.write_clusters(part, state, folder, units) for part in parts]
+    got = np.concatenate([np.fromfile(path, clusters.CLUSTER) for path in written])
+    assert sorted(got.tolist()) == sorted(follow_one_by_one(found))
+
+
+def follow_one_by_one(links):
+    parents, of_dump, reviews = {}, {}, {}
+    for text, parent, dump, count in links.tolist():
+        of_dump[text], reviews[text] = dump, count
+        parents.setdefault(text, set()).add(parent)
+    roots = {}
+    for text in parents:
+        root = text
+        while others := parents.get(root, set()) - {root}:
+            root = min(others)
+        roots[text] = root
+    sizes = Counter()
+    for text, root in roots.items():
+        sizes[root, of_dump[text]] += reviews[text]
+    return [(text, root, sizes[root, of_dump[text]]) for text, root in roots.items()]
 
 
 def test_annotating_nothing_is_refused(tmp_path):
@@ -117,10 +148,10 @@ def test_each_near_copy_is_found_in_the_buckets_of_its_bands(tmp_path, of, place
     links = [near.write_links(part, folder, folder, 0.8, counts) for part in parts]
     assert [near.write_links(part, folder, folder, 0.8, []) for part in parts] == links, "once"
     assert all(map(storage.read_bytes, links)), "each part has its share"
-    clusters = near.join_links(links, folder)
-    found = [list(near.find_members(part, folder, counts, clusters)) for part in parts]
-    found = list(itertools.chain(*found))
-    assert rows_by_unit(map(near.list_copies, found)) == {"a": set(range(30)), "c": {1}}
+    known = find_clusters(parts, near.join_links(links, folder), folder, counts)
+    found = [list(clusters.find_members(part, folder, counts, known)) for part in parts]
+    copies = itertools.chain(*map(clusters.list_copies, itertools.chain(*found)))
+    assert rows_by_unit(copies) == {"a": set(range(30)), "c": {1}}
     rows = {(path[-12], first // near.SIGNATURE) for path, first, _ in reads if "sign" in path}
     copied = {(unit, row) for unit in "ab" for row in range(30)} | {("b", 35), ("c", 1)}
     assert rows == (copied if place == "memory" else set())
@@ -161,7 +192,7 @@ def test_near_copies_agree_with_the_leader_in_the_threshold_at_least():
     links = near.find_near_copies(parts, [0, 1], read, 0.8)
     assert sorted(links.tolist()) == [(0, 0, 0, 1), (1, 0, 0, 1), (3, 0, 1, 1)]
     assert asked == [([0, 0, 0, 1], [0, 1, 2, 0])]
-    of_earlier = near.find_near_copies(parts, [near.EARLIER_DUMP, 1], read, 0.8)
+    of_earlier = near.find_near_copies(parts, [clusters.EARLIER_DUMP, 1], read, 0.8)
     assert of_earlier.tolist() == [(3, 0, 1, 1)]
     rows["text"][:4] = 0
     assert not len(near.find_near_copies(parts, [0, 1], read, 0.8))

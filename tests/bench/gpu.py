@@ -10,6 +10,7 @@ GPU the same rows run at toy sizes on the CPU.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import statistics
@@ -61,6 +62,8 @@ STEPS, WARM_UP = (6, 4) if ON_GPU else (1, 1)
 """Of each of five timings, and before them: torch.compile compiles in the first step, and the third
 is captured as a CUDA graph.
 """
+BATCHES = 8
+"""Of an epoch: the shards are read anew after each."""
 KERNELS = 40
 ATTENTIONS = [(1024, 128, 4, 64), (1024, 128, 12, 32), (512, 128, 12, 64), (128, 512, 12, 64)]
 """Sequences, tokens, heads and their width."""
@@ -102,8 +105,10 @@ def open_training(size: Size, **settings: str) -> Iterator[loop.Training]:
     recipe = apply_settings(recipe, chosen | {"batch": str(batch), "steps": "10000"})
     device = open_device("auto", recipe.pretraining.precision)
     with tempfile.TemporaryDirectory() as folder:
-        rows = max(2000, batch) if ON_GPU else 64
-        made = write_shards(Path(folder), rows, vocabulary, length, words=length // 3)
+        rows = BATCHES * batch if ON_GPU else 64
+        made = write_shards(
+            Path(folder), rows, vocabulary, length, words=length // 3, fills=True, group=batch
+        )
         yield build_training(recipe, Shards.open(made), device, Path(folder) / "output")
 
 
@@ -237,6 +242,27 @@ def compare_losses() -> Numbers:
         "resumed_losses": [expected[0], again[0]],
         "resumed_tensors_that_differ": [len(differing), len(expected[1]), differing[:8]],
     }
+
+
+def compare_processes() -> Numbers:
+    """Compare the weights after three steps in two processes, each of which compiles all anew."""
+    told = []
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as cache:
+            folders = dict.fromkeys(("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"), cache)
+            command = [sys.executable, __file__, "--row", "weights"]
+            done = subprocess.run(command, stdout=subprocess.PIPE, env=os.environ | folders)
+            told.append(json.loads(done.stdout))
+    return {"weights": told, "are_the_same": told[0] == told[1]}
+
+
+def hash_weights() -> Numbers:
+    """Return the SHA-256 of the weights after three steps, and the losses of these."""
+    with open_training(Size("small", 256, 128, 0, {"layers": "2"})) as training:
+        losses, digest = take_steps(training, 3), hashlib.sha256()
+        for _, tensor in sorted(training.model.state_dict().items()):
+            digest.update(tensor.cpu().numpy().tobytes())
+    return {"sha256": digest.hexdigest(), "losses": losses}
 
 
 def take_steps(training: loop.Training, steps: int) -> list[float]:
@@ -384,6 +410,7 @@ ROWS: dict[str, Callable[[], Numbers]] = {
     "amazon-base": lambda: measure_pretraining("amazon-base"),
     "minilm": lambda: measure_pretraining("minilm"),
     "losses": compare_losses,
+    "processes": compare_processes,
     "finetuning": measure_finetuning,
     "scoring": measure_scoring,
     "base-512": lambda: measure_pretraining("base-512"),
@@ -391,6 +418,7 @@ ROWS: dict[str, Callable[[], Numbers]] = {
     "small-128": lambda: measure_pretraining("small-128"),
 }
 """In order of worth."""
+WITHIN_ROWS = {"weights": hash_weights}
 
 
 def main() -> None:
@@ -400,10 +428,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("gpu.json"))
     parser.add_argument("--seconds", type=float, default=520.0, help="begin nothing after so many")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--row", choices=ROWS | WITHIN_ROWS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.row:
-        print(json.dumps(ROWS[chosen.row]()))
+        print(json.dumps((ROWS | WITHIN_ROWS)[chosen.row]()))
         return
     ends = time.monotonic() + chosen.seconds
     name = torch.cuda.get_device_name() if ON_GPU else "cpu, toy sizes"

@@ -46,13 +46,18 @@ def document(
     return [*ids, 3], [start for start in starts if start < longest - 1]
 
 
-def pack(rng: np.random.Generator, size: int, length: int, words: int) -> dict[str, list[int]]:
+def pack(
+    rng: np.random.Generator, size: int, length: int, words: int, fills: bool
+) -> dict[str, list[int]]:
     row: dict[str, list[int]] = {"input_ids": [], "document_starts": [], "sentence_starts": []}
     while True:
         ids, starts = document(rng, size, length, words)
         offset = len(row["input_ids"])
         if offset + len(ids) > length:
-            return row
+            if not fills or length - offset < 3:
+                return row
+            ids = [*ids[: length - offset - 1], 3]
+            starts = [start for start in starts if start < len(ids) - 1]
         row["document_starts"].append(offset)
         row["sentence_starts"] += [offset + start for start in starts]
         row["input_ids"] += ids
@@ -67,12 +72,17 @@ def write_shards(
     seed: int = 0,
     split: str = "pretrain",
     words: int = 12,
+    fills: bool = False,
+    group: int = 32,
 ) -> Path:
+    """Write the folder, of row groups of `group` rows, and return it. With `fills` the last
+    document of a row is cut to fit, so that rows are as full as real ones, else left out.
+    """
     fingerprint = write_vocabulary(folder / "vocabulary", size)
     rng = np.random.default_rng(seed)
     written = 0
     for number in range(shards):
-        rows = [pack(rng, size, length, words) for _ in range(sequences // shards)]
+        rows = [pack(rng, size, length, words, fills) for _ in range(sequences // shards)]
         ids = pa.uint16() if size <= 1 << 16 else pa.uint32()
         table = pa.table(
             {name: pa.array([row[name] for row in rows], pa.list_(ids)) for name in rows[0]}
@@ -90,7 +100,7 @@ def write_shards(
         }
         table = table.replace_schema_metadata({"amazon_electra": json.dumps(footer)})
         pq.write_table(
-            table, folder / f"shard-{number:05}.parquet", row_group_size=32, compression="zstd"
+            table, folder / f"shard-{number:05}.parquet", row_group_size=group, compression="zstd"
         )
         written += len(rows)
     (folder / "shards.json").write_text(json.dumps({"shards": shards, "sequences": written}))

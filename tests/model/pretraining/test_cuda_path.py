@@ -111,7 +111,7 @@ def test_a_step_that_cannot_be_compiled_is_taken_without_and_told(
     compile_anyhow = torch.compile
     monkeypatch.setattr(Device, "compiles", True)
     monkeypatch.setattr(
-        torch, "compile", lambda function, dynamic: compile_anyhow(function, backend=refuse)
+        torch, "compile", lambda function, **_: compile_anyhow(function, backend=refuse)
     )
     run = training(shards, "cpu", tmp_path, dropout="0")
     assert run.compiled

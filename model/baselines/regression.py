@@ -10,7 +10,6 @@ from typing import Any, Literal
 from zipfile import ZIP_DEFLATED
 
 import numpy as np
-import skops.io
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
@@ -100,11 +99,15 @@ def expand_logits(decision: np.ndarray, order: Sequence[int], classes: int) -> n
 
 def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
     """Write model.skops, which `skops.io.load` reads without trusting any other type."""
+    import skops.io  # loads all of scikit-learn: 3 CPU seconds, for who needs it
+
     skops.io.dump(pipeline, folder / PIPELINE, compression=ZIP_DEFLATED)
 
 
 def load_pipeline(folder: Path) -> Pipeline:
     """Return the pipeline of a folder; UserError where its file is missing or damaged."""
+    import skops.io
+
     try:
         return skops.io.load(folder / PIPELINE)
     except Exception as error:

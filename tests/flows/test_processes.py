@@ -12,8 +12,6 @@ import pytest
 from beam_jobs.core.errors import UserError
 from flows.runner import processes
 from flows.runner.processes import JobFailed, KeptProcesses, run_job
-from flows.runner.stage_runner import ONE_THREAD
-from tests.model.corpora import write_corpus, write_electra
 from tests.patience import eventually
 
 JOB = "tests.flows.job"
@@ -209,32 +207,6 @@ def test_a_job_that_fails_in_a_kept_process_is_told_and_the_next_has_a_new_one(
             run("b", "--how", how)
         eventually(lambda: not alive(first))
         assert run("c") != first
-
-
-def test_a_cell_has_the_same_bytes_alone_and_after_others_in_one_process(tmp_path):
-    write_corpus(tmp_path / "corpus")
-    write_electra(tmp_path / "electra")
-
-    def tune(name: str, encoder: str, seed: int, kept: KeptProcesses) -> list[bytes]:
-        folder = tmp_path / name
-        words = ["--encoder", encoder, "--task", "polarity", "--data", str(tmp_path / "corpus")]
-        words += ["--output", str(folder), "--evaluation", str(folder / "test")]
-        words += ["--seed", str(seed), "--set", "n_train=64", "--set", "n_dev=40"]
-        if encoder == "random":
-            words += ["--architecture", str(tmp_path / "electra"), "--set", "epochs=2"]
-            words += ["--set", "dropout=0.3", "--set", "layer_decay=1.0"]
-        run_job("model.finetune", words, folder / "log.txt", ONE_THREAD, kept=kept)
-        weights = [] if encoder == "tfidf" else [folder / "model.safetensors"]
-        files = [*weights, folder / "test" / "predictions.parquet"]
-        return [file.read_bytes() for file in files]
-
-    with KeptProcesses() as alone:
-        network = tune("alone", "random", 1, alone)
-    with KeptProcesses() as kept:
-        order = [("tfidf", 0), ("random", 0), ("random", 1), ("tfidf", 0)]
-        found = [tune(f"{k}", *cell, kept) for k, cell in enumerate(order)]
-    assert found[1] != found[2] == network
-    assert found[0] == found[3]
 
 
 def test_code_in_the_folder_where_the_user_stands_is_not_run(tmp_path, monkeypatch):

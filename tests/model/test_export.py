@@ -1,4 +1,7 @@
-"""The exported folder gives everybody the labels of our own evaluation."""
+"""The exported folder gives everybody the labels of our own evaluation.
+
+sentence-transformers and skops take seconds to import, so only the test that needs them does.
+"""
 
 import json
 import shutil
@@ -8,9 +11,7 @@ import mlflow.pyfunc
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
 import torch
-from sentence_transformers import SentenceTransformer
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -94,6 +95,8 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     assert "majority class" in card
     assert "Expected calibration error: on dev" in card
     if arm == "tfidf":
+        import skops.io
+
         assert skops.io.load(folder / "model.skops").predict(texts).tolist() == expected
         return
 
@@ -106,6 +109,8 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     with torch.no_grad():
         logits = model(**batch).logits.numpy()
     assert [TASK.labels[place] for place in logits.argmax(1)] == expected
+    from sentence_transformers import SentenceTransformer
+
     states = SentenceTransformer(str(folder), device="cpu").encode(texts)
     with torch.no_grad():
         first = model.base_model(**batch).last_hidden_state[:, 0].numpy()

@@ -8,7 +8,6 @@ from onnx import TensorProto, helper, numpy_helper, save
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
-from skops import io
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 LABELS = ["negative", "neutral", "positive"]
@@ -77,5 +76,7 @@ def write_tfidf(folder: Path) -> tuple[Path, object]:
     features = make_union(TfidfVectorizer(), TfidfVectorizer(analyzer="char_wb"))
     pipeline = make_pipeline(features, LogisticRegression()).fit(texts, labels)
     write_config(folder, "tfidf", LABELS)
+    from skops import io
+
     io.dump(pipeline, folder / "model.skops")
     return folder, pipeline

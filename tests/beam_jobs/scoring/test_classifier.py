@@ -5,7 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from skops import io
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.scoring import classifier
@@ -45,6 +44,8 @@ def test_tf_idf_gives_the_probabilities_of_its_pipeline(tmp_path):
 
 
 def test_a_pipeline_with_anything_but_known_types_is_not_loaded(tmp_path):
+    from skops import io
+
     folder, pipeline = write_tfidf(tmp_path)
     pipeline.steps.append(("other", np.random.Generator))
     pipeline.steps[-1] = ("other", re.compile("harmless").__class__)

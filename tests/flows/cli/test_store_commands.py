@@ -12,10 +12,9 @@ from flows.cli import main
 from flows.runs.lost_runs import mark_run
 from flows.servers.mlflow_server import resolve_mlflow_database
 from flows.store.store import ExistingStage, Stage, Store
-from flows.store.usage import list_runs
+from flows.store.usage import RUN_MARK, list_runs
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import REGISTERED, Registry
-from tests.flows.runs.test_lost_runs import KILLED
 
 
 def publish(store, stage, **files):
@@ -73,7 +72,10 @@ def test_runs_are_listed_with_dump_recipe_result_size_and_state(store, capsys):
 
 
 def test_runs_that_have_not_ended_are_running_or_killed(store, capsys):
-    subprocess.run([sys.executable, "-c", KILLED, str(store.root), "a", "kettles"])
+    with mark_run(store, "a", "kettles"):
+        pass
+    mark = store.root / "runs" / "a" / RUN_MARK
+    mark.write_text("kettles")  # what a killed process leaves
     with mark_run(store, "b", "lamps"):
         _, lines = run(store, capsys, "runs")
         assert [line.split()[:2] for line in lines[2:]] == [

@@ -2,7 +2,6 @@
 hosts, one after the other.
 """
 
-import hashlib
 import json
 import shutil
 import threading
@@ -175,63 +174,6 @@ def test_a_maker_that_comes_back_changes_nothing_that_readers_see(open_host, s3)
         assert store.manifest(CORPUS) == manifest
 
 
-def test_no_reader_ever_sees_a_file_that_its_manifest_does_not_list(open_host, s3):
-    """A checker reads the bucket all the while; hosts are lost, come back and finish in any order.
-
-    Each writes bytes of its own, so that files of two makers under one manifest would show.
-    """
-    stages = [Stage("corpus", 1, {"seed": seed}) for seed in range(4)]
-    over, seen, wrong = threading.Event(), set(), []
-    there, address = connect(s3), open_host("reader").address
-
-    def check():
-        while not over.is_set():
-            for path in there.glob(f"{address}/*/*/manifest.json"):
-                manifest = json.loads(there.cat_file(path))
-                start = path.removesuffix("manifest.json") + manifest["attempt"]
-                for file in manifest["files"]:
-                    content = there.cat_file(f"{start}/{file['path']}")
-                    if hashlib.sha256(content).hexdigest() != file["sha256"]:
-                        wrong.append((path, file))
-                seen.add(manifest["fingerprint"])
-
-    def work(store, stage, text):
-        with store.lock_stage(stage) as folder:
-            if store.manifest(stage) is None:
-                write(folder / "a.txt", text * 500)
-                write(folder / "b.txt", text)
-                store.publish(stage, {})
-
-    checker = threading.Thread(target=check)
-    checker.start()
-    late = []
-    for number, stage in enumerate(stages):
-        store = open_host(f"late-{number}")
-        held = store.lock_stage(stage)
-        write(held.__enter__() / "a.txt", "late" * 500)
-        lose_host(store)
-        late.append((store, stage, held))
-    makers = [
-        threading.Thread(target=work, args=(open_host(host), stage, host))
-        for stage in stages
-        for host in ("one", "two")
-    ]
-    for thread in makers:
-        thread.start()
-    for number, (store, stage, held) in enumerate(late):
-        if number % 2:  # comes back when another has made it; the others are faster
-            eventually(lambda store=store, stage=stage: store.manifest(stage))
-        write(store.folder(stage) / "b.txt", "late")
-        store.publish(stage, {})
-        held.__exit__(None, None, None)
-    for thread in makers:
-        thread.join()
-    eventually(lambda: len(seen) == len(stages) or wrong)
-    over.set()
-    checker.join()
-    assert not wrong
-
-
 def call(*words):
     """The exit code of a command of ours."""
     return main.attempt(main.build_parser().parse_args(words))
@@ -321,16 +263,6 @@ def test_of_two_that_want_a_stage_one_makes_it_and_the_other_uses_it(open_host):
     assert len(made) == len(waited) == 1
     assert made != waited
     assert all((store.fetch(CORPUS) / "a.txt").read_text() == "a" for store in stores)
-
-
-def test_a_server_that_is_away_for_a_while_is_asked_again(open_host, s3):
-    store = open_host("here")
-    with store.lock_stage(CORPUS) as folder:
-        write(folder / "a.txt", "a")
-        s3.kill()
-        threading.Timer(3, s3.start).start()
-        store.publish(CORPUS, {})
-    assert open_host("there").manifest(CORPUS) is not None
 
 
 @pytest.mark.parametrize(

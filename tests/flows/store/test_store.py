@@ -3,13 +3,14 @@
 import hashlib
 import json
 import re
+import socket
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
 
 import pytest
+from s3fs import S3FileSystem
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import atomic_path
@@ -306,17 +307,18 @@ def test_a_damaged_manifest_is_named_and_its_stage_made_again(store, corpus, dam
     assert store.manifest(corpus)["result"] == {"kept": 1}
 
 
-def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path):
+def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, monkeypatch, capsys):
     """The names of the services are not known here: a server of names that knows nothing."""
+
+    def resolve_nothing(*words, **named):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    for name in ("AWS_ENDPOINT_URL", "AMAZON_ELECTRA_ADDRESS_SCHEMES"):
+        monkeypatch.delenv(name, raising=False)
+    S3FileSystem.clear_instance_cache()
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_nothing)
     address = "s3://bucket/x.json"
-    script = (
-        "import socket, sys; from flows.cli import main\n"
-        "def unknown(*words, **named): raise socket.gaierror(-2, 'Name or service not known')\n"
-        "socket.getaddrinfo = unknown\n"
-        "main.main(['run', '--dry-run', '--dump', sys.argv[1], '--store', sys.argv[2]])"
-    )
-    command = [sys.executable, "-c", script, address, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 75
-    [line] = done.stderr.splitlines()
+    words = ["run", "--dry-run", "--dump", address, "--store", str(tmp_path)]
+    assert main.attempt(main.build_parser().parse_args(words)) == 75
+    [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"failed: dump.paths {address} cannot be reached: no address of ")

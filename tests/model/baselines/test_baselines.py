@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import skops.io
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -103,6 +102,8 @@ def test_a_cross_validation_answers_every_example_once_by_a_model_without_it(mad
 
 
 def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):
+    import skops.io
+
     pipeline = skops.io.load(made / "tfidf" / "model.skops")
     examples = load_examples(POLARITY, made / "corpus", "test", Sampling())
     logits, _ = compute_logits(made / "tfidf", POLARITY, examples)
@@ -128,6 +129,8 @@ def test_tasks_share_the_states_of_an_encoder(made, tmp_path):
 
 @pytest.mark.parametrize("kind", ["tfidf", "frozen"])
 def test_threads_change_no_byte(made, kind, tmp_path):
+    import skops.io
+
     encoder = "tfidf" if kind == "tfidf" else f"frozen:{made / 'bert'}"
     with threadpool_limits(2):
         where = ["--data", str(made / "corpus"), "--output", str(tmp_path)]

@@ -7,7 +7,9 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_PUBLISHED := $(VENV)/.installed-published
 VENV_XLA := .venv-xla
 VENV_MUTANTS := .venv-mutants
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# `make UV=uv …` installs with uv, in a third of pip's CPU seconds.
+install_into = $(if $(UV),$(UV) pip install --quiet --python $(1)/bin/python,$(1)/bin/python -m pip install --quiet --disable-pip-version-check)
+PIP    := $(call install_into,$(VENV))
 STORE  ?= store
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a thread each
 # One more than the cores: tests wait for servers and children.
@@ -86,7 +88,7 @@ test-xla: install-xla  ## pre-training on XLA's CPU client, in an environment of
 
 $(VENV_XLA)/.installed: pyproject.toml
 	test -x $(VENV_XLA)/bin/python || $(PYTHON) -m venv $(VENV_XLA)
-	$(VENV_XLA)/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.9.*' 'torch_xla==2.9.*' \
+	$(call install_into,$(VENV_XLA)) 'torch==2.9.*' 'torch_xla==2.9.*' \
 		'transformers>=5.17,<6' tokenizers safetensors pyarrow numpy scikit-learn pytest pytest-timeout
 	touch $@
 

@@ -6,6 +6,7 @@ package index, to install Beam into an environment of its own.
 """
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -107,11 +108,10 @@ def worker_python(staged, tmp_path_factory) -> Path:
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if line.startswith("apache-beam")
     )
+    uv = os.environ.get("UV")  # as `make UV=uv …` says it
+    install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
     for package in (beam, str(staged / "workflow.tar.gz")):
-        subprocess.run(
-            [python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", package],
-            check=True,
-        )
+        subprocess.run([*install, "-q", "-c", ROOT / "constraints.txt", package], check=True)
     return python
 
 

@@ -62,7 +62,7 @@ def test_test_decides_nothing_and_is_what_is_measured(made):
             if row["split"] == "test" and row["stars"]:
                 row["stars"] = 6 - row["stars"]
         pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
-    rates = [*LEARN, "--learning_rate", "1e-7", "5e-3"]
+    rates = [*LEARN, "--set", "epochs=3", "--learning_rate", "1e-7", "5e-3"]
     clean = tune(made, "clean", *rates, "--evaluation", str(made / "clean-test"))
     assert [tried["learning_rate"] for tried in clean["tried"]] == [1e-7, 5e-3]
     assert clean["dev"] == clean["tried"][1]["dev"]

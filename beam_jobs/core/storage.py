@@ -44,10 +44,15 @@ one or two are CPU time."""
 T = TypeVar("T")
 NO_DATA = re.compile(
     r"_SUCCESS|_(?:started|committed|temporary|metadata|common_metadata).*|\..*|Thumbs\.db|desktop\.ini"
-    r"|.*\.(?:crc|md5|sha1|sha256|sha512|asc|sig)|(?:md5|sha1|sha256|sha512)sums?(?:\.txt)?",
+    r"|.*\.(?:crc|md5|sha1|sha256|sha512|asc|sig)|(?:md5|sha1|sha256|sha512)sums?(?:\.txt)?"
+    r"|(?:readme|licen[cs]e|copying|citation|changelog|notice)(?:\.(?:md|txt|rst|cff))?|~\$.*|.*~"
+    r"|dataset_infos?\.json|dataset_dict\.json|dataset-metadata\.json",
     re.IGNORECASE,
 )
-"""Names of what Spark, Hadoop, macOS, Windows and tools for checksums leave beside data."""
+"""Names of what Spark, Hadoop, macOS, Windows, office programs, Hugging Face, Kaggle and tools for
+checksums leave beside data, and of what is written about it."""
+TABLES = re.compile(r"/_delta_log/|/metadata/[^/]+\.metadata\.json$")
+"""In paths of Delta and Iceberg tables."""
 VERSIONS = (
     *("generation", "ETag", "etag", "Content-MD5", "LastModified", "last_modified"),
     *("Last-Modified", "updated", "mtime", "created"),
@@ -349,6 +354,12 @@ def leave_out_others(paths: Iterable[str], pattern: str, option: str) -> list[st
     """Return the paths without marks and checksums, which are told on stderr; what the pattern
     names stays.
     """
+    paths = list(paths)
+    if any(map(TABLES.search, paths)):
+        raise UserError(
+            f"{option} {pattern}: a Delta or Iceberg table, whose log says which files count; "
+            "write its rows as Parquet first"
+        )
     kept: list[str] = []
     others: list[str] = []
     for path in paths:

@@ -117,7 +117,11 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
         f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
     )
     if not kept and not dropped.get("seen before"):
-        raise UserError(f"no usable review in the dump: read {read}, dropped {dropped}")
+        names = ", ".join(dict.fromkeys(file.name for file in plan.files[:3]))
+        raise UserError(
+            f"no usable review in the dump: read {read}, dropped {dropped}; look at its files, or "
+            f"name their texts with --columns text=NAME: {names}"
+        )
     files = {file.name: {"read": 0, "kept": 0} for file in plan.files}
     for first, second in zip(prepared, written, strict=True):
         files[first.file]["read"] += first.read

@@ -72,12 +72,31 @@ UNREADABLE = {  # what a file without lines is, and how to get lines out of it
     b"Obj\x01": ("an Avro file, which is not read", "write it as Parquet first:"),
     b"\x80\x04\x95": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
     b"\x80\x05\x95": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
+    b"ORC": (
+        "an ORC file, which is not read",
+        'convert it first: python -c "import sys, pyarrow.orc as orc, pyarrow.parquet as pq; '
+        "pq.write_table(orc.read_table(sys.argv[1]), sys.argv[1] + '.parquet')\"",
+    ),
+    b"\x89HDF": ("an HDF5 file, which is not read", "write it as Parquet where it was made:"),
+    b"\x93NUMPY": ("a NumPy array, which has no columns", "write it as Parquet with their names:"),
+    b"\x80\x02": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
+    b"\x80\x03": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
+    b"PGDMP": ("an archive of pg_dump", "restore it, and write its table as CSV with psql:"),
+    b"%PDF-": ("a PDF, which is not read", "leave it out:"),
+    b"{\\rtf": ("a document, which is not read", "save it as text:"),
+    b"PK\x03\x04": ("a zip file within another", "unpack it first: unzip"),
+    b"\xff\x06\x00\x00sNaPpY": ("packed with snappy, which is not read", "unpack it: snzip -d"),
+    b"\x5d\x00\x00": ("packed with lzma, which is not read", "unpack it first: unlzma"),
+    b"x\x9c": ("packed with zlib, which is not read", "unpack it first: pigz -d"),
     b"PAR1": ("a Parquet file", "give it as it is, neither packed nor in an archive:"),
+    b"\xff\xfe\x00\x00": ("UTF-32", "convert it first: iconv -f UTF-32 -t UTF-8"),
+    b"\x00\x00\xfe\xff": ("UTF-32", "convert it first: iconv -f UTF-32 -t UTF-8"),
     b"\xff\xfe": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
 }
 WORKBOOKS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 """Members of a zip file that is one of Excel (xlsx, xlsb) or LibreOffice (ods)."""
+BSON = re.compile(rb".{3}\x00[\x02\x03\x07\x10]\w+\x00", re.DOTALL)
 TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
@@ -96,6 +115,10 @@ def refuse_unless_text(head: bytes, name: str) -> None:
     for magic, (what, advice) in UNREADABLE.items():
         if head.startswith(magic):
             raise UserError(f"{name} is {what}; {advice} {name}")
+    if BSON.match(head):
+        raise UserError(
+            f"{name} is BSON of mongodump; convert it first: bsondump {name} > reviews.json"
+        )
     if head.startswith(TAR_MAGIC, TAR_MAGIC_AT):
         raise UserError(
             f"{name} is a tar archive, which is not read; unpack it first: tar -xf {name}"
@@ -179,6 +202,8 @@ def list_zip_members(path: str) -> list[str]:
         for e in entries
         if not e.is_dir() and e.file_size and not storage.is_no_data(e.filename)
     )
+    if not names:
+        raise UserError(f"{path} holds no files; leave it out")
     if len(names) > MAX_ZIP_MEMBERS:
         raise UserError(
             f"{path} has {len(names):,} files, more than {MAX_ZIP_MEMBERS:,}; unpack it first: "

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from beam_jobs.reading import fields
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
     Reject,
@@ -26,6 +27,7 @@ csv.field_size_limit(
     2**31 - 1
 )  # of the whole process; `RecordLines` keeps to the layout's own limit
 SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([\t,;|])\r?\n", re.IGNORECASE)
+BLANK_LINES = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*\r?\n)+")
 SMALL_WINDOW_BYTES = 1 << 12
 CERTAIN, LIKELY, POSSIBLE = (
     12,
@@ -207,8 +209,10 @@ def _has_mostly_records(weights: list[int]) -> bool:
 
 
 def recognize(start: bytes) -> bool:
-    """Return whether the first line has a delimiter."""
-    return any(delimiter.encode() in start.split(b"\n", 1)[0] for delimiter in DELIMITERS)
+    """Return whether the first line has a delimiter, or is the name of a column of texts."""
+    first = start.split(b"\n", 1)[0].decode(errors="replace")
+    has_delimiter = any(delimiter in first for delimiter in DELIMITERS)
+    return has_delimiter or bool(fields.find_column("text", {first.strip(' "\r')}))
 
 
 def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
@@ -221,7 +225,9 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
     delimiter = ""
     if separator := SEPARATOR.match(head):  # for Excel
         found, delimiter = replace(found, prefix=separator[0]), separator[1].decode()
-        head = head[separator.end() :]
+    elif blank := BLANK_LINES.match(head):
+        found = replace(found, prefix=blank[0])
+    head = head[len(found.prefix) :]
     whole = head[: head.rfind(b"\n") + 1] or head
     text = decode_text(whole, Tally(), found.encoding).lstrip("\ufeff")
     first = text.split("\n", 1)[0].rstrip("\r").replace("\r", " ")

@@ -34,7 +34,9 @@ from beam_jobs.reading.lines import (
 
 HEAD_BYTES = 1 << 18
 MAX_NESTING = 4
-MAX_NAME_CHARACTERS = 100
+MAX_NAME_CHARACTERS, MAX_NAME_WORDS = 100, 6
+HEADER_LINES = 20
+"""In which the names of columns are looked for, to tell where they are."""
 FIRST_RECORDS = 100
 """Of which one at least must have a text."""
 NUMBER = re.compile(r"\d+([.,]\d+)?")
@@ -44,7 +46,15 @@ FOREIGN_BYTES = 8
 many bytes that are not UTF-8, half of them in runs of three, are in another encoding, and so are
 those of which a twentieth stand for nothing in cp1252."""
 UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
-PAGE = re.compile(rb"<(?:\?xml|!doctype|html|error)\b", re.IGNORECASE)
+PAGE = re.compile(rb"<[a-z!?]", re.IGNORECASE)
+SQL = re.compile(
+    rb"(?:--\s|/\*!|(?:insert into|create table|drop table|copy|set)\s)", re.IGNORECASE
+)
+SCRIPT = re.compile(rb"(?:(?:var|let|const|window|export)\b[^\n{\[]*|[\w.]+\s*)[=(]\s*[\[{]")
+WITHIN_STRINGS = re.compile(rb'"[\[{\s]*\\+"')
+NO_OBJECTS = re.compile(rb'\[\s*+["\d\[]')
+OF_A_SHELL = re.compile(rb"\b(?:ObjectId|ISODate|NumberInt|NumberLong|NumberDecimal)\(")
+WRITE_OBJECTS = "write objects, in pandas to_json(FILE, orient='records', lines=True)"
 MAX_ANSWER_BYTES = 1 << 16
 ANSWERS = {"message", "msg", "detail", "details", "error", "errors", "errormessage"}
 """Names of fields, as `simplify_name` gives them, one of which an error answer in JSON has, and
@@ -89,7 +99,7 @@ def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]
             name += LIST
             objects = [item for item in value if type(item) is dict]
             value = {k: v for item in objects for k, v in item.items()} or value[0]
-        if type(value) is dict and value and not any(k.startswith("$") for k in value):
+        if type(value) is dict and value and type(fields.unwrap(value)) is dict:
             if prefix.count(".") < MAX_NESTING:
                 yield from list_nested_names(value, f"{name}.")
         elif prefix or (value is not given and isinstance(value, str)):
@@ -121,6 +131,8 @@ def detect_layout(
         records: list[dict[str, Any]] = []
         why = ""
         if found.name == "parquet":
+            if compression:
+                refuse_unless_text(head, shown)
             records = [read_parquet_columns(path)]
             columns: Iterable[str] = records[0]
         else:
@@ -136,13 +148,17 @@ def detect_layout(
                 start = f"{found.records}{LIST}."
                 meant = {field: name.removeprefix(start) for field, name in overrides.items()}
             columns = choose_columns(columns, records, meant)
-            refuse_without_header(found, meant, shown)
+            refuse_without_header(head, found, meant, shown)
             mapping = fields.map_columns(columns, meant, shown)
             if twice := [name for name in mapping.values() if found.columns.count(name) > 1]:
                 raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
             check_lists(mapping.values(), shown)
             refuse_without_texts(records[:FIRST_RECORDS], mapping["text"], shown)
             unused = fields.list_unused_columns(columns, mapping)
+            if why and len(head) == size:
+                continue
+            if why:
+                break
             return replace(found, mapping=tuple(mapping.items()), unused=tuple(unused.items()))
         if len(head) < size:
             if why:
@@ -150,8 +166,24 @@ def detect_layout(
             return found
     raise UserError(
         f"{shown}: no {found.name} record in its first {len(head)} bytes{why}; "
-        "name another format with --format, or raise --max-record-bytes"
+        f"{find_way_out(head, found, is_whole=len(head) < size)}"
     )
+
+
+def find_way_out(head: bytes, found: Layout, is_whole: bool) -> str:
+    """Return what helps with a file whose first bytes have no record."""
+    if OF_A_SHELL.search(head):
+        return "it is printed by MongoDB's shell, which is no JSON: write it with mongoexport"
+    if NO_OBJECTS.match(head.lstrip(b"\xef\xbb\xbf \t\r\n")):
+        return f"its lists have no names: {WRITE_OBJECTS}"
+    if found.name == "delimited":
+        return (
+            f"its first line has {len(found.columns)} names: mend it, or put fields that hold "
+            f"{found.delimiter!r} in double quotes"
+        )
+    is_json = "json" in found.name or found.name == "python_lines"
+    way = f"mend it, or {WRITE_OBJECTS}" if is_json else "name another format with --format"
+    return way if is_whole else f"{way}, or raise --max-record-bytes"
 
 
 def choose_columns(
@@ -173,22 +205,45 @@ def choose_columns(
     return plain.union(*(list_nested_names(record) for record in records[:FIRST_RECORDS]))
 
 
-def refuse_without_header(found: Layout, overrides: dict[str, str], shown: str) -> None:
-    """Raise UserError for a file of columns that begins with a record."""
+def refuse_without_header(
+    head: bytes, found: Layout, overrides: dict[str, str], shown: str
+) -> None:
+    """Raise UserError for a file of columns that begins with a record, or with something else."""
     names = found.columns
     if overrides or not names or fields.find_column("text", set(names)):
         return
-    if any(len(name) > MAX_NAME_CHARACTERS or NUMBER.fullmatch(name) for name in names):
+    refuse_late_header(head, shown)
+    if any(
+        len(name) > MAX_NAME_CHARACTERS
+        or len(name.split()) > MAX_NAME_WORDS
+        or NUMBER.fullmatch(name)
+        for name in names
+    ):
+        example = found.delimiter.join([f"c{n}" for n in range(1, len(names))] + ["text"])
         raise UserError(
             f"{shown}: its first line has no names of columns; write it first, a name for each of "
-            f"its {len(names)} columns: sed -i '1i stars,title,text' FILE"
+            f"its {len(names)} columns: sed -i '1i {example.encode('unicode_escape').decode()}' "
+            f"{shown}; or, if each line is a text, give --format text"
         )
+
+
+def refuse_late_header(head: bytes, shown: str) -> None:
+    """Raise UserError if a line behind the first one seems to have the names of the columns."""
+    for number, line in enumerate(head.split(b"\n")[:HEADER_LINES], 1):
+        text = line.decode(errors="replace").lstrip("\ufeff")
+        for delimiter in delimited.DELIMITERS:
+            names = {name.strip(' "\r') for name in text.split(delimiter)}
+            if number > 1 and len(names) > 1 and fields.find_column("text", names):
+                raise UserError(
+                    f"{shown}: its first line has no names of columns, but line {number} seems to; "
+                    f"delete what is above it: sed -i 1,{number - 1}d {shown}"
+                )
 
 
 def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:
     """Raise UserError if the column holds something, and in none of the records a text."""
     reviews = [review for record in records for review in expand_record(record, [column])]
-    values = [review[column] for review in reviews if review.get(column) is not None]
+    values = [fields.unwrap(review[column]) for review in reviews if review.get(column) is not None]
     if values and not any(isinstance(value, str) for value in values):
         inner = ", ".join(sorted({n for r in records for n in list_nested_names(r)})[:10])
         raise UserError(
@@ -257,7 +312,7 @@ def read_head(path: str, compression: Compression, member: str, size: int) -> by
 def read_parquet_columns(path: str) -> dict[str, Any]:
     try:
         with storage.open_bytes(path) as file:
-            return parquet_records.read_empty_record(file)
+            return parquet_records.read_empty_record(file, path)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         storage.raise_storage_error(error, path)
         raise UserError(f"{path} is not a whole Parquet file ({error}); fetch it again") from None
@@ -271,7 +326,9 @@ def inspect_head(
     `whole`: the beginning is all of the file.
     """
     if "json" not in found.name and b"\n" not in head and b"\r" in head.strip():
-        raise UserError(f"{shown}: its lines end with CR alone; convert them first: tr '\\r' '\\n'")
+        raise UserError(
+            f"{shown}: its lines end with CR alone; convert them first: tr '\\r' '\\n' < {shown}"
+        )
     if inspect := FORMATS[found.name].inspect:
         found = inspect(head, found)
     if found.name == "json_objects" and not whole:
@@ -293,20 +350,30 @@ def detect_format(head: bytes, shown: str) -> str:
     if PAGE.match(start):
         raise UserError(
             f"{shown} is XML or HTML, which is not read; if it is the error page of a download, "
-            "fetch it again"
+            "fetch it again, or else write its reviews as CSV or JSON"
         )
+    if SQL.match(start):
+        raise UserError(
+            f"{shown} is an SQL dump, which is not read; load it into its database, and write the "
+            "table of the reviews as CSV"
+        )
+    if SCRIPT.match(start):
+        raise UserError(
+            f"{shown} is a script around JSON; take out what is around it: "
+            f"sed '1s/^[^[{{]*//; $s/[);]*$//' {shown} > new.json"
+        )
+    if WITHIN_STRINGS.match(start):
+        raise UserError(f"{shown} has its JSON in strings; decode it: jq -r . {shown} > new.json")
     if start.startswith(b"version https://git-lfs"):
         raise UserError(f"{shown} is only Git LFS's pointer to a file; fetch that: git lfs pull")
     if re.match(rb"\[\s*+\[\s*+(?!\{)", start):
-        raise UserError(
-            f"{shown} holds lists without names; write objects, in pandas to_json(FILE, "
-            "orient='records', lines=True)"
-        )
+        raise UserError(f"{shown} holds lists without names; {WRITE_OBJECTS}")
     for name, one in FORMATS.items():
         if one.recognize(start):
             return name
     refuse_unless_text(head, shown)
+    refuse_late_header(head, shown)
     raise UserError(
-        f"{shown}: its format is not known ({', '.join(FORMATS)}); "
-        "name it with --format, or leave the file out"
+        f"{shown}: its format is not known ({', '.join(FORMATS)}); name it with --format, with "
+        "--format text where each line is a text, or leave the file out"
     )

@@ -114,7 +114,9 @@ HINT = (
 )
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
-MAX_SHOWN = 20  # in a message
+MAX_SHOWN, SHOWN_CHARACTERS = 20, 60  # in a message
+MIN_ALIKE = 3
+"""Objects with a text each that are reviews by their keys."""
 
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 
@@ -165,6 +167,13 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
     if "text" not in found:
         inner = {name.rpartition(".")[2]: name for name in sorted(columns, reverse=True)}
         likely = inner[name] if (name := find_column("text", {*inner})) else "NAME"
+        alike = sum(one.endswith(f".{name}") for one in columns) if name else 0
+        if alike >= MIN_ALIKE and LIST not in likely:
+            path = "." + "[]" * likely.count(".")
+            raise UserError(
+                f"{file}: its reviews seem to be the values of an object; write each in a line of "
+                f"its own: jq -c '{path}' {file} > reviews.jsonl"
+            )
         raise UserError(
             f"{file}: no column is known to hold the text of a review (there are "
             f"{shorten_list(columns)}); name it with --columns text={likely}, or leave the file out"
@@ -176,7 +185,8 @@ def shorten_list(columns: Iterable[str]) -> str:
     """Return the names of columns, in order, of many the first."""
     names = sorted(columns)
     more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
-    return ", ".join(names[:MAX_SHOWN]) + more
+    cut = [n if len(n) <= SHOWN_CHARACTERS else f"{n[: SHOWN_CHARACTERS - 1]}…" for n in names]
+    return ", ".join(cut[:MAX_SHOWN]) + more
 
 
 def find_column(field: str, columns: set[str]) -> str:
@@ -272,8 +282,8 @@ def make_review_reader(
             notes["identifiers_left_out"] += 1
             places = [place if is_identifier(place) else None for place in places]
         return Review(
-            get(text),
-            get(title),
+            unwrap(get(text)),
+            unwrap(get(title)),
             rating,
             places[0],
             places[1],
@@ -293,10 +303,12 @@ def is_identifier(value: Any) -> bool:
 
 
 def unwrap(value: Any) -> Any:
-    """Return what mongoexport wrapped: {"$oid": …}, {"$date": …}, {"$numberInt": "5"}, …."""
+    """Return what mongoexport wrapped: {"$oid": …}, {"$date": …}, {"$numberInt": "5"}, …, or
+    DynamoDB: {"S": "text"}, {"N": "5"}.
+    """
     while type(value) is dict and len(value) == 1:
         [(key, inner)] = value.items()
-        if key in ("$oid", "$date"):
+        if key in ("$oid", "$date", "S", "N", "BOOL"):
             value = inner
         elif key in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal"):
             return inner

@@ -102,7 +102,7 @@ def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
     text = decode_text(core, tally, encoding)
     try:
         try:
-            return json.loads(text)
+            return json.loads(text, strict=False)  # with line ends and tabs within strings
         except ValueError:
             values = decode_values(LAST_COMMA.sub(lambda match: match[1] or "", text))
     except RecursionError:
@@ -119,7 +119,7 @@ def decode_values(text: str) -> tuple[Any, ...]:
     """
     values, at = [], 0
     while at < len(text):
-        value, at = json.JSONDecoder().raw_decode(text, at)
+        value, at = json.JSONDecoder(strict=False).raw_decode(text, at)
         values.append(value)
         at = BETWEEN.match(text, at).end()  # type: ignore[union-attr]
     if len(values) != 1 and not (values and all(type(value) is dict for value in values)):
@@ -296,7 +296,7 @@ def detect_json_format(start: bytes) -> str:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json.loads(line, strict=False), dict)
     except (ValueError, RecursionError):
         return False
 

@@ -1,5 +1,6 @@
 """Reads a table that is one JSON object, as pandas' `to_json` writes it: column by column (its
-default), row by row (`orient="index"`), or as names and rows (`orient="split"`).
+default), row by row (`orient="index"`), or as names and rows (`orient="split"`); and one that has a
+list for each column (`to_dict("list")`).
 
 Only the whole object shows the rows, so that a file may have as many bytes as a record.
 """
@@ -26,8 +27,15 @@ NUMBERED = re.compile(
 )
 """Tables that their beginning shows: their rows have numbers, or stand apart from the names."""
 NUMBER_IN_PATH = re.compile(r"(^|\.)\d+($|\.)")
+MIN_OBJECTS = 3
+"""Objects that each have a text, in one object, are the reviews by their keys (Firebase), and not
+parts of one."""
 LABELED = re.compile(rb"%b%b\{\s*+%b" % (START, KEY, KEY), re.DOTALL)
 """What may be one, with names for its rows, or an object of objects."""
+
+
+LISTS = re.compile(rb"%b%b\[\s*+[^\s{\[\]]" % (START, KEY), re.DOTALL)
+"""What may have a list for each column."""
 
 
 def find_orient(head: bytes, layout: Layout, text: str, shown: str, is_whole: bool) -> str | None:
@@ -37,7 +45,7 @@ def find_orient(head: bytes, layout: Layout, text: str, shown: str, is_whole: bo
     Raises UserError for a table that cannot be read.
     """
     is_numbered = bool(NUMBERED.match(head))
-    is_labeled = LIST not in text and bool(LABELED.match(head))
+    is_labeled = LIST not in text and bool(LABELED.match(head) or LISTS.match(head))
     if layout.records or not (is_numbered or is_labeled):
         return ""
     stop = next((stop for _, stop in json_records.find_whole_objects(head)), len(head))
@@ -69,7 +77,7 @@ def _parse(raw: bytes, layout: Layout, tally: Tally) -> Any:
 
 
 def _decide_orient(table: Any, text: str) -> str:
-    """Return "columns", "index" or "split", or "" for what is no table."""
+    """Return "columns", "index", "split" or "lists", or "" for what is no table."""
     if type(table) is not dict:
         return ""
     names, data, labels = (table.get(key) for key in ("columns", "data", "index"))
@@ -78,6 +86,10 @@ def _decide_orient(table: Any, text: str) -> str:
         fits = labels is None or (type(labels) is list and len(labels) == len(data))
         is_clear = len({*map(str, names)}) == len(names)
         return "split" if data and is_even and fits and is_clear else ""
+    if table and all(type(column) is list for column in table.values()):
+        column = table.get(text or fields.find_column("text", {*table}), [])
+        is_even = len({len(column) for column in table.values()}) == 1
+        return "lists" if len(column) > 1 and is_even and _are_texts(column) else ""
     if any(type(inner) is not dict for inner in table.values()):
         return ""
     keys = {key for inner in table.values() for key in inner}
@@ -91,7 +103,9 @@ def _decide_orient(table: Any, text: str) -> str:
     if keys and all(map(str.isdigit, table)):
         return "index"
     if len(table) == 1 or any(len(inner) < len(keys) for inner in table.values()):
-        return ""
+        column = text or fields.find_column("text", keys)
+        is_text = [type(inner.get(column)) is str for inner in table.values()]
+        return "index" if len(table) >= MIN_OBJECTS and all(is_text) and not text else ""
     if text in table or (not text and fields.find_column("text", {*table})):
         return "columns"
     is_inside = any(re.match(rf"{re.escape(key)}($|\.|\[)", text) for key in keys)
@@ -117,6 +131,10 @@ def read_json_table(
         rows = zip(labels, cells, strict=True)
     elif orient == "index":
         rows = table.items()
+    elif orient == "lists":
+        rows = enumerate(
+            dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)
+        )
     elif orient == "columns":
         labels = dict.fromkeys(label for column in table.values() for label in column)
         rows = (

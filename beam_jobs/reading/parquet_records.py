@@ -4,23 +4,28 @@ Fields of structs are read by their dotted names, and those in lists of structs 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import LIST, Reject, Tally, expand_records, make_reject
 
 
-def read_empty_record(file: BinaryIO) -> dict[str, Any]:
+def read_empty_record(file: BinaryIO, name: str = "a Parquet file") -> dict[str, Any]:
     """Return a record with the columns of a file and an empty value of the kind of each; raise one
-    of Arrow's errors for a footer that is false.
+    of Arrow's errors for a footer that is false, UserError for two columns of one name.
     """
-    return {field.name: _make_empty(field.type) for field in pq.ParquetFile(file).schema_arrow}
+    schema = pq.ParquetFile(file).schema_arrow
+    if twice := [column for column in schema.names if schema.names.count(column) > 1]:
+        raise UserError(f"{name}: two columns are called {twice[0]}; rename one")
+    return {field.name: _make_empty(field.type) for field in schema}
 
 
 def _make_empty(kind: pa.DataType) -> Any:
@@ -138,10 +143,16 @@ def read_rows(
 
 
 def _decode_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn dictionaries into strings, and times, whose years may exceed Python's, into numbers."""
+    """Turn dictionaries and bytes into strings, and times, whose years may exceed Python's, into
+    numbers.
+    """
     for i, column in enumerate(batch.columns):
         if pa.types.is_dictionary(column.type):
-            batch = batch.set_column(i, batch.schema.names[i], column.dictionary_decode())
+            column = column.dictionary_decode()
+            batch = batch.set_column(i, batch.schema.names[i], column)
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            with suppress(pa.ArrowInvalid):  # strings without their annotation; others are none
+                batch = batch.set_column(i, batch.schema.names[i], column.cast(pa.large_string()))
         if pa.types.is_decimal(column.type):
             batch = batch.set_column(i, batch.schema.names[i], column.cast(pa.float64()))
         if pa.types.is_temporal(column.type) and column.type.bit_width <= 64:

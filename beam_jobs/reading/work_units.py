@@ -184,9 +184,14 @@ def inspect_files(
             identity = storage.describe_identity(path)
             compression = detect_compression(_read_first_bytes(path))
             for member in list_zip_members(path) if compression == "zip" else [""]:
-                found = detection.detect_layout(
-                    path, compression, member, format_name, overrides, defaults
-                )
+                try:
+                    found = detection.detect_layout(
+                        path, compression, member, format_name, overrides, defaults
+                    )
+                except UserError as error:
+                    if not member:
+                        raise
+                    raise UserError(f"{error} (after: unzip {path})") from None
                 name = (member or path).encode(errors="surrogateescape").decode(errors="replace")
                 source = os.path.basename(name.rstrip("/")).split(".")[0] or "dump"
                 files.append(

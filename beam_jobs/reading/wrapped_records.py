@@ -39,9 +39,10 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
         if has_text or not lists:
             return layout
         if len(lists) > 1:
+            rest = f", or, if all are of reviews: jq -c '.[][]' {shown} > reviews.jsonl"
             raise UserError(
                 f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
-                f"--records {next(iter(lists))}"
+                f"--records {next(iter(lists))}" + rest * (keys == {*lists})
             )
         [wanted] = lists
     return replace(layout, name="json_objects", prefix=head[: lists[wanted]], records=wanted)

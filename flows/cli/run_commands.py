@@ -168,10 +168,10 @@ def print_files(chosen: Any, dump: Any) -> dict[str, int]:
         describe_file,
         find_scale,
         list_files,
-        read_preview,
+        read_previews,
     )
 
-    previews = list(map(read_preview, list_files(chosen, dump)))
+    previews = read_previews(list_files(chosen, dump))
     scale, about_scale = find_scale(previews, chosen.stars_scale)
     for preview in previews:
         print("\n".join(describe_file(preview, scale)))

@@ -12,7 +12,7 @@ from beam_jobs.reading import fields
 from beam_jobs.reading.fields import MAX_CLASSES
 from beam_jobs.reading.stars import BINARY, decide_scales
 from flows.configuration.form import Dump, Parameters, name_settings, tell_settings
-from flows.dumps.preview import Preview, count_ratings, list_files, read_preview
+from flows.dumps.preview import Preview, count_ratings, list_files, read_previews
 from flows.runner.stage_runner import Plan, StageMaker
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Stage, Store
@@ -80,7 +80,7 @@ def _read_previews(chosen: Dump, dump: Stage, make: StageMaker) -> list[Preview]
     """Return the first records of each file; a store of objects that is away is asked again."""
 
     def read() -> list[Preview]:
-        return list(map(read_preview, list_files(chosen, dump)))
+        return read_previews(list_files(chosen, dump))
 
     is_far = any(storage.is_remote(path) for path in chosen.paths)
     return make.call("labels", read) if is_far else read()

@@ -166,6 +166,22 @@ def find_scale(previews: Sequence[Preview], given: str) -> tuple[Scale | None, s
     return scale, f"stars     on the scale {scale.name}"
 
 
+def read_previews(files: Sequence[DumpFile]) -> list[Preview]:
+    """Read the first records of each file; UserError if these are all, and none has a text."""
+    previews = list(map(read_preview, files))
+    texts = (review.text for preview in previews for review in preview.reviews)
+    if all(preview.is_whole for preview in previews) and not any(
+        isinstance(text, str) and text.strip() for text in texts
+    ):
+        name, layout = files[0].name, files[0].layout
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        count = sum(len(preview.head) for preview in previews)
+        why = f"no text in {count:,} records; name its column with --columns text=NAME; there are "
+        why += fields.list_columns(layout)
+        raise UserError(name_settings(f"{name}{more}: {why if count else 'it has no record'}"))
+    return previews
+
+
 def read_preview(file: DumpFile) -> Preview:
     """Read the first records of a file, and estimate how many it has."""
     if file.layout.name == "parquet":

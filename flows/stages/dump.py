@@ -115,8 +115,10 @@ def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path
         readable = os.fsencode(path).decode(errors="backslashreplace")
         if readable != str(path):
             raise UserError(f"{field}: {readable}: its name is not UTF-8, rename it")
-        if path.stat().st_size == 0:
-            raise UserError(f"{field}: {path} is empty")
+        if not os.access(path, os.R_OK):  # a link to nothing, or to itself, too
+            raise UserError(f"{field}: {path} cannot be read")
+    if not any(path.stat().st_size for path in found):
+        raise UserError(f"{field}: {found[0]} is empty")
     return [path.resolve() for path in found]
 
 

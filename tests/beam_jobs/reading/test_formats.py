@@ -4,6 +4,7 @@ beam_jobs/reading/README.md are the contract.
 
 import bz2
 import gzip
+import io
 import json
 import zipfile
 from pathlib import Path
@@ -137,6 +138,33 @@ def test_packings_of_several_members(tmp_path, suffix):
     assert set(texts_in(tmp_path / "corpus")) == SENTENCES
 
 
+def dump_csv(texts, header):
+    return "".join([header, *(f'"{text.replace(chr(34), chr(34) * 2)}"\n' for text in texts)])
+
+
+def dump_parquet(texts):
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"text": pa.array([text.encode() for text in texts])}), buffer)
+    return buffer.getvalue()
+
+
+SHAPES = {
+    "JSON with tabs and line ends in strings": lambda texts: "".join(
+        json.dumps({"text": t}).replace("\\n", "\n").replace("\\t", "\t") + "\n" for t in texts
+    ).encode(),
+    "blank lines before the header": lambda texts: dump_csv(texts, "\r\n\n\ntext\n").encode(),
+    "one column": lambda texts: dump_csv(texts, '"Review Text"\n').encode(),
+    "a list for each column": lambda texts: json.dumps({"n": [*texts], "text": texts}).encode(),
+    "bytes in Parquet": dump_parquet,
+    "objects by their keys, some with more": lambda texts: json.dumps(
+        {f"-M{i}": {"text": t} | ({"reply": "x"} if i % 2 else {}) for i, t in enumerate(texts)}
+    ).encode(),
+    "DynamoDB's scan": lambda texts: json.dumps(
+        {"Items": [{"text": {"S": t}, "stars": {"N": "5"}} for t in texts], "Count": 20}
+    ).encode(),
+}
+
+
 def write_spark(path, text):
     """A CSV as Spark and MySQL write it: quotes within quotes follow a backslash."""
     quoted = [text.format(i).replace('"', '\\"') for i in range(20)]
@@ -153,6 +181,15 @@ def test_escaped_quotes_are_recognized(tmp_path, text):
     assert set(texts_in(tmp_path / "corpus")) == {
         " ".join(text.format(i).split()) for i in range(20)
     }
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_of_other_programs(tmp_path, name):
+    texts = [f'It "works" {i}.\tTabs,\nand lines.' for i in range(20)]
+    (tmp_path / "d").write_bytes(SHAPES[name](texts))
+    made = run_job(tmp_path / "corpus", "--input", tmp_path / "d")
+    assert (made["read"], made["kept"]) == (20, 20)
+    assert set(texts_in(tmp_path / "corpus")) == {" ".join(text.split()) for text in texts}
 
 
 def test_a_backslash_that_ends_a_field_escapes_nothing(tmp_path):

@@ -118,6 +118,17 @@ def test_marks_and_checksums_in_a_folder_are_left_out_and_told(tmp_path, capsys)
     assert storage.expand_pattern(str(tmp_path / "SHA256SUMS")) == [str(tmp_path / "SHA256SUMS")]
 
 
+def test_what_is_written_about_data_is_left_out_and_told(tmp_path, capsys):
+    """Of a clone of Hugging Face's, a download of Kaggle's and an editor."""
+    others = ["README.md", "LICENSE", "dataset_infos.json", "dataset-metadata.json", "d.csv~"]
+    for name in others:
+        (tmp_path / name).write_text("Hello, this is\nno table.\n")
+    write_lines(tmp_path / "d.json", [review(0), review(1)])
+    (tmp_path / "part.json").write_bytes(b"")
+    assert run_job(tmp_path / "out", "--input", tmp_path)["read"] == 2
+    assert "5 left out, which hold no data: " in capsys.readouterr().err
+
+
 def test_a_zip_of_too_many_files_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(compression, "MAX_ZIP_MEMBERS", 2)
     with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:

@@ -57,14 +57,20 @@ def zipped(**files: bytes) -> bytes:
     return buffer.getvalue()
 
 
+def parquet(**columns: list) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer)
+    return buffer.getvalue()
+
+
 REFUSED = {
     "xz": (lzma.compress(GOOD), "packed with xz, which is not read; unpack it first: xz -d"),
     "tar": (tar(GOOD), "is a tar archive, .* tar -xf"),
     "tar.gz": (gzip.compress(tar(GOOD)), "is a tar archive, .* tar -xf"),
     "gz in gz": (gzip.compress(gzip.compress(GOOD)), "packed twice"),
-    "zip with a README": (
-        zipped(good=GOOD, README=b"Hello there"),
-        r"/README: its format is not known .*leave",
+    "zip with prose": (
+        zipped(good=GOOD, notes=b"Hello there"),
+        r"/notes: its format is not known .*leave",
     ),
     "zip with a bad header": (
         b"PK\3\4".join(zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[:2])
@@ -96,6 +102,45 @@ REFUSED = {
         r"no column is known to hold the text .*, or leave the file out",
     ),
     "no header": (b"4.0,Good kettle,It boils\n2.0,Bad kettle,It leaks\n", "no names of columns"),
+    "late header": (
+        b"Reviews of 2023,,\n,,\nrating,text,shop\n5,good,a\n",
+        "but line 3 seems to; delete what is above it: sed -i 1,2d",
+    ),
+    "comment": (b"# of a tool\nrating;text\n5;good\n", "but line 2 seems to; .*sed -i 1,1d"),
+    "texts": (b"It works, and well: I would buy it again.\n" * 3, "give --format text"),
+    "no header, tabs": (b"It works\t1\nIt broke\t0\n", r"sed -i '1i c1\\ttext' .*given"),
+    "delimiters in texts": (
+        b"rating,text\n5,good, really\n4,fine, too\n",
+        "more columns in line 2; its first line has 2 names: .*in double quotes",
+    ),
+    "part of a page": (b"<head><title>302, Found</title></head>\n", "is XML or HTML"),
+    "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", "is an SQL dump"),
+    "pg_dump": (b"PGDMP\x01\x0e\0" + bytes(99), "is an archive of pg_dump"),
+    "mongodump": (
+        b"\x2e\0\0\0\x07_id\0" + bytes(range(12)) + b"\x02text\0\x04\0\0\0a b\0\0",
+        "is BSON of mongodump; convert it first: bsondump .*given",
+    ),
+    "MongoDB's shell": (
+        b'{ "_id" : ObjectId("5f"), "text" : "a b", "stars" : NumberInt(5) }\n' * 2,
+        "write it with mongoexport",
+    ),
+    "a script": (b'const reviews = [{"text": "a b, c"}];\n', "is a script around JSON; .*sed "),
+    "JSON in strings": (json.dumps(GOOD.decode()).encode(), "JSON in strings; decode it: jq -r"),
+    "objects by their keys": (
+        json.dumps({"r": {f"-M{i}": {"text": "a b"} for i in range(9)}}).encode(),
+        r"values of an object; write each in a line of its own: jq -c '\.\[\]\[\]' .*given",
+    ),
+    "lists by their keys": (
+        json.dumps({f"B{i}": [{"text": "a b"}] for i in range(3)}).encode(),
+        r"--records B0, or, if all are of reviews: jq -c '\.\[\]\[\]' .*given",
+    ),
+    "strings": (json.dumps(["a b", "c d"]).encode(), "its lists have no names: write objects"),
+    "UTF-32": (GOOD.decode().encode("utf-32"), "iconv -f UTF-32 "),
+    "ORC": (b"ORC" + bytes(99), r"is an ORC file, .*pyarrow\.orc"),
+    "an old pickle": (pickle.dumps([{"text": "a, b"}], 2), "is a pickle"),
+    "zip in zip": (zipped(a=zipped(b=GOOD)), r"/a is a zip .*\(after: unzip .*given\)"),
+    "zip with nothing": (zipped(), "is an empty zip file|holds no files"),
+    "Parquet in gz": (gzip.compress(parquet(text=["a b"])), "give it as it is, neither packed"),
     "prose": (b"Hello there\nno records here\n", "its format is not known"),
 }
 
@@ -156,6 +201,23 @@ def test_a_single_review_is_no_answer_of_a_server(tmp_path, review, columns):
         path = str(tmp_path / "given")
         [file] = inspect_files([path], None, columns, Layout("json_lines"), 200)
         assert dict(file.layout.mapping)["text"] in review
+
+
+def test_two_columns_of_one_name_in_parquet_are_named(tmp_path):
+    columns = [pa.array(["a b"]), pa.array([5]), pa.array([4])]
+    table = pa.Table.from_arrays(columns, names=["text", "stars", "stars"])
+    pq.write_table(table, tmp_path / "d.parquet")
+    with pytest.raises(UserError, match=r"d\.parquet: two columns are called stars; rename one"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "d.parquet")
+
+
+@pytest.mark.parametrize("name", ["_delta_log/0.json", "metadata/v1.metadata.json"])
+def test_a_table_with_a_log_is_named(tmp_path, name):
+    (tmp_path / "t" / name).parent.mkdir(parents=True)
+    write_lines(tmp_path / "t" / name, [{"version": 1}])
+    (tmp_path / "t" / "a.parquet").write_bytes(parquet(text=["a b"]))
+    with pytest.raises(UserError, match=r"/t: a Delta or Iceberg table, .* write its rows as Parq"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "t")
 
 
 def test_what_is_no_parquet_is_named(tmp_path):

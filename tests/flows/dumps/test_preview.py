@@ -133,8 +133,7 @@ MISTAKES = {
     "no text": ("a,b\nx,y\n", {}, "dump.columns=text=NAME, or"),
     "another name": ("text,b\nx y,1\n", {"columns": "text=body"}, "dump.columns=…; there"),
     "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}, "dump.records=a"),
-    "unknown": ("Hello there\n", {}, "dump.format=…, or"),
-    "no records": ("{broken\n" * 9, {}, "dump.format=…, or raise --set dump.max_record_bytes=…"),
+    "unknown": ("Hello there\n", {}, "dump.format=…, with --set dump.format=text where"),
 }
 
 
@@ -151,6 +150,33 @@ def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
     with pytest.raises(UserError) as in_job:
         list_dump_files(options)
     check_options(str(in_job.value))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\n \n", "it has no record"),
+        (b"[]", "it has no record"),
+        (b"rating,text\n", "it has no record"),
+        (b"rating,text,notes\n5,,good\n", "no text in 1 records; .* --set dump.columns=text=NAME"),
+        (b"rating,text\n5,a,b\n", "more columns in line 2"),
+    ],
+)
+def test_what_gives_no_review_is_refused(tmp_path, content, told):
+    (tmp_path / "d.csv").write_bytes(content)
+    with pytest.raises(UserError, match=rf"d\.csv: .*{told}"):
+        preview(tmp_path, tmp_path / "d.csv")
+
+
+def test_a_part_without_records_and_a_link_to_nothing(tmp_path, capsys):
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "part-0").write_bytes(b"")
+    write_lines(tmp_path / "f" / "part-1", ['{"text": "a b"}'])
+    preview(tmp_path, tmp_path / "f")
+    assert "about 1 reviews" in capsys.readouterr().out
+    (tmp_path / "f" / "me").symlink_to("me")
+    with pytest.raises(UserError, match="f/me cannot be read"):
+        preview(tmp_path, tmp_path / "f")
 
 
 def test_what_is_not_certain_of_texts_and_stars_is_told(tmp_path, capsys):

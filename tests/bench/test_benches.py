@@ -138,15 +138,6 @@ def test_orchestration():
     assert found.keys() >= {"added_seconds_a_stage", "repeated_run_seconds"}
 
 
-@pytest.mark.slow
-def test_kills():
-    found = figures("kills.py", "--kills", 2, "--reviews", 200)
-    assert (found["killed"], found["times"]) == ("all", 2)
-    assert found["rounds"] > 0
-    assert found["read"] > 0
-    assert 0 < found["median_seconds"] <= found["worst_seconds"]
-
-
 def test_the_jobs_of_a_study_make_what_the_study_finds_complete(made, tmp_path):
     file, jobs, store = tmp_path / "study.yaml", tmp_path / "jobs.pickle", tmp_path / "store"
     start = {"shards": str(made / "shards"), "start_from": str(made / "electra" / "discriminator")}

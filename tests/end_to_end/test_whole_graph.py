@@ -12,10 +12,18 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
+from scipy.special import softmax
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    pipeline,
+)
 
 from beam_jobs.sample.sample_dump import write_sample
 from flows.cli import main
+from model.export import run_onnx
 from tests.patience import eventually
 
 TINY = {"steps": 10, "batch": 4, "layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32}
@@ -114,6 +122,12 @@ def test_transformers_loads_the_exported_folders_whole(home):
         "A sturdy kettle.", return_tensors="pt"
     )
     assert encoder(**tokens).last_hidden_state.shape[-1] == encoder.config.hidden_size
+    model, text = only(home / "store" / "model", "*/"), "A sturdy kettle."
+    [told] = pipeline("text-classification", model=str(model), top_k=None)([text])
+    logits = run_onnx(model / "model.onnx", model / "tokenizer.json", [(text, None)])[0]
+    expected = softmax(logits).tolist()
+    scores = {one["label"]: one["score"] for one in told}
+    assert [scores["negative"], scores["positive"]] == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_plan_does_nothing_and_tells_what_is_complete_and_what_another_seed_would_redo(

@@ -32,6 +32,8 @@ from tests.model.corpora import write_corpus, write_distilbert, write_electra, w
 from tests.model.finetuning.few_steps import LEARN, tune
 
 TASK = find_task("polarity")
+OTHERS = ("electra", "distilbert")
+"""The whole graph exports an ELECTRA, in tests/end_to_end."""
 
 
 def write_roberta(folder):
@@ -69,7 +71,8 @@ def run_export(made, output, *arms, **more):
 
 
 @pytest.mark.parametrize(
-    "arm", ["electra", pytest.param("distilbert", marks=pytest.mark.slow), "roberta", "tfidf"]
+    "arm",
+    ["roberta", "tfidf", *(pytest.param(arm, marks=pytest.mark.slow) for arm in OTHERS)],
 )
 def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     examples = load_examples(TASK, made / "corpus", "test", Sampling())

@@ -23,8 +23,8 @@ from tests.model.finetuning.few_steps import tune
 from tests.model.pretraining.termination import terminated_at
 
 STEPS, STOPPED = 12, 6
-LIKE_OTHERS = ("DistilBERT", "XLM-R")
-"""Kinds that go the way of BERT and of RoBERTa."""
+LIKE_OTHERS = ("BERT", "DistilBERT", "XLM-R")
+"""Kinds that go the way of BERT with Unigram, and of RoBERTa."""
 TEXTS = ["The lamp is great.", "Der Kessel ist kaputt! awful"]
 SETTINGS = ("batch=8", "log_every=3", "precision=fp32", "origin_average=0.25", "dropout=0.1")
 

@@ -294,13 +294,3 @@ def test_sentences_begin_where_their_words_do(kind):
     found = [decode(ids[a:b].tolist()).strip() for a, b in itertools.pairwise(starts)]
     plain = ["".join(text.lower().split()) for text in found]
     assert plain == ["".join(sentence.lower().split()) for sentence in sentences]
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="needs real reviews in ../shared/data")
-def test_documents_of_all_shared_text(kind):
-    files = [p for p in sorted((SHARED / "reviews").rglob("*")) if p.is_file()]
-    for path in files:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        lines = content.decode("utf-8", "replace").split("\n")[::400]
-        documents = [line.split(". ") for line in lines]
-        assert_documents(*kind, documents)

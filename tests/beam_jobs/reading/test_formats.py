@@ -271,8 +271,7 @@ def wrap(count: int, indent: int | None = None) -> str:
     return json.dumps({"asin": "B0", "meta": {"tags": ["a"]}, "reviews": reviews}, indent=indent)
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("name", ["d.json", "d.json.gz"])
+@pytest.mark.parametrize(("name", "indent"), [("d.json", 1), ("d.json.gz", None)])
 def test_an_object_around_the_reviews_is_unwrapped(tmp_path, monkeypatch, indent, name):
     monkeypatch.setattr("beam_jobs.reading.work_units.MIN_UNIT_BYTES", 20_000)
     dump = write_lines(tmp_path / name, [wrap(2_000, indent)])

@@ -143,7 +143,7 @@ LINE = st.one_of(
 )
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(
     content=st.lists(LINE, max_size=12).map(b"\n".join),
     name=st.sampled_from([n for n in FORMATS if n != "parquet"]),

@@ -3,10 +3,11 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_jobs.reading import fields
 from beam_jobs.reading.layout import Layout
@@ -21,6 +22,8 @@ from beam_jobs.reading.lines import (
 )
 
 DELIMITERS = "\t,;|"
+MAX_HEADER, MAX_HEADER_LINES = 200, 10
+"""Characters of the first name, and lines of all names."""
 TOO_LONG, BROKEN = "record too long", "broken CSV"
 LOOK_BACK_LINES = 64  # so many lines of one record are checked for being records of their own
 csv.field_size_limit(
@@ -75,7 +78,9 @@ def _read_records(
             elif len(lines.parts) > 1 and lines.give_back(choose_threshold(lines, values)):
                 yield make_reject(lines.first, BROKEN, lines.join_raw())
                 break
-            elif values[:1] == columns[:1] and is_header(values, columns):  # of files put together
+            elif (  # of files put together
+                values and columns and len(values[0]) < MAX_HEADER and is_header(values, columns)
+            ):
                 tally.notes["repeated_headers"] += 1
             elif len(values) == len(columns):
                 yield lines.first, dict(zip(columns, values, strict=True))
@@ -87,15 +92,25 @@ def _read_records(
                 )
 
 
-def is_header(values: Sequence[str], columns: Sequence[str]) -> bool:
-    return [value.strip() for value in values] == list(columns)
+def is_header(values: list[str], columns: list[str]) -> bool:
+    """Return whether a record repeats the names of the columns, which have one space for any."""
+    return values[0].split() == columns[0].split() and columns == [
+        " ".join(value.split()) for value in values
+    ]
 
 
 def make_dialect(layout: Layout) -> dict[str, Any]:
     if not layout.has_quotes:
         return {"delimiter": layout.delimiter, "quoting": csv.QUOTE_NONE}
     escape = {"escapechar": "\\"} if layout.has_escapes else {}
-    return {"delimiter": layout.delimiter, "quotechar": '"', "doublequote": True, **escape}
+    spaces = {"skipinitialspace": True} if layout.has_spaces else {}
+    return {
+        "delimiter": layout.delimiter,
+        "quotechar": '"',
+        "doublequote": True,
+        **escape,
+        **spaces,
+    }
 
 
 def choose_threshold(lines: "RecordLines", values: list[str]) -> int:
@@ -210,9 +225,20 @@ def _has_mostly_records(weights: list[int]) -> bool:
 
 def recognize(start: bytes) -> bool:
     """Return whether the first line has a delimiter, or is the name of a column of texts."""
-    first = start.split(b"\n", 1)[0].decode(errors="replace")
+    first = take_header(start.decode(errors="replace"))
     has_delimiter = any(delimiter in first for delimiter in DELIMITERS)
     return has_delimiter or bool(fields.find_column("text", {first.strip(' "\r')}))
+
+
+def take_header(text: str) -> str:
+    """Return the first line, or the first ones where names in quotes have line ends."""
+    lines, count = [f"{line}\n" for line in text.split("\n", MAX_HEADER_LINES)], 1
+    for delimiter in DELIMITERS:
+        reader = csv.reader(lines[:MAX_HEADER_LINES], strict=True, delimiter=delimiter)
+        with suppress(csv.Error):
+            next(reader)
+            count = max(count, reader.line_num)
+    return "".join(lines[:count])
 
 
 def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
@@ -230,26 +256,47 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
     head = head[len(found.prefix) :]
     whole = head[: head.rfind(b"\n") + 1] or head
     text = decode_text(whole, Tally(), found.encoding).lstrip("\ufeff")
-    first = text.split("\n", 1)[0].rstrip("\r").replace("\r", " ")
-    delimiter = delimiter or max(DELIMITERS, key=first.count)
-    tries = []
-    for quoted, escaped in ((True, False), (True, True), (False, False)):
-        candidate = replace(found, delimiter=delimiter, has_quotes=quoted, has_escapes=escaped)
-        header = next(csv.reader([first], **make_dialect(candidate)))
-        candidate = replace(candidate, columns=tuple(name.strip() for name in header))
-        records = list(
-            read_delimited(
-                io.BytesIO(whole), replace(candidate, max_record_bytes=len(whole)), Tally()
+    first = take_header(text)
+    delimiters = [delimiter] if delimiter else [d for d in DELIMITERS if d in first] or ["\t"]
+    best: list[tuple[tuple[bool, float, int], Layout]] = []
+    for one in delimiters:
+        quoted = []
+        for spaced in (True, False) if f'{one} "' in text else (False,):
+            for escaped in (False, True):
+                candidate = replace(found, delimiter=one, has_escapes=escaped, has_spaces=spaced)
+                quoted.append(_try_layout(candidate, whole, text))
+        unquoted = _try_layout(replace(found, delimiter=one, has_quotes=False), whole, text)
+        for tried in (min(quoted, key=lambda tried: tried.unread + tried.misplaced), unquoted):
+            layout = tried.layout
+            as_published = (
+                one == "\t"
+                and not layout.has_quotes
+                and ("marketplace" in layout.columns or b'"' not in whole)
             )
-        )
-        unread = sum(isinstance(record, Reject) for record in records) / max(len(records), 1)
-        as_published = (
-            not quoted and delimiter == "\t" and ("marketplace" in header or b'"' not in whole)
-        )
-        tries.append((as_published, -unread, candidate))
-    if_doubled, if_escaped = (count_misplaced_quotes(text, found) for *_, found in tries[:2])
-    del tries[0 if if_escaped < if_doubled else 1]
-    return max(tries, key=lambda tried: tried[:2])[2]
+            best.append(((as_published, -tried.unread / tried.records, first.count(one)), layout))
+    return max(best, key=lambda tried: tried[0])[1]
+
+
+class Tried(NamedTuple):
+    """How well a layout fits the beginning of a file."""
+
+    layout: Layout
+    records: int
+    unread: int
+    misplaced: int
+    """Quotes."""
+
+
+def _try_layout(candidate: Layout, whole: bytes, text: str) -> Tried:
+    """Read the beginning of a file, `text`, by a layout that lacks the names of its columns."""
+    lines = (line.rstrip("\r").replace("\r", " ") + "\n" for line in text.split("\n"))
+    header = next(csv.reader(lines, **make_dialect(candidate)))
+    columns = tuple(" ".join(name.split()) for name in header)
+    candidate = replace(candidate, columns=columns)
+    limited = replace(candidate, max_record_bytes=len(whole))
+    records = list(read_delimited(io.BytesIO(whole), limited, Tally()))
+    unread = sum(isinstance(record, Reject) for record in records)
+    return Tried(candidate, max(len(records), 1), unread, count_misplaced_quotes(text, candidate))
 
 
 def count_misplaced_quotes(text: str, layout: Layout) -> int:
@@ -274,8 +321,12 @@ def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
     """
     if not layout.has_quotes:
         return find_line_end(stretch, least)
-    clean, at = compile_clean_records(layout.delimiter, layout.has_escapes, rb"\n"), 0
-    longer = compile_clean_records(layout.delimiter, layout.has_escapes, b"")
+    dialect = layout.delimiter, layout.has_escapes, layout.has_spaces
+    clean, longer, at = (
+        compile_clean_records(*dialect, rb"\n"),
+        compile_clean_records(*dialect, b""),
+        0,
+    )
     while 0 <= at < least:
         at = clean.match(stretch, at, least).end()  # type: ignore[union-attr]
         if at < least:
@@ -289,12 +340,16 @@ def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
 
 
 @cache
-def compile_clean_records(delimiter: str, has_escapes: bool, end: bytes) -> re.Pattern[bytes]:
+def compile_clean_records(
+    delimiter: str, has_escapes: bool, has_spaces: bool, end: bytes
+) -> re.Pattern[bytes]:
     """Return a pattern of a record whose quotes are in order, or of any number of records of one
     line, if `end` is that of a line.
     """
     bar, escape = re.escape(delimiter.encode()), rb"\\" if has_escapes else b""
-    field = rb'(?:"[^"%b%b]*+(?:""[^"%b%b]*+)*+"|[^"\n%b%b][^\n%b%b]*+)?+'
+    field = (
+        rb" *+" if has_spaces else b""
+    ) + rb'(?:"[^"%b%b]*+(?:""[^"%b%b]*+)*+"|[^"\n%b%b][^\n%b%b]*+)?+'
     field %= escape, end, escape, end, bar, escape, bar, escape
     record = rb"(?!\xef\xbb\xbf)%b(?:%b%b)*+\r?+\n" % (field, bar, field)
     return re.compile(rb"(?:%b)*+" % record if end else record)

@@ -244,7 +244,8 @@ def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str)
     """Raise UserError if the column holds something, and in none of the records a text."""
     reviews = [review for record in records for review in expand_record(record, [column])]
     values = [fields.unwrap(review[column]) for review in reviews if review.get(column) is not None]
-    if values and not any(isinstance(value, str) for value in values):
+    given = [value for value in values if value != ""]
+    if given and not any(isinstance(v, str) and not NUMBER.fullmatch(v.strip()) for v in given):
         inner = ", ".join(sorted({n for r in records for n in list_nested_names(r)})[:10])
         raise UserError(
             f"{shown}: {column} holds no text but {json.dumps(values[0], default=str)[:60]}; name "

@@ -17,6 +17,7 @@ class Layout:
     delimiter: str = ","
     has_quotes: bool = True  # fields in quotes may hold delimiters and line ends
     has_escapes: bool = False  # quotes within quotes follow a backslash (Spark, MySQL)
+    has_spaces: bool = False  # before quotes: spaces that begin a field are none of it
     labels: Labels = "polarity"  # what those of a fastText file stand for
     has_titles: bool = True  # its lines begin with a title
     in_blocks: bool = False  # a document of plain text is a block of lines, and not a line

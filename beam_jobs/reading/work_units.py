@@ -126,7 +126,12 @@ def check_damage(units: Iterable[PreparedUnit], most: int) -> None:
     """Raise UserError that names the files of which a part could not be read, if there are more
     than `most`.
     """
-    damaged = sorted({unit.file for unit in units if unit.notes.get("damaged_files")})
+    refuse_damaged({unit.file for unit in units if unit.notes.get("damaged_files")}, most)
+
+
+def refuse_damaged(names: Iterable[str], most: int) -> None:
+    """Raise UserError that names damaged files if there are more than `most`."""
+    damaged = sorted(names)
     if len(damaged) > most:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
         raise UserError(

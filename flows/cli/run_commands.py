@@ -171,7 +171,7 @@ def print_files(chosen: Any, dump: Any) -> dict[str, int]:
         read_previews,
     )
 
-    previews = read_previews(list_files(chosen, dump))
+    previews = read_previews(list_files(chosen, dump), chosen)
     scale, about_scale = find_scale(previews, chosen.stars_scale)
     for preview in previews:
         print("\n".join(describe_file(preview, scale)))

@@ -80,7 +80,7 @@ def _read_previews(chosen: Dump, dump: Stage, make: StageMaker) -> list[Preview]
     """Return the first records of each file; a store of objects that is away is asked again."""
 
     def read() -> list[Preview]:
-        return read_previews(list_files(chosen, dump))
+        return read_previews(list_files(chosen, dump), chosen)
 
     is_far = any(storage.is_remote(path) for path in chosen.paths)
     return make.call("labels", read) if is_far else read()

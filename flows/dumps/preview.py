@@ -43,6 +43,7 @@ class Preview:
     """Of the whole file, estimated."""
     is_whole: bool = False
     """Whether the file has no more records."""
+    is_damaged: bool = False
     decoded_as_cp1252: int = 0
     """Texts among them that are not in the dump's encoding."""
 
@@ -166,9 +167,14 @@ def find_scale(previews: Sequence[Preview], given: str) -> tuple[Scale | None, s
     return scale, f"stars     on the scale {scale.name}"
 
 
-def read_previews(files: Sequence[DumpFile]) -> list[Preview]:
-    """Read the first records of each file; UserError if these are all, and none has a text."""
+def read_previews(files: Sequence[DumpFile], chosen: Dump) -> list[Preview]:
+    """Read the first records of each file; UserError if these are all, and none has a text, or if
+    so many files are damaged that the job will end.
+    """
     previews = list(map(read_preview, files))
+    damaged = {preview.file.name for preview in previews if preview.is_damaged}
+    with tell_settings():
+        work_units.refuse_damaged(damaged, chosen.max_damaged_files)
     texts = (review.text for preview in previews for review in preview.reviews)
     if all(preview.is_whole for preview in previews) and not any(
         isinstance(text, str) and text.strip() for text in texts
@@ -202,6 +208,7 @@ def read_preview(file: DumpFile) -> Preview:
     with open_uncompressed(file.path, file.compression, file.member, file.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)
+        is_damaged = bool(plain.damage)
     if not is_whole:
         least = len(block) // 2
         end = work_units.find_boundary(block, least, file.layout) if least else -1
@@ -209,4 +216,4 @@ def read_preview(file: DumpFile) -> Preview:
     tally = Tally()
     head = list(detection.read_records(io.BytesIO(block), file.layout, tally, header=True))
     count = len(head) if is_whole else round(len(head) * file.plain_size / max(len(block), 1))
-    return Preview(file, head, count, is_whole, tally.notes["decoded_as_cp1252"])
+    return Preview(file, head, count, is_whole, is_damaged, tally.notes["decoded_as_cp1252"])

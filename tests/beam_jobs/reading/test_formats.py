@@ -138,8 +138,9 @@ def test_packings_of_several_members(tmp_path, suffix):
     assert set(texts_in(tmp_path / "corpus")) == SENTENCES
 
 
-def dump_csv(texts, header):
-    return "".join([header, *(f'"{text.replace(chr(34), chr(34) * 2)}"\n' for text in texts)])
+def dump_csv(texts, header, first=""):
+    rows = [f'{first}"{text.replace(chr(34), chr(34) * 2)}"\n' for text in texts]
+    return "".join([header, *rows])
 
 
 def dump_parquet(texts):
@@ -154,6 +155,9 @@ SHAPES = {
     ).encode(),
     "blank lines before the header": lambda texts: dump_csv(texts, "\r\n\n\ntext\n").encode(),
     "one column": lambda texts: dump_csv(texts, '"Review Text"\n').encode(),
+    "line ends in names": lambda texts: dump_csv(texts, '"Review\nText"\n').encode(),
+    "spaces before quotes": lambda texts: dump_csv(texts, "n, text\n", "1, ").encode(),
+    "another delimiter in a name": lambda texts: dump_csv(texts, "n, m;text\n", "1;").encode(),
     "a list for each column": lambda texts: json.dumps({"n": [*texts], "text": texts}).encode(),
     "bytes in Parquet": dump_parquet,
     "objects by their keys, some with more": lambda texts: json.dumps(

@@ -113,6 +113,7 @@ REFUSED = {
         b"rating,text\n5,good, really\n4,fine, too\n",
         "more columns in line 2; its first line has 2 names: .*in double quotes",
     ),
+    "counts": (b"review,details\n12,fine words\n3,more words\n", 'review holds no text but "12"'),
     "part of a page": (b"<head><title>302, Found</title></head>\n", "is XML or HTML"),
     "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", "is an SQL dump"),
     "pg_dump": (b"PGDMP\x01\x0e\0" + bytes(99), "is an archive of pg_dump"),

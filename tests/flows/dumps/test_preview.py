@@ -1,5 +1,6 @@
 """What a dry run tells of files as people have them: their reviews, or one line that helps."""
 
+import gzip
 import os
 import re
 
@@ -160,6 +161,7 @@ def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
         (b"rating,text\n", "it has no record"),
         (b"rating,text,notes\n5,,good\n", "no text in 1 records; .* --set dump.columns=text=NAME"),
         (b"rating,text\n5,a,b\n", "more columns in line 2"),
+        (gzip.compress(b"rating,text\n5,a b\n") + b"x", "damaged.*--set dump.max_damaged_files=1"),
     ],
 )
 def test_what_gives_no_review_is_refused(tmp_path, content, told):

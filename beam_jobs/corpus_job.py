@@ -40,7 +40,7 @@ from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import buckets, clusters, earlier_corpora, exact, held_out, near
 from beam_jobs.deduplication.buckets import BucketedFiles
 from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
+from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.reading import work_units
 
 get_plain_size = attrgetter("plain_size")
@@ -102,8 +102,8 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
         prepared
         | "Collect counts" >> beam.combiners.ToList()
         | "Check units" >> beam.Map(check_prepared, failed)
-        | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
     )
+    sizes = counts | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
     punkt = counts | "Train Punkt" >> beam.Map(
         write_punkt, plan.folders, plan.punkt, plan.max_damaged_files
     )
@@ -113,7 +113,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
             sort_largest_first, lambda unit: unit.prepared
         )
     counts_by_unit = prepared | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
-    duplicates = search_duplicates(pipeline, counts, plan)
+    duplicates = search_duplicates(pipeline, sizes, plan)
     written = (
         {"prepared": counts_by_unit, **duplicates}
         | "Join duplicates with units" >> beam.CoGroupByKey()
@@ -121,13 +121,18 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
         | "Write units"
         >> beam.ParDo(
             WriteUnits(plan.folders, plan.preparation),
-            beam.pvalue.AsSingleton(counts),
+            beam.pvalue.AsSingleton(sizes),
             beam.pvalue.AsSingleton(punkt),
             beam.pvalue.AsSingleton(scales),
-            match_held_out(pipeline, counts, duplicates.get("near"), plan),
+            match_held_out(pipeline, sizes, duplicates.get("near"), plan),
         )
     )
-    return add_last_step(written, write_totals, plan.without_engine())
+    return (
+        written
+        | "Collect written units" >> beam.combiners.ToList()
+        | "Write totals"
+        >> beam.Map(write_totals, beam.pvalue.AsSingleton(counts), plan.without_engine())
+    )
 
 
 def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
@@ -156,45 +161,45 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
 
 
 def search_duplicates(
-    pipeline: beam.pvalue.PBegin, counts: beam.PCollection, plan: CorpusPlan
+    pipeline: beam.pvalue.PBegin, sizes: beam.PCollection, plan: CorpusPlan
 ) -> dict[str, beam.PCollection]:
     """Return, by kind, packed row numbers of reviews that do not stay, keyed by their unit."""
-    all_counts, prepared = beam.pvalue.AsSingleton(counts), plan.folders.prepared
+    units, prepared = beam.pvalue.AsSingleton(sizes), plan.folders.prepared
     found = (
-        counts
+        sizes
         | "List buckets" >> beam.FlatMap(exact.list_parts, plan.earlier.reviews)
         | "Spread buckets" >> beam.Reshuffle()
         | "Find duplicates"
         >> beam.FlatMap(
-            exact.find_in_part, prepared, all_counts, sort_seen_hashes(pipeline, plan)
+            exact.find_in_part, prepared, units, sort_seen_hashes(pipeline, plan)
         ).with_outputs(exact.SEEN, main="copies")
     )
     duplicates = {"exact": found.copies, "seen": found[exact.SEEN]}
     if similarity := plan.preparation.near_duplicates:
         earlier, folder = hash_earlier_bands(pipeline, plan), plan.folders.matches
         links = (
-            counts
+            sizes
             | "List bands" >> beam.FlatMap(near.list_parts, similarity, plan.earlier.reviews)
             | "Spread bands" >> beam.Reshuffle()
             | "Find near-duplicates"
-            >> beam.Map(near.write_links, prepared, folder, similarity, all_counts, earlier)
+            >> beam.Map(near.write_links, prepared, folder, similarity, units, earlier)
             | "Collect links" >> beam.combiners.ToList()
             | "Join links" >> beam.Map(near.join_links, folder, earlier)
         )
         parts = (
-            counts
+            sizes
             | "List buckets of texts" >> beam.FlatMap(exact.list_parts, plan.earlier.reviews)
             | "Spread buckets of texts" >> beam.Reshuffle()
         )
-        found = beam.pvalue.AsSingleton(find_clusters(parts, links, all_counts, folder))
+        found = beam.pvalue.AsSingleton(find_clusters(parts, links, units, folder))
         duplicates["near"] = parts | "Find members of clusters" >> beam.FlatMap(
-            clusters.find_members, prepared, all_counts, found
+            clusters.find_members, prepared, units, found
         )
     return duplicates
 
 
 def find_clusters(
-    parts: beam.PCollection, found: beam.PCollection, counts: Any, folder: str
+    parts: beam.PCollection, found: beam.PCollection, units: Any, folder: str
 ) -> beam.PCollection:
     """Follow the links found to the first texts of the clusters; return the files of all texts."""
     links = (
@@ -218,7 +223,7 @@ def find_clusters(
     return (
         parts
         | "Add up clusters"
-        >> beam.Map(clusters.write_clusters, beam.pvalue.AsSingleton(links), folder, counts)
+        >> beam.Map(clusters.write_clusters, beam.pvalue.AsSingleton(links), folder, units)
         | "Collect clusters" >> beam.combiners.ToList()
         | "Join clusters" >> beam.Map(clusters.join_clusters, folder)
     )
@@ -226,7 +231,7 @@ def find_clusters(
 
 def match_held_out(
     pipeline: beam.pvalue.PBegin,
-    counts: beam.PCollection,
+    sizes: beam.PCollection,
     near_duplicates: beam.PCollection | None,
     plan: CorpusPlan,
 ) -> Any:
@@ -257,7 +262,7 @@ def match_held_out(
             | "Write near copies" >> beam.Map(clusters.write_copies, plan.folders.matches)
         )
     return beam.pvalue.AsList(
-        counts
+        sizes
         | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, others)
         | "Spread run buckets" >> beam.Reshuffle()
         | "Match held-out reviews"
@@ -265,7 +270,7 @@ def match_held_out(
             held_out.write_matches,
             plan.folders.prepared,
             plan.folders.matches,
-            beam.pvalue.AsSingleton(counts),
+            beam.pvalue.AsSingleton(sizes),
             copies,
             others,
         )

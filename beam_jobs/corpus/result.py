@@ -1,6 +1,7 @@
 """The result of a corpus job, from the counts of its units: every review read is accounted for."""
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import NO_KEY
-from beam_jobs.corpus.write import WrittenUnit, decide_scales
+from beam_jobs.corpus.write import WrittenUnit, choose_product_share, decide_scales
 from beam_jobs.engine.units import check_failed
 from beam_jobs.reading import fields
 from beam_jobs.reading.dates import FORMS
@@ -24,8 +25,8 @@ T = TypeVar("T")
 MIN_LABELLED = 10
 """Reviews to train on that a class needs."""
 SHOWN_CLASSES = 20
-MOST_PRODUCTS = 1 << 23
-"""Of test reviews that are held at once, 64 MiB and twice that while they are sorted."""
+TRAINED_BYTES = 1 << 23
+"""Of products' hashes that are looked up at once."""
 
 
 def list_finished(folder: str) -> list[str]:
@@ -69,13 +70,14 @@ class CorpusProgress:
         bar.update(done, reviews=reviews, reviews_per_second=rate)
 
 
-def write_totals(units: int, plan: CorpusPlan) -> dict[str, Any]:
-    """Write corpus.json, the mark of a finished corpus of so many units, and return its content: a
+def write_totals(
+    written: list[WrittenUnit], prepared: list[PreparedUnit], plan: CorpusPlan
+) -> dict[str, Any]:
+    """Write corpus.json, the mark of a finished corpus of these units, and return its content: a
     step of the graph, which an engine may repeat. The work folder stays, as a late worker may still
     write to it.
     """
-    result = summarize_corpus(plan)
-    assert result["units"] == units, f"{units} units written, {result['units']} counted"
+    result = summarize_corpus(sorted(written, key=lambda unit: unit.unit), prepared, plan)
     storage.write_json(storage.join_path(plan.folders.output, "corpus.json"), result)
     return result
 
@@ -92,20 +94,20 @@ def finish_corpus(plan: CorpusPlan, measure: Callable[[], dict[str, Any]] = dict
 
 
 def check_prepared(units: list[PreparedUnit], failed: str) -> list[PreparedUnit]:
-    """Return all prepared units; raise JobFailed if others failed."""
+    """Return all prepared units in their order; raise JobFailed if others failed."""
     check_failed(failed)
-    return units
+    return sorted(units, key=lambda unit: unit.unit)
 
 
-def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
-    """Return the totals of all units.
+def summarize_corpus(
+    written: Sequence[WrittenUnit], prepared: Sequence[PreparedUnit], plan: CorpusPlan
+) -> dict[str, Any]:
+    """Return the totals of all units, which are in their order.
 
     Raises UserError if no review could be used, and JobFailed if a unit failed. Reviews read = kept
     + dropped is asserted.
     """
     check_failed(plan.folders.failed)
-    prepared = read_finished(plan.folders.prepared, PreparedUnit)
-    written = read_finished(plan.folders.written, WrittenUnit)
     assert len(prepared) == len(written), f"{len(prepared)} units prepared, {len(written)} written"
     reasons = sum_counts(
         [*(unit.dropped for unit in prepared), *(unit.dropped for unit in written)]
@@ -147,7 +149,9 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
     is_text = all(file.layout.name == "text" for file in plan.files)
     if kept and not labels and all(name.endswith("none") for name in stars) and not is_text:
         warnings.append(warn_of_missing_stars(columns))
-    split = describe_split(plan, written, sum_counts(notes).get(NO_KEY, 0))
+    reviews = sum(unit.prepared for unit in prepared)
+    of = choose_product_share(reviews, plan.preparation.bounds)
+    split = describe_split(plan, written, sum_counts(notes).get(NO_KEY, 0), of)
     warnings.append(warn_of_missing_keys(split["by"], split["without"]))
     return {
         "bytes": sum(unit.bytes for unit in prepared),
@@ -173,36 +177,29 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
 
 
 def describe_split(
-    plan: CorpusPlan, written: Sequence[WrittenUnit], without: int
+    plan: CorpusPlan, written: Sequence[WrittenUnit], without: int, of: int
 ) -> dict[str, Any]:
     """Return what the split is by, how many reviews lack that, and how many test reviews name a
-    product, and how many of those one that pretrain or train has too. Of more than MOST_PRODUCTS
-    test reviews the two are estimated by an equal share of all products, which `products` names.
+    product, and how many of those one that pretrain or train has too. Where only one `of` several
+    products is counted both are estimated, and `products` names that share.
     """
     paths = [storage.join_path(plan.folders.written, f"{unit.unit}.items") for unit in written]
-    items = dict(zip(paths, written, strict=True))
-
-    of = 1 << (sum(unit.test_items for unit in written) // MOST_PRODUCTS).bit_length()
-
-    def read_products(path: str, first: int, size: int) -> np.ndarray:
-        packed = storage.read_range(path, 8 * first, 8 * (first + size))
-        products = np.frombuffer(packed, np.uint64)
-        return products[(products > 0) & (products % np.uint64(of) == 0)]
-
-    def read_tested(path: str) -> np.ndarray:
-        return read_products(path, items[path].trained_items, items[path].test_items)
-
-    def read_trained(path: str) -> np.ndarray:
-        return read_products(path, 0, items[path].trained_items)
-
-    tests = [np.empty(0, np.uint64), *storage.map_paths(read_tested, paths)]
-    products, counts = np.unique(np.concatenate(tests), return_counts=True)
-    is_shared = np.zeros(len(products), bool)
-    for known in storage.map_paths(read_trained, paths):
-        places = np.searchsorted(products, known)
-        is_there = places < len(products)
-        places, known = places[is_there], known[is_there]
-        is_shared[places[products[places] == known]] = True
+    tests = [np.empty(0, np.uint64)]
+    with tempfile.TemporaryFile() as trained:
+        found = storage.map_paths(storage.read_bytes, paths)
+        for unit, packed in zip(written, found, strict=True):
+            items = np.frombuffer(packed, np.uint64)
+            trained.write(items[: unit.trained_items].data)
+            tests.append(items[unit.trained_items :])
+        products, counts = np.unique(np.concatenate(tests), return_counts=True)
+        is_shared = np.zeros(len(products), bool)
+        trained.seek(0)
+        while packed := trained.read(TRAINED_BYTES):
+            known = np.frombuffer(packed, np.uint64)
+            places = np.searchsorted(products, known)
+            is_there = places < len(products)
+            places, known = places[is_there], known[is_there]
+            is_shared[places[products[places] == known]] = True
     return {
         "by": plan.preparation.split_by,
         "without": without,

@@ -25,7 +25,7 @@ from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL
 from beam_jobs.reading.stars import Scale
-from beam_jobs.reading.work_units import PreparedUnit, check_damage
+from beam_jobs.reading.work_units import PreparedUnit, UnitSize, check_damage
 from beam_jobs.text.languages import count_languages
 from beam_jobs.text.sentences import (
     SentenceSplitter,
@@ -66,6 +66,8 @@ def make_corpus_schema(prepared: pa.Schema, has_clusters: bool) -> pa.Schema:
 
 LANGUAGE_TEXTS = 1_000
 """Reviews whose languages are counted, in a tenth of a second."""
+MOST_PRODUCTS = 1 << 23
+"""Of test reviews that are counted, about: 64 MiB, and twice that while they are sorted."""
 WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
 
@@ -84,9 +86,9 @@ class WrittenUnit:
     labels: dict[str, dict[str, int]]
     """Reviews by split and class, `split.class`, of each column of the user's own labels."""
     trained_items: int
-    """Products of pretrain and train, whose hashes `.items` has first, uint64."""
+    """Products of pretrain and train that are counted, whose hashes `.items` has first, uint64."""
     test_items: int
-    """Test reviews, the hashes of whose products follow there."""
+    """Test reviews of products that are counted, whose hashes follow there."""
 
 
 def write_punkt(
@@ -110,7 +112,7 @@ def write_punkt(
     return parameters
 
 
-def decide_scales(units: list[PreparedUnit], given: str) -> list[Scale]:
+def decide_scales(units: Sequence[PreparedUnit], given: str) -> list[Scale]:
     """Return the scale of the stars of each dump, by all its ratings.
 
     Raises UserError where the values leave it open and the user has given none.
@@ -135,13 +137,14 @@ class WriteUnits(beam.DoFn):
     def __init__(self, folders: Folders, preparation: Preparation) -> None:
         self.folders, self.preparation = folders, preparation
         self.splitter: SentenceSplitter | None = None
+        self.products = 1
         self.lines_before: dict[str, int] = {}
         self.blocks: dict[str, tuple[int, int]] = {}
 
     def process(
         self,
         element: tuple[str, dict[str, Iterable[Any]]],
-        units: list[PreparedUnit],
+        units: list[UnitSize],
         punkt: str,
         scales: Sequence[Scale],
         matches: Sequence[str],
@@ -149,7 +152,10 @@ class WriteUnits(beam.DoFn):
         """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`."""
         if self.splitter is None:
             self.splitter = SentenceSplitter(decode_punkt(punkt))
-            self.lines_before, self.blocks = sum_lines(units), list_blocks(units)
+            reviews = sum(unit.prepared for unit in units)
+            self.products = choose_product_share(reviews, self.preparation.bounds)
+            self.lines_before = {unit.unit: unit.lines_before for unit in units}
+            self.blocks = list_blocks(units)
         _, joined = element
         give_memory_back()
         (prepared,) = joined["prepared"]
@@ -167,6 +173,7 @@ class WriteUnits(beam.DoFn):
             self.splitter,
             scales[prepared.dump],
             near,
+            self.products,
             members if self.preparation.near_duplicates else None,
         )
         for done in attempt(work, prepared.unit, prepared.file, self.folders.failed):
@@ -174,14 +181,12 @@ class WriteUnits(beam.DoFn):
             yield done
 
 
-def sum_lines(units: Sequence[PreparedUnit]) -> dict[str, int]:
-    """Return by unit the lines of its file before it."""
-    before: dict[str, int] = {}
-    lines: Counter[str] = Counter()
-    for unit in units:
-        before[unit.unit] = lines[unit.file]
-        lines[unit.file] += unit.lines
-    return before
+def choose_product_share(reviews: int, bounds: tuple[float, ...]) -> int:
+    """Return of how many products one is counted, a power of two: there are about MOST_PRODUCTS
+    test reviews of those at most. `bounds` are those of the splits.
+    """
+    tests = reviews * (bounds[-1] - bounds[-2])
+    return 1 << int(tests // MOST_PRODUCTS).bit_length()
 
 
 def unpack_rows(packed: Iterable[bytes]) -> np.ndarray:
@@ -211,12 +216,14 @@ def write_unit(
     splitter: SentenceSplitter,
     scale: Scale,
     matches: UnitMatches,
+    products: int = 1,
     members: np.ndarray | None = None,
 ) -> WrittenUnit:
     """Write a unit unless an earlier run has.
 
     `lines_before` are the lines of its file before it, `matches` what its reviews share with those
-    that are held out, `members` near.MEMBER by row if near-duplicates are looked for.
+    that are held out, `products` of how many products one is counted, `members` clusters.MEMBER by
+    row if near-duplicates are looked for.
     """
     unit = prepared.unit
     marker = storage.join_path(folders.written, f"{unit}.json")
@@ -231,8 +238,11 @@ def write_unit(
             tables.read_tables(reader),
         )
     write_rejects(unit, lines_before, folders)
-    trained = np.unique(np.concatenate([np.empty(0, np.uint64), *tables.trained_items]))
-    items = np.concatenate([trained, *tables.test_items])
+    none = np.empty(0, np.uint64)
+    trained = np.unique(np.concatenate([none, *tables.trained_items]))
+    trained = trained[trained % np.uint64(products) == 0]
+    tested = np.concatenate([none, *tables.test_items])
+    items = np.concatenate([trained, tested[(tested > 0) & (tested % np.uint64(products) == 0)]])
     storage.write_bytes(storage.join_path(folders.written, f"{unit}.items"), items.tobytes())
     seen, copies = len(dropped.seen), len(dropped.exact)
     near = len(dropped.all) - copies - seen
@@ -339,7 +349,7 @@ class UnitTables:
 def build_cluster_columns(
     text_hashes: pa.FixedSizeBinaryArray, rows: np.ndarray, members: np.ndarray
 ) -> dict[str, pa.Array]:
-    """Return CLUSTER_FIELDS of reviews with these row numbers; `members` are near.MEMBER by row.
+    """Return CLUSTER_FIELDS of reviews with these row numbers, of clusters.MEMBER by row.
     A review that is not among them is alone in its cluster.
     """
     clusters = read_first_halves(b"".join(text_hashes.to_pylist()))

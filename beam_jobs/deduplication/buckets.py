@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 
 from beam_jobs.core import storage
-from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.reading.work_units import PreparedUnit, UnitSize, measure_units
 
 MAX_BUCKETS = 1024
 """Whose places in a file are known."""
@@ -43,6 +43,8 @@ FILES_JOINED = 1024
 """Files whose starts are held at once, 8 MiB for each kind."""
 SPOOLED_ROWS = 1 << 16
 """Rows that are sorted together, at least, while they are collected."""
+STRETCHES = 1 << 16
+"""Of a temporary file whose places are Python's numbers at once."""
 BucketReader = Callable[[Bucket], Iterator[np.ndarray]]
 """Yields the rows of a bucket, file by file."""
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
@@ -105,9 +107,14 @@ def join_starts(paths: Sequence[str], joined: str) -> None:
     """
     with storage.atomic_path(joined) as path, open(path, "wb") as file:
         for begin in range(0, len(paths), FILES_JOINED):
-            found = storage.map_paths(storage.read_bytes, paths[begin : begin + FILES_JOINED])
-            tables = [np.frombuffer(packed, STARTS) for packed in found]
-            file.write(np.stack(tables, axis=-1).tobytes())
+            group = paths[begin : begin + FILES_JOINED]
+            table = np.empty((0, 0), STARTS)
+            for number, packed in enumerate(storage.map_paths(storage.read_bytes, group)):
+                starts = np.frombuffer(packed, STARTS)
+                if not number:
+                    table = np.empty((len(starts), len(group)), STARTS)
+                table[:, number] = starts
+            file.write(table.data)
 
 
 def join_files(paths: Sequence[str], joined: str) -> BucketedFiles:
@@ -119,15 +126,17 @@ def join_files(paths: Sequence[str], joined: str) -> BucketedFiles:
     return BucketedFiles(ordered, joined)
 
 
-def join_unit_starts(counts: list[PreparedUnit], folder: str) -> list[PreparedUnit]:
-    """Join the starts of all prepared units in a folder, once; return the units in their order."""
-    units, joined = sorted(counts, key=lambda c: c.unit), storage.join_path(folder, JOINED)
+def join_unit_starts(counts: list[PreparedUnit], folder: str) -> list[UnitSize]:
+    """Join the starts of all prepared units in a folder, once; return the units' sizes in their
+    order.
+    """
+    units, joined = measure_units(counts), storage.join_path(folder, JOINED)
     if not storage.exists(joined):
         join_starts([storage.join_path(folder, f"{c.unit}.starts") for c in units], joined)
     return units
 
 
-def list_unit_files(folder: str, units: Sequence[PreparedUnit], kind: str) -> BucketedFiles:
+def list_unit_files(folder: str, units: Sequence[UnitSize], kind: str) -> BucketedFiles:
     """Return the files of one of KINDS of all prepared units, in the order of their names."""
     paths = tuple(storage.join_path(folder, f"{unit.unit}.{kind}") for unit in units)
     joined = storage.join_path(folder, JOINED)
@@ -198,14 +207,15 @@ def write_ordered(
     each is as many rows of `size` bytes as `counts`, and they lie one after the other. Return where
     the rows of each place begin, and the end (`compute_starts`).
     """
-    ends = np.cumsum(counts)
+    ends = np.cumsum(counts, dtype=np.int64)
     spool.flush()
     found = map_file(spool, int(ends[-1] if len(ends) else 0) * size)
-    filled = np.flatnonzero(counts)
-    order = filled[np.argsort(places[filled], kind="stable")]
+    order = np.argsort(places, kind="stable")
     with storage.atomic_path(path) as written, open(written, "wb") as file:
-        for rows, end in zip(counts[order].tolist(), ends[order].tolist(), strict=True):
-            file.write(found[(end - rows) * size : end * size])
+        for first in range(0, len(order), STRETCHES):
+            some = order[first : first + STRETCHES]
+            for rows, end in zip(counts[some].tolist(), ends[some].tolist(), strict=True):
+                file.write(found[(end - rows) * size : end * size])
     totals = np.zeros(of, np.int64)
     np.add.at(totals, places, counts)
     return compute_starts(totals)

@@ -21,7 +21,7 @@ from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
 from beam_jobs.deduplication.exact import PACKED_ROW, ROW_NUMBER, Duplicates
-from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.reading.work_units import UnitSize
 from beam_jobs.text.spans import find_runs, mark_firsts
 
 LINK = np.dtype([("text", "<u8"), ("parent", "<u8"), ("dump", "<i4"), ("reviews", "<u4")])
@@ -142,7 +142,7 @@ def follow_rest(links: Links, parts: Sequence[Part], folder: str) -> Links:
     return links
 
 
-def write_clusters(part: Part, links: Links, folder: str, units: Sequence[PreparedUnit]) -> str:
+def write_clusters(part: Part, links: Links, folder: str, units: Sequence[UnitSize]) -> str:
     """Write CLUSTER of the texts whose clusters' first ones are in a part; return the path. Where
     each bucket begins is in a file with .starts behind it.
     """
@@ -172,7 +172,7 @@ def join_clusters(paths: Sequence[str], folder: str) -> BucketedFiles:
 
 
 def find_members(
-    part: Part, folder: str, units: list[PreparedUnit], clusters: BucketedFiles
+    part: Part, folder: str, units: list[UnitSize], clusters: BucketedFiles
 ) -> Iterator[Duplicates]:
     """Yield by unit MEMBER of the reviews that are not alone in their cluster, from the `.hashes`
     of all units in a folder; of a text only those of its first dump.

@@ -22,7 +22,7 @@ from apache_beam.pvalue import TaggedOutput
 from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import BucketedFiles, Part
 from beam_jobs.engine.run import sort_largest_first
-from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.reading.work_units import UnitSize
 from beam_jobs.text.spans import find_runs, mark_firsts
 
 PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
@@ -121,14 +121,14 @@ def group_by_unit(units: list[str], unit: np.ndarray, row: np.ndarray) -> dict[s
     return {units[unit[first]]: row[first:last] for first, last in runs}
 
 
-def list_parts(counts: list[PreparedUnit], seen: int = 0) -> Iterator[Part]:
+def list_parts(counts: list[UnitSize], seen: int = 0) -> Iterator[Part]:
     """Yield the parts of the buckets; `seen` counts the texts of earlier corpora."""
     reviews = sum(c.prepared for c in counts) + seen
     return buckets.list_parts(buckets.count_buckets(reviews, BUCKET_ROWS, reviews))
 
 
 def find_in_part(
-    part: Part, folder: str, counts: list[PreparedUnit], seen: BucketedFiles
+    part: Part, folder: str, counts: list[UnitSize], seen: BucketedFiles
 ) -> Iterator[Duplicates | TaggedOutput]:
     """Yield copies of what stays and, tagged SEEN, texts that earlier corpora have, from the
     `.hashes` of all units in a folder; `counts` in their order (`buckets.join_unit_starts`).

@@ -14,8 +14,7 @@ A bucket has the runs of all reviews that begin with the same bits. Who compares
 held-out ones and reads the others unit by unit; what both have is counted by pairs of reviews, by
 blocks of a unit's rows, in one file for each part of the buckets. The second pass over a unit adds
 up what the parts say of some blocks. So no worker ever holds more than a bucket or BLOCK_MATCHES
-and the counts of all units: of 571.5 million reviews 7 million runs, as there are no more than
-MAX_BUCKETS, and 10 MB.
+and the sizes of all units.
 
 A review is compared with the held-out reviews of its own dump and of earlier ones: a dump that
 comes later changes nothing in what the earlier ones left.
@@ -23,7 +22,6 @@ comes later changes nothing in what the earlier ones left.
 
 import itertools
 import tempfile
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,12 +39,11 @@ from beam_jobs.deduplication.buckets import (
     BucketedFiles,
     BucketedRows,
     Part,
-    write_ordered,
 )
 from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
-from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.reading.work_units import UnitSize
 from beam_jobs.text.spans import expand_spans, find_runs, mark_firsts
 from beam_jobs.text.splits import SPLITS
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
@@ -63,9 +60,11 @@ how many distinct runs it has. Copies of a text have the same hash."""
 MATCH = np.dtype([("text", "<u8"), ("row", "<u4"), ("size", "<u4"), ("shared", "<u4")])
 """Hash of the words of a held-out text; row number of a review in its unit; how many runs the text
 has; how many both have in a bucket."""
+BLOCK_MATCH = np.dtype([("place", "<u8"), ("match", MATCH)])
+"""A match, and the number of its block among those of all units, shifted so that its first bits are
+those of the highest number."""
 BUCKET_RUNS = 1 << 22
-"""Held-out runs of a bucket at most, 96 MiB. There are no more than MAX_BUCKETS: of more than some
-340 million reviews, which have 12.5 such runs each, they have more."""
+"""Held-out runs of a bucket at most, 96 MiB."""
 COMMON_TEXTS = 100
 """A run that more distinct held-out texts have is a phrase ("in exchange for my honest and unbiased
 review"). It is compared with that many of them, those of the earliest dumps and within a dump those
@@ -206,7 +205,7 @@ def join_sentences(batch: pa.RecordBatch) -> list[str]:
     return [" ".join(sentences[has_title:]) for sentences, has_title in pairs]
 
 
-def list_run_parts(counts: list[PreparedUnit], others: OtherFiles = NO_OTHERS) -> Iterator[Part]:
+def list_run_parts(counts: list[UnitSize], others: OtherFiles = NO_OTHERS) -> Iterator[Part]:
     """Yield the parts of the buckets that are compared."""
     runs = others.rows + sum(unit.held_out_runs for unit in counts)
     reviews = sum(unit.prepared for unit in counts)
@@ -217,7 +216,7 @@ def write_matches(
     part: Part,
     prepared: str,
     folder: str,
-    units: list[PreparedUnit],
+    units: list[UnitSize],
     copies: Sequence[str] = (),
     others: OtherFiles = NO_OTHERS,
 ) -> str:
@@ -233,13 +232,13 @@ def write_matches(
         runs, held = (
             buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout")
         )
-        places, sizes = array("q"), array("q")  # of stretches of matches: their blocks
+        spooled, blocks = BucketedRows(BLOCK_MATCH), sum(map(count_blocks, units))
+        shift = np.uint64(64 - max(blocks, buckets.MAX_BUCKETS).bit_length())
         with (
             buckets.open_part(part, runs, RUN) as read_runs,
             buckets.open_part(part, held, HELD_RUN) as read_held,
             buckets.open_part(part, others.files, HELD_RUN) as read_others,
             open_copies(folder, copies) as read_copies,
-            tempfile.TemporaryFile() as spool,
         ):
             for bucket in buckets.list_buckets_of(part):
                 of_others = ((rows, 0) for rows in read_others(bucket))
@@ -248,21 +247,36 @@ def write_matches(
                 before = 0
                 for unit, rows in zip(units, read_runs(bucket), strict=True):
                     for matches in held_out.find_matches(rows, unit.dump + FIRST_DUMP):
-                        spool.write(matches.tobytes())
-                        here, rows_of = np.unique(matches["row"] // BLOCK_ROWS, return_counts=True)
-                        places.frombytes((before + here.astype(np.int64)).tobytes())
-                        sizes.frombytes(rows_of.astype(np.int64).tobytes())
+                        rows = np.empty(len(matches), BLOCK_MATCH)
+                        rows["match"] = matches
+                        rows["place"] = before + matches["row"] // BLOCK_ROWS
+                        rows["place"] <<= shift
+                        spooled.add_rows(rows)
                     before += count_blocks(unit)
-            starts = write_ordered(
-                spool,
-                np.frombuffer(places, np.int64),
-                np.frombuffer(sizes, np.int64),
-                sum(map(count_blocks, units)),
-                MATCH.itemsize,
-                path,
-            )
+        starts = write_by_block(spooled, shift, blocks, path)
         storage.write_bytes(marker, starts.tobytes())
     return path
+
+
+def write_by_block(spooled: BucketedRows, shift: np.uint64, blocks: int, path: str) -> np.ndarray:
+    """Write the matches of BLOCK_MATCH in the order of their blocks; return where each block
+    begins, and the end (`buckets.compute_starts`).
+    """
+    counts = np.zeros(blocks, np.int64)
+    with tempfile.TemporaryDirectory() as folder:
+        bounds = spooled.save(f"{folder}/spool").tolist()
+        with (
+            open(f"{folder}/spool", "rb") as spool,
+            storage.atomic_path(path) as written,
+            open(written, "wb") as file,
+        ):
+            for first, last in itertools.pairwise(bounds):
+                rows = np.fromfile(spool, BLOCK_MATCH, last - first)
+                rows = rows[np.argsort(rows["place"], kind="stable")]
+                file.write(rows["match"].tobytes())
+                cuts = find_runs(rows["place"])
+                counts[(rows["place"][cuts[:-1]] >> shift).astype(np.int64)] = np.diff(cuts)
+    return buckets.compute_starts(counts)
 
 
 @contextmanager
@@ -284,7 +298,7 @@ def open_copies(folder: str, units: Sequence[str]) -> Iterator[Callable[[str], n
 
 
 def select_held_out(
-    units: Sequence[PreparedUnit],
+    units: Sequence[UnitSize],
     parts: Iterable[np.ndarray],
     read_copies: Callable[[str], np.ndarray],
 ) -> Iterator[tuple[np.ndarray, int]]:
@@ -294,12 +308,12 @@ def select_held_out(
         yield rows[~np.isin(rows["row"], numbers)] if len(numbers) else rows, unit.dump + FIRST_DUMP
 
 
-def count_blocks(unit: PreparedUnit) -> int:
+def count_blocks(unit: UnitSize) -> int:
     """Return how many blocks a unit has."""
     return -(-unit.prepared // BLOCK_ROWS)
 
 
-def list_blocks(units: Sequence[PreparedUnit]) -> dict[str, tuple[int, int]]:
+def list_blocks(units: Sequence[UnitSize]) -> dict[str, tuple[int, int]]:
     """Return by unit its first block of all, and the first one that is not its own."""
     ends = itertools.accumulate(map(count_blocks, units), initial=0)
     return {unit.unit: place for unit, place in zip(units, itertools.pairwise(ends), strict=True)}

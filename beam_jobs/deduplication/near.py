@@ -32,7 +32,7 @@ from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
 from beam_jobs.deduplication.clusters import EARLIER_DUMP, LINK, choose_parents
 from beam_jobs.deduplication.exact import BUCKET_ROWS, pack_rows, read_first_halves
 from beam_jobs.deduplication.held_out import join_sentences
-from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.reading.work_units import UnitSize
 from beam_jobs.text.spans import find_runs, mark_firsts
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
@@ -228,7 +228,7 @@ def join_earlier_bands(paths: Sequence[str], folder: str) -> EarlierBands:
     return EarlierBands(files, links)
 
 
-def list_parts(counts: list[PreparedUnit], threshold: float, earlier: int = 0) -> Iterator[Part]:
+def list_parts(counts: list[UnitSize], threshold: float, earlier: int = 0) -> Iterator[Part]:
     """Yield the parts of the buckets of all bands; `earlier` counts earlier corpora's reviews."""
     reviews, (bands, _) = earlier + sum(c.prepared for c in counts), choose_bands(threshold)
     return buckets.list_parts(buckets.count_buckets(bands * reviews, BUCKET_ROWS, reviews))
@@ -239,7 +239,7 @@ def write_links(
     prepared: str,
     folder: str,
     threshold: float,
-    units: list[PreparedUnit],
+    units: list[UnitSize],
     earlier: EarlierBands = NO_EARLIER,
 ) -> str:
     """Write LINK of the near copies that a part of the buckets shows, once; return the path. Where

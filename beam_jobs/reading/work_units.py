@@ -13,6 +13,7 @@ broken file.
 import itertools
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -120,6 +121,29 @@ class PreparedUnit:
     """How often each rating occurs (`stars.encode_ratings`)."""
     held_out_runs: int = 0
     """Rows of `.heldout`."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSize:
+    """What every step of a corpus job holds of each prepared unit."""
+
+    unit: str
+    prepared: int
+    dump: int
+    held_out_runs: int
+    lines_before: int
+    """Of its file."""
+
+
+def measure_units(units: Iterable[PreparedUnit]) -> list[UnitSize]:
+    """Return the sizes of units in the order of their names."""
+    lines: Counter[str] = Counter()
+    sizes = []
+    for one in sorted(units, key=lambda unit: unit.unit):
+        before = lines[one.file]
+        sizes.append(UnitSize(one.unit, one.prepared, one.dump, one.held_out_runs, before))
+        lines[one.file] += one.lines
+    return sizes
 
 
 def check_damage(units: Iterable[PreparedUnit], most: int) -> None:

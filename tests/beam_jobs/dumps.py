@@ -24,7 +24,7 @@ from beam_jobs.deduplication.buckets import BucketedFiles, Part
 from beam_jobs.packing import shards
 from beam_jobs.packing.plan import plan_shards, prepare_output
 from beam_jobs.reading import work_units
-from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.reading.work_units import UnitSize
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
     not Dr. U.S. e.g. battery screen husband said would buy again never ever really quite small large""".split()  # noqa
@@ -96,10 +96,10 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     if preparation.split_by == "time":
         days = add_days(count_days(unit, preparation) for unit in cut)
         cut_offs = find_cut_offs(days, preparation, folders.failed)
-    units = [prepare_unit(unit, preparation, cut_offs) for unit in cut]
-    units = buckets.join_unit_starts(units, folders.prepared)
-    punkt = write_punkt(units, folders, corpus.punkt, corpus.max_damaged_files)
-    scales = decide_scales(units, corpus.stars_scale)
+    prepared = [prepare_unit(unit, preparation, cut_offs) for unit in cut]
+    units = buckets.join_unit_starts(prepared, folders.prepared)
+    punkt = write_punkt(prepared, folders, corpus.punkt, corpus.max_damaged_files)
+    scales = decide_scales(prepared, corpus.stars_scale)
     runs = enumerate(corpus.earlier.runs)
     hashes = [earlier_corpora.write_sorted_hashes(run, folders.seen) for run in runs]
     seen = earlier_corpora.join_sorted_hashes(hashes, folders.seen)
@@ -142,18 +142,19 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             for part in held_out.list_run_parts(units, others)
         ]
     writer = WriteUnits(folders, preparation)
-    for unit in units:
+    written = []
+    for unit in prepared:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
         for kind, name, rows in duplicates:
             if name == unit.unit:
                 joined.setdefault(kind, []).append(rows)
-        list(writer.process((unit.unit, joined), units, punkt, scales, matches))
-    write_totals(len(units), corpus)
+        written += writer.process((unit.unit, joined), units, punkt, scales, matches)
+    write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
 
 
 def find_clusters(
-    parts: list[Part], found: BucketedFiles, folder: str, units: list[PreparedUnit]
+    parts: list[Part], found: BucketedFiles, folder: str, units: list[UnitSize]
 ) -> BucketedFiles:
     """Follow links of near copies to the clusters' first texts."""
     chosen = [clusters.choose_links(part, found, folder) for part in parts]

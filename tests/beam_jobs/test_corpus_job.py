@@ -13,6 +13,8 @@ from beam_jobs.config import CorpusOptions
 from beam_jobs.core.errors import JobFailed, UserError
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan, prepare, result
+from beam_jobs.corpus.write import WrittenUnit
+from beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.dumps import digests, rows_of, run_steps
 
 
@@ -78,7 +80,9 @@ def test_the_corpus_is_a_transform_whose_counters_are_its_totals(tmp_path):
     times = [(one.key.metric.name, one.committed.count) for one in counters["distributions"]]
     assert times == [("unit_milliseconds", 1)] * 3  # a file is cut, a unit prepared and written
     assert made.folders.work in map(str, (tmp_path / "corpus").iterdir())
-    assert result.write_totals(1, made) == told
+    prepared = result.read_finished(made.folders.prepared, PreparedUnit)
+    written = result.read_finished(made.folders.written, WrittenUnit)
+    assert result.write_totals(written, prepared, made) == told
 
 
 @pytest.mark.parametrize("blocked", ["cuts/0000000.json", "prepared/0000000-00000.days"])

@@ -27,6 +27,7 @@ from beam_jobs.reading.lines import (
     Reject,
     Stream,
     Tally,
+    add_columns,
     check_lists,
     expand_record,
     expand_records,
@@ -81,12 +82,14 @@ def read_records(
             left -= len(block)
         tally.lines = found.prefix.count(b"\n")
     if found.name == "delimited":
-        return delimited.read_delimited(stream, found, tally, header)
-    read = FORMATS[found.name].read
-    assert read, f"{found.name} is not read from a stream"
-    nested = {name for _, name in found.mapping if "." in name or LIST in name}
-    items = read(stream, found, tally)
-    return expand_records(items, nested, tally) if nested else items
+        items = delimited.read_delimited(stream, found, tally, header)
+    else:
+        read = FORMATS[found.name].read
+        assert read, f"{found.name} is not read from a stream"
+        nested = {name for _, name in found.mapping if "." in name or LIST in name}
+        items = read(stream, found, tally)
+        items = expand_records(items, nested, tally) if nested else items
+    return add_columns(items, dict(found.partition)) if found.partition else items
 
 
 def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -141,7 +144,8 @@ def detect_layout(
             if found.name in ("json_lines", "json_objects"):
                 found = wrapped_records.unwrap_records(head, found, overrides, shown)
             found, records, why = inspect_head(head, found, shown, whole=len(head) < size)
-            columns = found.columns or {name for record in records for name in record}
+            columns = {*found.columns} or {name for record in records for name in record}
+        columns = {*columns, *(name for name, _ in found.partition if columns)}
         if columns:
             meant = overrides
             if found.prefix:  # the records are the items of a list

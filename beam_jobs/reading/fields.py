@@ -82,10 +82,24 @@ WORDS: dict[str, tuple[str, ...]] = {
         *("reseña", "resena", "comentario", "comentarios", "texto", "contenido", "opinión"),
         *("opinion", "recensione", "commento", "testo", "contenuto", "resenha", "comentário"),
         *("comentários", "conteúdo", "opinião"),
+        *("recensie", "opinia", "recenzja", "treść", "yorum", "recension", "отзыв", "комментарий"),
+        *(
+            "текст",
+            "评论",
+            "评论内容",
+            "内容",
+            "評論",
+            "レビュー",
+            "レビュー本文",
+            "本文",
+            "コメント",
+        ),
+        *("리뷰", "내용", "sentence"),
     ),
     "title": (
         *("title", "summary", "headline", "subject", "titel", "überschrift", "ueberschrift"),
         *("titre", "título", "titulo", "titolo", "commenttitle"),
+        *("tytuł", "başlık", "заголовок", "标题", "標題", "タイトル", "제목"),
     ),
     "stars": (
         *("stars", "star", "rating", "starrating", "overallrating", "score", "overall", "rate"),
@@ -93,6 +107,8 @@ WORDS: dict[str, tuple[str, ...]] = {
         *("estrellas", "puntuación"),
         *("puntuacion", "calificación", "calificacion", "valoración", "valoracion", "stelle"),
         *("voto", "valutazione", "punteggio", "estrelas", "nota", "avaliação", "avaliacao"),
+        *("beoordeling", "sterren", "ocena", "puan", "betyg", "оценка", "рейтинг"),
+        *("评分", "星级", "評分", "評価", "星", "평점", "별점"),
     ),
 }
 """Names without separators and the prefix `review`; for files that have none of COLUMN_NAMES."""

@@ -133,6 +133,14 @@ def expand_records(
         yield from ((item[0], review) for review in reviews)
 
 
+def add_columns(
+    items: Iterable[tuple[int, dict[str, Any]] | Reject], columns: dict[str, Any]
+) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+    """Yield records with columns that are the same for all of a file."""
+    for item in items:
+        yield item if isinstance(item, Reject) else (item[0], columns | item[1])
+
+
 def expand_record(record: dict[str, Any], names: Iterable[str]) -> list[dict[str, Any]]:
     """Return the reviews of a record, each with the fields of these names: `review.text` is in an
     object, `products[].reviews[].text` in each object of lists. What stands where a list should is

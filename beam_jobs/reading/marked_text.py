@@ -82,7 +82,8 @@ def read_fasttext(
             if stars is POLARITY_STARS:
                 tally.notes["stars_from_polarity"] += label in stars
             given = stars.get(label)
-            yield i, record | {"stars": f"{given}/5" if given else None}
+            name = label.removeprefix("__label__")
+            yield i, record | {"stars": f"{given}/5" if given else None, "label": name}
 
 
 def read_snap(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tuple[int, dict] | Reject]:

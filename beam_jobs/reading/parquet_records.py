@@ -15,7 +15,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import LIST, Reject, Tally, expand_records, make_reject
+from beam_jobs.reading.lines import LIST, Reject, Tally, add_columns, expand_records, make_reject
 
 
 def read_empty_record(file: BinaryIO, name: str = "a Parquet file") -> dict[str, Any]:
@@ -74,8 +74,9 @@ class RowReader:
     """
 
     def __init__(self, file: BinaryIO, layout: Layout, max_expansion: float, name: str) -> None:
-        names = sorted({column for _, column in layout.mapping})
         schema = pq.ParquetFile(file).schema_arrow
+        partition = {name for name, _ in layout.partition} - {*schema.names}
+        names = sorted({column for _, column in layout.mapping} - partition)
         self._longest = layout.max_record_bytes
         self._unread = [n for n in names if not _is_flat(find_type(schema, n), self._longest)]
         wanted = [name for name in names if name not in self._unread]
@@ -130,7 +131,8 @@ def read_rows(
         end = first_row + reader.source.count_rows(group)
         try:
             items = reader.read_group(group, first_row)
-            for item in expand_records(items, reader.nested, tally) if reader.nested else items:
+            items = expand_records(items, reader.nested, tally) if reader.nested else items
+            for item in add_columns(items, dict(layout.partition)) if layout.partition else items:
                 tally.lines = item[0]
                 yield item
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:

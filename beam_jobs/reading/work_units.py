@@ -13,11 +13,13 @@ broken file.
 import itertools
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -45,6 +47,8 @@ MANY_UNITS, LARGEST_UNIT_BYTES = 10_000, 192_000_000
 grows with their number."""
 COMPRESSION_RATIO = 3  # uncompressed bytes a packed one of review text stands for, at least
 RECUT_ABOVE_UNITS = 4  # units in a packed file from which on it is re-cut
+PARTITION = re.compile(r"(\w+)=([^=]*)")
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 QUICK_ZSTD = pa.Codec("zstd", compression_level=1)
 
 
@@ -213,9 +217,10 @@ def inspect_files(
             identity = storage.describe_identity(path)
             compression = detect_compression(_read_first_bytes(path))
             for member in list_zip_members(path) if compression == "zip" else [""]:
+                given = replace(defaults, partition=read_partition(path))
                 try:
                     found = detection.detect_layout(
-                        path, compression, member, format_name, overrides, defaults
+                        path, compression, member, format_name, overrides, given
                     )
                 except UserError as error:
                     if not member:
@@ -241,6 +246,15 @@ def inspect_files(
 
     every = itertools.chain.from_iterable(storage.map_paths(inspect, paths))
     return [replace(file, index=index) for index, file in enumerate(every)]
+
+
+def read_partition(path: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the columns that Hive and Spark put into names of folders, as `stars=5/part-0.json`
+    has them, and their values.
+    """
+    parts = (PARTITION.fullmatch(folder) for folder in path.split("/")[:-1])
+    found = {part[1]: unquote(part[2]) for part in parts if part}
+    return tuple((name, None if value == NO_VALUE else value) for name, value in found.items())
 
 
 def _read_first_bytes(path: str) -> bytes:

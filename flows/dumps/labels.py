@@ -21,6 +21,8 @@ from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, POLARITY, STARS
 
 CLASSES = {"polarity": POLARITY, "stars": STARS}
 """Stars → class of each task that has its examples from a corpus."""
+CLASS_NAMES = ("sentiment", "label", "polarity", "class", "category", "liked", "target", "votedup")
+"""What names of columns with classes end with, in files without stars."""
 USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
 SHOWN_VALUES, SHOWN_COUNTS = 3, 30
 
@@ -153,15 +155,21 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
             "its labels say 1–2 or 4–5 stars, not which, so the task stars has no example: leave "
             "it out with --set finetuning.tasks=polarity"
         )
+    if layout.name == "fasttext" and layout.labels == "unknown":
+        return (
+            f"its labels are no stars, so there is no example for {' and '.join(tasks)}: take them "
+            "as classes with --label label"
+        )
     if not preview.reviews or any(review.rating for review in preview.reviews):
         return ""
-    names = " and ".join(tasks)
+    names, hint = (
+        " and ".join(tasks),
+        fields.HINT.replace("--label NAME", f"--label {guess_label(preview)}"),
+    )
     column = dict(layout.mapping).get("stars")
     if column is None:
         there = ", ".join(preview.columns)
-        return (
-            f"no stars, so there is no example for {names}: its columns are {there}; {fields.HINT}"
-        )
+        return f"no stars, so there is no example for {names}: its columns are {there}; {hint}"
     values = dict.fromkeys(
         repr(record[column])[:40] for record in preview.records if record.get(column)
     )
@@ -170,8 +178,18 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
     shown = ", ".join(list(values)[:SHOWN_VALUES])
     return (
         f"no stars, so there is no example for {names}: its column {column} has {shown}, no "
-        f"number of stars; its columns are {', '.join(preview.columns)}; {fields.HINT}"
+        f"number of stars; its columns are {', '.join(preview.columns)}; {hint}"
     )
+
+
+def guess_label(preview: Preview) -> str:
+    """Return the column that seems to have the classes of a file without stars, or "NAME"."""
+    for name in dict(preview.file.layout.unused):
+        is_named = fields.strip_column_name(name).endswith(CLASS_NAMES)
+        is_read = any(name in record for record in preview.records)  # of Parquet none is
+        if is_named and (not is_read or 2 <= len(preview.count_labels(name)) <= MAX_CLASSES):
+            return name
+    return "NAME"
 
 
 def check_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> None:

@@ -50,6 +50,23 @@ def test_a_column_that_holds_no_stars_is_told_with_its_values(tmp_path):
     check(tmp_path, own, columns="stars=points")
 
 
+def test_a_column_that_seems_to_have_classes_is_named(tmp_path):
+    own = write_csv(
+        tmp_path, "own.csv", "review,sentiment,sex", lambda i: (f"boils {i}", "yn"[i % 2], "a")
+    )
+    with pytest.raises(UserError, match=r"dump\.columns=stars=NAME, .* --label sentiment"):
+        check(tmp_path, own)
+    check(tmp_path, own, tasks=("label:sentiment",), labels=["sentiment"])
+
+
+def test_labels_of_fasttext_that_are_no_stars_are_classes(tmp_path):
+    own = tmp_path / "train.txt"
+    own.write_text("".join(f"__label__{'pos' if i % 2 else 'neg'} boils {i}\n" for i in range(9)))
+    with pytest.raises(UserError, match=r"its labels are no stars, .* with --label label"):
+        check(tmp_path, str(own))
+    check(tmp_path, str(own), tasks=("label:label",), labels=["label"])
+
+
 def test_one_file_with_stars_is_enough(tmp_path):
     bare = write_csv(tmp_path, "a.csv", "text,note", lambda i: (f"boils {i}", "x"))
     rated = write_csv(tmp_path, "b.csv", "text,stars", lambda i: (f"leaks {i}", str(i % 5 + 1)))

@@ -13,8 +13,11 @@ PIP    := $(call install_into,$(VENV))
 STORE  ?= store
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a thread each
 # One more than the cores: tests wait for servers and children.
-AT_ONCE := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
-SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
+CORES := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 3 ? n : 3)))
+SIDE_BY_SIDE := -n $$(($(CORES) + 1)) --dist loadfile --no-loadscope-reorder
+# One process runs all tests that need Prefect's server, each start of which takes 20 CPU seconds.
+OF_PREFECT := tests/end_to_end tests/flows --ignore tests/flows/store --ignore tests/flows/dumps
+OTHERS := tests/model tests/beam_jobs tests/flows/store tests/flows/dumps tests/deploy $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo bench mutants up requirements audit sbom clean test-smoke test-all test-slow
@@ -56,7 +59,10 @@ check: $(INSTALLED_DEV)  ## ruff, ruff format, mypy, the import rules
 	$(BIN)/python -m pytest tests/test_import_rules.py
 
 test: $(INSTALLED_DEV)  ## the tests, without the slow ones
-	$(PYTEST) $(SIDE_BY_SIDE)
+	mkdir -p build
+	$(PYTEST) $(OF_PREFECT) >build/tests_of_prefect.txt 2>&1 & \
+	$(PYTEST) -n $(CORES) --dist loadfile --no-loadscope-reorder $(OTHERS); others=$$?; \
+	wait $$!; of_prefect=$$?; cat build/tests_of_prefect.txt; test $$others = 0 -a $$of_prefect = 0
 
 test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs
 	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/faults tests/browser tests/dataflow_replay tests/bench

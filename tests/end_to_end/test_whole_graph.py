@@ -29,7 +29,7 @@ from tests.patience import eventually
 TINY = {"steps": 10, "batch": 4, "layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32}
 SETTINGS = [f"pretraining.{name}={value}" for name, value in TINY.items()]
 SETTINGS += ["finetuning.seeds=0", "finetuning.tasks=polarity", "finetuning.learning_rates=0.001"]
-SETTINGS += ["finetuning.arms=pre-trained"]
+SETTINGS += ["finetuning.arms=pre-trained", "finetuning.labels=20"]
 
 
 def command(*arguments):

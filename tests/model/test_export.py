@@ -47,27 +47,34 @@ def write_roberta(folder):
     RobertaModel(config).save_pretrained(folder)
 
 
+ENCODERS = {"electra": write_electra, "distilbert": write_distilbert, "roberta": write_roberta}
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
     torch.manual_seed(0)
     torch.set_num_threads(1)
     write_corpus(folder / "corpus")
-    for write in (write_electra, write_distilbert, write_roberta):
-        name = write.__name__.removeprefix("write_")
-        write(folder / name)
-        more = ["--evaluation", str(folder / f"{name}-cell-test")]
-        tune(folder, f"{name}-cell", *LEARN, *more, encoder=name)
-    more = ["--evaluation", str(folder / "tfidf-cell-test")]
-    tune(folder, "tfidf-cell", *LEARN, *more, encoder="tfidf")
     return folder
 
 
+def make_cell(made, arm):
+    """Return the folder of a fine-tuned arm; `-test` is its evaluation."""
+    cell = made / f"{arm}-cell"
+    if not cell.exists():
+        if arm in ENCODERS:
+            ENCODERS[arm](made / arm)
+        tune(made, cell.name, *LEARN, "--evaluation", f"{cell}-test", encoder=arm)
+    return cell
+
+
 def run_export(made, output, *arms, **more):
-    cells = [f"{arm}={made / f'{arm}-cell'}" for arm in arms]
-    tests = [str(made / f"{arm}-cell-test") for arm in arms]
+    cells = {arm: make_cell(made, arm) for arm in arms}
+    tests = [f"{cell}-test" for cell in cells.values()]
     places = ["--task", "polarity", "--data", str(made / "corpus"), "--output", str(output)]
-    return export.run(["--cells", *cells, "--evaluations", *tests, *places])
+    told = [f"{arm}={cell}" for arm, cell in cells.items()]
+    return export.run(["--cells", *told, "--evaluations", *tests, *places])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +84,7 @@ def run_export(made, output, *arms, **more):
 def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     examples = load_examples(TASK, made / "corpus", "test", Sampling())
     texts = [example.text for example in examples]
-    told = read_predictions(made / f"{arm}-cell-test" / "predictions.parquet")
+    told = read_predictions(Path(f"{make_cell(made, arm)}-test", "predictions.parquet"))
     by_id = dict(zip(told.ids, told.predictions, strict=True))
     expected = [TASK.labels[by_id[example.id]] for example in examples]
     folder = tmp_path / "folder"
@@ -145,8 +152,9 @@ def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
 
 
 def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
-    shutil.copytree(made / "distilbert-cell", made / "random-cell")
-    shutil.copytree(made / "distilbert-cell-test", made / "random-cell-test")
+    cell = make_cell(made, "roberta")
+    shutil.copytree(cell, made / "random-cell")
+    shutil.copytree(f"{cell}-test", made / "random-cell-test")
     told = json.loads((made / "random-cell" / "result.json").read_text())
     told |= {"encoder": "random", "dev": {"accuracy": 1.0, "macro_f1": 1.0, "ece": 0, "loss": 0.0}}
     write_json(made / "random-cell" / "result.json", told)
@@ -177,9 +185,10 @@ def test_the_temperature_is_found_that_the_logits_were_multiplied_with():
 def test_mistakes_are_named(made, tmp_path):
     with pytest.raises(UserError, match=r"--cells x=/nowhere: no task.json"):
         export.read_cells(["x=/nowhere"], [])
+    cell, frozen = make_cell(made, "roberta"), tmp_path / "frozen"
     with pytest.raises(UserError, match="one for each of the 1 --cells"):
-        export.read_cells([str(made / "distilbert-cell")], [Path("a"), Path("b")])
-    write_json(made / "distilbert-cell" / "task.json", json.loads(
-        (made / "distilbert-cell" / "task.json").read_text()) | {"kind": "frozen"})  # fmt: skip
+        export.read_cells([str(cell)], [Path("a"), Path("b")])
+    task = json.loads((cell / "task.json").read_text())
+    write_json(Path(shutil.copytree(cell, frozen), "task.json"), task | {"kind": "frozen"})
     with pytest.raises(UserError, match="the head of a frozen encoder has no class"):
-        export.read_cells([str(made / "distilbert-cell")], [])
+        export.read_cells([str(frozen)], [])

@@ -75,10 +75,9 @@ def test_two_processes_train_as_one_does_which_goes_on_with_what_they_began(made
     assert_same_weights(tmp_path, alone, 12)
 
 
-@pytest.mark.parametrize("part", [2, 4])
-def test_accumulated_parts_equal_the_whole_batch(made, alone, tmp_path, part):
+def test_accumulated_parts_equal_the_whole_batch(made, tmp_path):
     start(made, tmp_path / "whole", "dropout=0", steps=6)
-    start(made, tmp_path / "parts", "dropout=0", f"device_batch={part}", steps=6)
+    start(made, tmp_path / "parts", "dropout=0", "device_batch=2", steps=6)
     assert_same_weights(tmp_path / "parts", tmp_path / "whole", 6)
 
 

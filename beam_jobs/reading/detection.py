@@ -132,7 +132,7 @@ def detect_layout(
         if not overrides and len(head) < min(size, MAX_ANSWER_BYTES):
             refuse_error_answer(head, found, shown)
         records: list[dict[str, Any]] = []
-        why = ""
+        rejects: list[Reject] = []
         if found.name == "parquet":
             if compression:
                 refuse_unless_text(head, shown)
@@ -143,7 +143,7 @@ def detect_layout(
             refuse_other_encodings(head, found, shown)
             if found.name in ("json_lines", "json_objects"):
                 found = wrapped_records.unwrap_records(head, found, overrides, shown)
-            found, records, why = inspect_head(head, found, shown, whole=len(head) < size)
+            found, records, rejects = inspect_head(head, found, shown, whole=len(head) < size)
             columns = {*found.columns} or {name for record in records for name in record}
         columns = {*columns, *(name for name, _ in found.partition if columns)}
         if columns:
@@ -159,18 +159,18 @@ def detect_layout(
             check_lists(mapping.values(), shown)
             refuse_without_texts(records[:FIRST_RECORDS], mapping["text"], shown)
             unused = fields.list_unused_columns(columns, mapping)
-            if why and len(head) == size:
-                continue
-            if why:
-                break
-            return replace(found, mapping=tuple(mapping.items()), unused=tuple(unused.items()))
+            if not rejects:
+                return replace(found, mapping=tuple(mapping.items()), unused=tuple(unused.items()))
+            if size > HEAD_BYTES and len(rejects) > FIRST_RECORDS:
+                break  # more bytes would not help
         if len(head) < size:
-            if why:
+            if rejects:
                 break
             return found
     raise UserError(
-        f"{shown}: no {found.name} record in its first {len(head)} bytes{why}; "
-        f"{find_way_out(head, found, is_whole=len(head) < size)}"
+        f"{shown}: no {found.name} record in its first {len(head)} bytes"
+        + (f": {rejects[0].reason} in line {rejects[0].line}; " if rejects else "; ")
+        + f"{find_way_out(head, found, is_whole=len(head) < size)}"
     )
 
 
@@ -325,8 +325,9 @@ def read_parquet_columns(path: str) -> dict[str, Any]:
 
 def inspect_head(
     head: bytes, found: Layout, shown: str, whole: bool
-) -> tuple[Layout, list[dict[str, Any]], str]:
-    """Return the layout that the beginning of a file shows, its records, and why none is one.
+) -> tuple[Layout, list[dict[str, Any]], list[Reject]]:
+    """Return the layout that the beginning of a file shows, its records, and if it has none the
+    rejects in their place.
 
     `whole`: the beginning is all of the file.
     """
@@ -343,8 +344,7 @@ def inspect_head(
     items = list(read_records(io.BytesIO(head), limited, Tally(), header=True))
     records = [item[1] for item in items if not isinstance(item, Reject)]
     rejects = [item for item in items if isinstance(item, Reject)]
-    why = f": {rejects[0].reason} in line {rejects[0].line}" if rejects and not records else ""
-    return found, records, why
+    return found, records, [] if records else rejects
 
 
 def detect_format(head: bytes, shown: str) -> str:

@@ -113,7 +113,27 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 """Names without separators and the prefix `review`; for files that have none of COLUMN_NAMES."""
 OF_REVIEW = {
-    *("de", "du", "del", "dell", "della", "da", "do", "l", "la", "le", "lo", "client", "cliente"),
+    *(
+        "of",
+        "the",
+        "review",
+        "der",
+        "bewertung",
+        "rezension",
+        "de",
+        "du",
+        "del",
+        "dell",
+        "della",
+        "da",
+        "do",
+        "l",
+        "la",
+        "le",
+        "lo",
+        "client",
+        "cliente",
+    ),
     *("avis", "commentaire", "reseña", "resena", "opinión", "opinion", "comentario"),
     *("recensione", "commento", "avaliação", "avaliacao", "comentário"),
 }

@@ -81,13 +81,26 @@ def _read_records(
                     continue
                 record = parse_leniently(line, i, tally, layout.encoding)
             if type(record) is dict:
-                yield i, record
+                if len(record) == 1 and is_bulk_action(record):
+                    tally.notes["bulk_actions"] += 1
+                else:
+                    yield i, record
             elif type(record) is tuple or is_list_of_objects(record):
                 yield from ((i, one) for one in record)
             else:
                 yield (
                     record if isinstance(record, Reject) else make_reject(i, "not an object", line)
                 )
+
+
+def is_bulk_action(record: dict[str, Any]) -> bool:
+    """Return whether a record of Elasticsearch only says where the next one goes."""
+    [(name, about)] = record.items()
+    return (
+        name in ("index", "create")
+        and type(about) is dict
+        and {"_index", "_id"} & about.keys() != set()
+    )
 
 
 def is_list_of_objects(value: Any) -> bool:

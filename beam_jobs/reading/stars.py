@@ -134,6 +134,13 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
         counts = rated  # -1 says beside them that there is no rating
     values, total = {number for number, _ in counts}, sum(counts.values())
     tops = {top for _, top in counts if top}
+    bare = any(number and not top for number, top in counts)
+    if len(tops) > 1 or (bare and tops - {5}):
+        shown = " and ".join(f"out of {top:g}" for top in sorted(tops)) + " and of nothing" * bare
+        raise UserError(
+            f"{where}: its stars are given {shown}; write them on one scale, or give another "
+            "column by --columns stars=NAME"
+        )
     whole = values <= {0, 1, NO, YES} and values & {0, NO}
     if (whole or values == {-1, 1}) and not tops:
         return Scale(BINARY)

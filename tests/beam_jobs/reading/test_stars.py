@@ -61,6 +61,16 @@ def test_what_the_values_leave_open_is_asked_for(values, choices):
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize("values", [["4", "8/10"], ["4/5", "8/10"], ["4", "80%"]])
+def test_two_scales_in_a_column_are_refused(values):
+    with pytest.raises(UserError, match=r"its stars are given out of .*; write them on one scale"):
+        decide(values)
+
+
+def test_a_bare_number_beside_others_of_five_is_of_five():
+    assert decide(["4", "3/5", "5 out of 5"] * 9).name == "1-5"
+
+
 def test_minus_one_and_one_are_no_and_yes():
     """As Steam's recommendations are."""
     scale = decide(["-1", "1"])

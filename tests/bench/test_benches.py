@@ -64,7 +64,6 @@ def made(dump) -> Path:
     return folder
 
 
-@pytest.mark.smoke
 def test_data_path(dump):
     found = figures("data_path.py", "--input", dump, "--reviews", 300, "--rounds", 1)
     assert found["reviews"] == 300

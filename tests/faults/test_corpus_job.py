@@ -138,8 +138,9 @@ def test_another_job_starts_afresh_in_the_same_folder(dump, undisturbed, tmp_pat
     assert digests(tmp_path) == undisturbed
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
+@pytest.mark.parametrize(
+    "mode", ["in_memory", pytest.param("multi_processing", marks=pytest.mark.smoke)]
+)
 def test_a_full_disk_is_said_and_the_next_run_continues(dump, undisturbed, tmp_path, mode):
     """No file may grow beyond 400 kB, which fails as a full disk does."""
 

@@ -168,7 +168,6 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
     ended(job)
 
 
-@pytest.mark.smoke
 def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
     run, job, folder = begun(served, 3, 10)
     flow_process(job).kill()

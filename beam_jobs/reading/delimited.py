@@ -261,7 +261,7 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
     best: list[tuple[tuple[bool, float, int], Layout]] = []
     for one in delimiters:
         quoted = []
-        for spaced in (True, False) if f'{one} "' in text else (False,):
+        for spaced in (False, True) if f'{one} "' in text else (False,):
             for escaped in (False, True):
                 candidate = replace(found, delimiter=one, has_escapes=escaped, has_spaces=spaced)
                 quoted.append(_try_layout(candidate, whole, text))
@@ -306,7 +306,7 @@ def count_misplaced_quotes(text: str, layout: Layout) -> int:
     misplaced = 0
     while True:
         try:
-            next(records)
+            misplaced += any(value.startswith(' "') for value in next(records))
         except StopIteration:
             return misplaced
         except csv.Error:

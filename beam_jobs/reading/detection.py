@@ -42,6 +42,8 @@ FIRST_RECORDS = 100
 """Of which one at least must have a text."""
 NUMBER = re.compile(r"\d+([.,]\d+)?")
 NOT_UTF8 = re.compile("[\udc80-\udcff]+")
+PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")
+"""Characters that were cut off, and halves of characters beyond 16 bits."""
 FOREIGN_BYTES = 8
 """Letters of other scripts stand side by side, those that cp1252 adds to ASCII mostly alone: so
 many bytes that are not UTF-8, half of them in runs of three, are in another encoding, and so are
@@ -49,10 +51,11 @@ those of which a twentieth stand for nothing in cp1252."""
 UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
 PAGE = re.compile(rb"<[a-z!?]", re.IGNORECASE)
 SQL = re.compile(
-    rb"(?:--\s|/\*!|(?:insert into|create table|drop table|copy|set)\s)", re.IGNORECASE
+    rb"--\s|/\*!|(?:insert into|create table|drop table|set names)\s|set \w+ *=|copy \S+ ?\(",
+    re.IGNORECASE,
 )
 SCRIPT = re.compile(rb"(?:(?:var|let|const|window|export)\b[^\n{\[]*|[\w.]+\s*)[=(]\s*[\[{]")
-WITHIN_STRINGS = re.compile(rb'"[\[{\s]*\\+"')
+WITHIN_STRINGS = re.compile(rb'"\s*[\[{][\[{\s]*\\+"')
 NO_OBJECTS = re.compile(rb'\[\s*+["\d\[]')
 OF_A_SHELL = re.compile(rb"\b(?:ObjectId|ISODate|NumberInt|NumberLong|NumberDecimal)\(")
 WRITE_OBJECTS = "write objects, in pandas to_json(FILE, orient='records', lines=True)"
@@ -282,7 +285,7 @@ def refuse_other_encodings(head: bytes, found: Layout, shown: str) -> None:
     """Raise UserError where bytes that are not UTF-8, and would be read as cp1252, are not that."""
     if found.encoding != Layout.encoding or head.isascii():
         return
-    runs = NOT_UTF8.findall(head.decode(errors="surrogateescape"))
+    runs = NOT_UTF8.findall(PARTS_OF_UTF8.sub("", head.decode(errors="surrogateescape")))
     count, long = len("".join(runs)), len("".join(run for run in runs if len(run) > 2))
     undefined = sum(run.count(byte) for run in runs for byte in UNDEFINED)
     if count >= FOREIGN_BYTES and (2 * long > count or 20 * undefined > count):

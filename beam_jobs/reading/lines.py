@@ -3,6 +3,7 @@
 import codecs
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -106,6 +107,10 @@ def decode_text(raw: bytes, tally: Tally, encoding: str = "utf-8") -> str:
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError:
+        if encoding == "utf-8":
+            with suppress(UnicodeDecodeError):  # halves of characters beyond 16 bits, as of Java
+                halves = raw.decode(encoding, "surrogatepass").encode("utf-16-le", "surrogatepass")
+                return halves.decode("utf-16-le")
         tally.notes["decoded_as_cp1252"] += 1
         return raw.decode(encoding, "amazon_electra_cp1252")
 

@@ -156,6 +156,7 @@ SHAPES = {
     "blank lines before the header": lambda texts: dump_csv(texts, "\r\n\n\ntext\n").encode(),
     "one column": lambda texts: dump_csv(texts, '"Review Text"\n').encode(),
     "line ends in names": lambda texts: dump_csv(texts, '"Review\nText"\n').encode(),
+    "names that SQL has too": lambda texts: dump_csv(texts, "Set name,text\n", "1,").encode(),
     "spaces before quotes": lambda texts: dump_csv(texts, "n, text\n", "1, ").encode(),
     "another delimiter in a name": lambda texts: dump_csv(texts, "n, m;text\n", "1;").encode(),
     "a list for each column": lambda texts: json.dumps({"n": [*texts], "text": texts}).encode(),
@@ -199,6 +200,28 @@ def test_shapes_of_other_programs(tmp_path, name):
     made = run_job(tmp_path / "corpus", "--input", tmp_path / "d")
     assert (made["read"], made["kept"]) == (20, 20)
     assert set(texts_in(tmp_path / "corpus")) == {" ".join(text.split()) for text in texts}
+
+
+def test_spaces_before_quotes_without_a_comma(tmp_path):
+    dump = write_lines(tmp_path / "d.csv", ["stars, text", *(f'4, "Text {i}."' for i in range(9))])
+    run_job(tmp_path / "corpus", "--input", dump)
+    assert set(texts_in(tmp_path / "corpus")) == {f"Text {i}." for i in range(9)}
+
+
+@pytest.mark.parametrize("name", ["d.json", "d.csv"])
+def test_halves_of_characters_and_cut_ones_are_no_other_encoding(tmp_path, name):
+    """As programs in Java write them, and databases that keep so many bytes."""
+    halves, cut = b"\xed\xa0\xbd\xed\xb8\x80", b"\xf0\x9f\x98"
+    rows = [b"Text %d %b" % (i, halves if i % 2 else cut) for i in range(9)]
+    if name == "d.json":
+        rows = [b'{"text": "%b"}' % row for row in rows]
+    made = run_job(
+        tmp_path / "c", "--input", write_lines(tmp_path / name, ["text"][: name == "d.csv"] + rows)
+    )
+    assert (made["kept"], made["notes"]) == (9, {"decoded_as_cp1252": 5})
+    assert {t for t in texts_in(tmp_path / "c") if "😀" in t} == {
+        f"Text {i} 😀" for i in (1, 3, 5, 7)
+    }
 
 
 def test_a_backslash_that_ends_a_field_escapes_nothing(tmp_path):

@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -58,6 +58,8 @@ VERSIONS = (
     *("Last-Modified", "updated", "mtime", "created"),
 )
 """What stores call what tells the versions of a file apart, the surest first."""
+SURE = VERSIONS[:3]
+"""Those that change with every write."""
 Identity = tuple[str, int, str]
 """Of a file: path, bytes, and what tells it from others (`describe_identity`)."""
 Stretch = tuple[str, int, int]
@@ -98,6 +100,14 @@ def read_range(path: str, start: int, stop: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(start)
         return file.read(stop - start)
+
+
+def read_first_bytes(path: str, size: int) -> bytes:
+    """Return the first bytes of a file that has as many; of one in a bucket by one request."""
+    if is_remote(path) and not path.startswith("http"):  # a server may send all of a file
+        return read_range(path, 0, size)
+    with open_bytes(path, size) as file:
+        return file.read(size)
 
 
 def read_each(stretches: Iterable[Stretch]) -> Iterator[bytes]:
@@ -154,19 +164,27 @@ def describe_identity(path: str) -> Identity:
         state = os.stat(path)
         return path, state.st_size, str(state.st_mtime_ns)
     fs, inner = fsspec.core.url_to_fs(path)
-    info = fs.info(inner)
-    version = next((info[name] for name in VERSIONS if info.get(name)), "")
-    return path, info["size"], str(version)
+    return _identify(path, fs.info(inner), VERSIONS)
+
+
+def _identify(path: str, info: dict[str, Any], versions: Sequence[str]) -> Identity:
+    version = next((str(info[name]) for name in versions if info.get(name)), "")
+    return path, info["size"], version.strip('"')
 
 
 def check_unchanged(identity: Identity) -> None:
     """Raise UserError unless a file is still the one of which this is the identity."""
     path = identity[0]
-    if is_remote(path):
-        fs, inner = fsspec.core.url_to_fs(path)
-        fs.invalidate_cache(inner)
     with suppress(FileNotFoundError):
-        if describe_identity(path) == identity:
+        if not is_remote(path):
+            found = {describe_identity(path)}
+        else:
+            fs, inner = fsspec.core.url_to_fs(path)
+            fs.invalidate_cache(inner)
+            info = fs.info(inner)
+            # a listing may tell less than an answer about one file
+            found = {_identify(path, info, VERSIONS[first:]) for first in range(len(VERSIONS))}
+        if identity in found:
             return
     raise UserError(f"{path} changed while it was read; once it is whole, run the command again")
 
@@ -292,21 +310,28 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
 
 def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[str]:
     """Return every file that the patterns name, each once, sorted by name."""
+    return list(list_files(patterns, option))
+
+
+def list_files(patterns: Iterable[str], option: str = "--input") -> dict[str, Identity | None]:
+    """Return every file that the patterns name, sorted by name, with its identity, as far as its
+    store has told that with the name.
+    """
     given = list(patterns)
-    found: set[str] = set()
+    found: dict[str, Identity | None] = {}
     with open_places(given, option) as places:
         expand = partial(_expand, option=option, places=places)
-        for pattern, paths in zip(given, map_paths(expand, given), strict=True):
-            if not paths:
+        for pattern, files in zip(given, map_paths(expand, given), strict=True):
+            if not files:
                 raise UserError(f"{option} {pattern}: no such file")
-            found.update(paths)
-    return sorted(found, key=lambda path: (os.path.basename(path), path))
+            found |= files
+    return dict(sorted(found.items(), key=lambda file: (os.path.basename(file[0]), file[0])))
 
 
 def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
     """Return the files of a name or glob, with all in its folders; nothing hidden."""
     with open_places([pattern], option) as places:
-        return _expand(pattern, option, places)
+        return list(_expand(pattern, option, places))
 
 
 Places = dict[str, tuple[Any, str]]
@@ -333,21 +358,26 @@ def open_places(patterns: Iterable[str], option: str) -> Iterator[Places]:
             store.invalidate_cache()
 
 
-def _expand(pattern: str, option: str, places: Places) -> list[str]:
+def _expand(pattern: str, option: str, places: Places) -> dict[str, Identity | None]:
     if is_remote(pattern):
         with report_unreachable(pattern, option):
             fs, inner = places[pattern]
-            found = match_remote(fs, inner).items()
-            paths = [p for n, i in found for p in ([n] if i["type"] == "file" else fs.find(n))]
-            shown = [p for p in paths if _is_shown(p, inner)]
-            return [str(fs.unstrip_protocol(p)) for p in leave_out_others(shown, inner, option)]
+            files: dict[str, dict[str, Any]] = {}
+            for name, info in match_remote(fs, inner).items():
+                files |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
+            shown = [path for path in files if _is_shown(path, inner)]
+            known: dict[str, Identity | None] = {}
+            for name in leave_out_others(shown, inner, option):
+                identity = _identify(path := str(fs.unstrip_protocol(name)), files[name], SURE)
+                known[path] = identity if identity[2] else None
+            return known
     paths = [
         path
         for name in match_local(pattern)
         for path in ([name] if os.path.isfile(name) else _walk_folder(name))
     ]
     shown = [path for path in paths if _is_shown(path, pattern)]
-    return [os.path.abspath(path) for path in leave_out_others(shown, pattern, option)]
+    return {os.path.abspath(path): None for path in leave_out_others(shown, pattern, option)}
 
 
 def leave_out_others(paths: Iterable[str], pattern: str, option: str) -> list[str]:

@@ -6,6 +6,7 @@ name, and neither delivers what comes before damage nor limits expansion.
 """
 
 import bz2
+import io
 import lzma
 import re
 import zipfile
@@ -140,11 +141,14 @@ def open_uncompressed(
     member: str = "",
     max_expansion: float = 0,
     block_bytes: int | None = None,
+    content: bytes | None = None,
 ) -> "PlainStream":
     """Open the uncompressed bytes of a file, at most `max_expansion` times its size (0: any); of
-    one in a store so many bytes are fetched ahead (`storage.open_bytes`).
+    one in a store so many bytes are fetched ahead (`storage.open_bytes`), and none if its `content`
+    is at hand.
     """
-    return PlainStream(path, compression, member, max_expansion, block_bytes)
+    packed = io.BytesIO(content) if content is not None else storage.open_bytes(path, block_bytes)
+    return PlainStream(path, packed, compression, member, max_expansion)
 
 
 def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
@@ -276,12 +280,12 @@ class PlainStream:
     def __init__(
         self,
         path: str,
+        packed: BinaryIO,
         compression: Compression,
         member: str,
         max_expansion: float,
-        block_bytes: int | None,
     ) -> None:
-        self._packed = storage.open_bytes(path, block_bytes)
+        self._packed = packed
         self._plain = _open_decompressor(self._packed, path, compression, member)
         self._path, self._compression, self._member = path, compression, member
         self._member_bytes = _measure_zip_member(path, member) if compression == "zip" else 0

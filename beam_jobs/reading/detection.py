@@ -114,16 +114,19 @@ def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]
 
 def detect_layout(
     path: str,
+    first: bytes,
     compression: Compression,
     member: str,
     name: str | None,
     overrides: dict[str, str],
     defaults: Layout,
 ) -> Layout:
-    """Detect the layout of a file; `defaults` holds what the user has set (encoding, limits)."""
+    """Detect the layout of a file, of which `first` are the first HEAD_BYTES or all; `defaults`
+    holds what the user has set (encoding, limits).
+    """
     shown = f"{path}/{member}" if member else path
     for size in list_head_sizes(defaults.max_record_bytes):
-        head = read_head(path, compression, member, size)
+        head = read_head(path, first, compression, member, size)
         found = replace(defaults, name=name or detect_format(head, shown))
         if not name and "json" in found.name:
             is_whole, text = len(head) < size, overrides.get("text", "")
@@ -309,8 +312,17 @@ def list_head_sizes(longest: int) -> Iterator[int]:
     yield longest + HEAD_BYTES
 
 
-def read_head(path: str, compression: Compression, member: str, size: int) -> bytes:
-    with open_uncompressed(path, compression, member, block_bytes=HEAD_BYTES) as stream:
+def read_head(path: str, first: bytes, compression: Compression, member: str, size: int) -> bytes:
+    """Return so many uncompressed bytes of a file, of which `first` are the first HEAD_BYTES, or
+    all of them.
+    """
+    is_whole = len(first) < HEAD_BYTES
+    if not compression and (is_whole or size <= HEAD_BYTES):
+        return first[:size]
+    content = first if is_whole and compression != "zip" else None
+    with open_uncompressed(
+        path, compression, member, block_bytes=HEAD_BYTES, content=content
+    ) as stream:
         head = b""
         while len(head) < size and (block := stream.read(size - len(head))):
             head += block

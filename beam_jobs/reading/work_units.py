@@ -15,9 +15,10 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
@@ -185,8 +186,10 @@ def list_dump_files(options: DumpOptions, labels: Sequence[str] = ()) -> list[Du
     files: list[DumpFile] = []
     for number, patterns in enumerate(options.input):
         known = {file.path for file in files}
-        paths = [path for path in storage.expand_patterns(patterns) if path not in known]
-        dump = inspect_files(paths, options.format, overrides, defaults, options.max_expansion)
+        found = storage.list_files(patterns)
+        paths = [path for path in found if path not in known]
+        limit = options.max_expansion
+        dump = inspect_files(paths, options.format, overrides, defaults, limit, found)
         files += [replace(file, index=len(files) + file.index, dump=number) for file in dump]
     fields.check_labels(labels, {file.name: file.layout for file in files})
     return files
@@ -208,19 +211,23 @@ def inspect_files(
     overrides: dict[str, str],
     defaults: Layout,
     max_expansion: float,
+    known: Mapping[str, storage.Identity | None] = MappingProxyType({}),
 ) -> list[DumpFile]:
-    """Detect compression and layout of a dump's files from their content."""
+    """Detect compression and layout of a dump's files from their content; `known` are identities
+    that need not be asked for.
+    """
 
     def inspect(path: str) -> list[DumpFile]:
         files: list[DumpFile] = []
         try:
-            identity = storage.describe_identity(path)
-            compression = detect_compression(_read_first_bytes(path))
+            identity = known.get(path) or storage.describe_identity(path)
+            first = storage.read_first_bytes(path, min(identity[1], detection.HEAD_BYTES))
+            compression = detect_compression(first)
             for member in list_zip_members(path) if compression == "zip" else [""]:
                 given = replace(defaults, partition=read_partition(path))
                 try:
                     found = detection.detect_layout(
-                        path, compression, member, format_name, overrides, given
+                        path, first, compression, member, format_name, overrides, given
                     )
                 except UserError as error:
                     if not member:
@@ -255,11 +262,6 @@ def read_partition(path: str) -> tuple[tuple[str, str | None], ...]:
     parts = (PARTITION.fullmatch(folder) for folder in path.split("/")[:-1])
     found = {part[1]: unquote(part[2]) for part in parts if part}
     return tuple((name, None if value == NO_VALUE else value) for name, value in found.items())
-
-
-def _read_first_bytes(path: str) -> bytes:
-    with storage.open_bytes(path, detection.HEAD_BYTES) as file:
-        return file.read(16)
 
 
 def choose_unit_bytes(total: int) -> int:

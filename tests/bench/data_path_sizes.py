@@ -24,8 +24,8 @@ REVIEW_BYTES = 800
 """Of a record of the 2018 release."""
 REQUEST_SECONDS = max(0.002, 0.040 / PATHS_AT_ONCE)
 """CPU time of a request (storage.READS_AT_ONCE), or its share of the wait for an answer."""
-REQUESTS_A_FILE = 5
-"""Before the first unit: its version, and twice its size and first bytes (many_files.py)."""
+REQUESTS_A_FILE = 1
+"""Before the first unit: its first bytes (many_files.py). Its version comes with the listing."""
 HELD_OUT_RUNS = 12.5
 """For each review of the dump, with the default split (held_out.BUCKET_RUNS)."""
 WORKER_BYTES = 0.91e9

@@ -22,13 +22,12 @@ from model.origin import run
 from model.tracking.mlflow_client import create_client
 from tests.model.encoders.checkpoints import write_checkpoint
 
-AWAY = {"HF_ENDPOINT": "http://127.0.0.1:9"}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub(BaseHTTPRequestHandler):
     """What the hub answers for its models, whose files are in folders of their names; only half of
-    the weights of `lab/short` comes.
+    the weights of `lab/short` comes, and `lab/away` is asked for while the hub is down.
     """
 
     root: Path
@@ -40,6 +39,8 @@ class Hub(BaseHTTPRequestHandler):
     def do_GET(self):
         path = unquote(self.path.split("?")[0])
         self.requested.append(path)
+        if "/lab/away/" in path:
+            return self.refuse("Unavailable", 503)
         if asked := re.fullmatch(r"/api/models/(lab/\w+)/(revision|tree)/(\w+)", path):
             name, what, revision = asked.groups()
             files = sorted((self.root / name).glob("*"))
@@ -66,8 +67,8 @@ class Hub(BaseHTTPRequestHandler):
         if self.command == "GET":
             self.wfile.write(content)
 
-    def refuse(self, code):
-        self.send_response(404)
+    def refuse(self, code, status=404):
+        self.send_response(status)
         self.send_header("X-Error-Code", code)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -142,7 +143,7 @@ def bring(folder, places, environment):
 @pytest.fixture(scope="module")
 def brought(hub, tmp_path_factory):
     """What is told of the models of the hub, and which files were asked for."""
-    places = ["lab/tiny", "lab/pickled", "lab/short", "lab/other", "lab/tiny@v9"]
+    places = ["lab/tiny", "lab/pickled", "lab/short", "lab/other", "lab/tiny@v9", "lab/away"]
     told = bring(tmp_path_factory.mktemp("online"), places, hub[1])
     return dict(zip(places, told, strict=True)), list(hub[0].requested)
 
@@ -184,10 +185,10 @@ def test_what_the_hub_does_not_give_is_one_line_and_nothing_stays(place, error, 
     assert "\n" not in refused["told"]
 
 
-def test_a_hub_that_is_away_may_be_there_later(hub, tmp_path):
-    [refused] = bring(tmp_path, ["lab/tiny"], {**hub[1], **AWAY, "HF_HOME": str(tmp_path)})
+def test_a_hub_that_is_away_may_be_there_later(brought):
+    refused = brought[0]["lab/away"]
     assert refused["error"] == "TransientError"
-    assert "run `hf download lab/tiny --local-dir DIR`" in refused["told"]
+    assert "run `hf download lab/away --local-dir DIR`" in refused["told"]
 
 
 @pytest.fixture(scope="module")

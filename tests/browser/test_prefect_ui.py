@@ -3,7 +3,6 @@ approves, cancels.
 """
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -177,21 +176,3 @@ def test_a_person_rejects_one_model_and_approves_it_later(servers, page, picture
     submit_answer(page, servers, run, dialog)
     assert registry.get_by_alias("champion")["version"] == version
     assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; polarity")
-
-
-def test_a_cancelled_run_ends_its_children_and_keeps_its_checkpoint(servers, page, picture):
-    open_form(page, servers)
-    fill(page, 600, 100_000)
-    run = submitted(page, servers)
-    page.goto("about:blank")
-    [training] = eventually(lambda: servers.jobs("model.pretrain"), lambda: servers.told(run))
-    words = training.cmdline()
-    folder = Path(words[words.index("--output") + 1])
-    eventually(lambda: (folder / "metrics.jsonl").exists())
-    open_run(page, servers, run)
-    page.get_by_role("button", name="Cancel").first.click()
-    page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
-    eventually(lambda: not servers.jobs("model.pretrain"))
-    wait_for_state(page, "Cancelled")
-    picture(page, "cancelled")
-    assert list(folder.glob("checkpoints/*"))

@@ -1,11 +1,8 @@
-"""`amazon-electra` as its users start it: a synthetic dump through the whole graph, again, and
-after a kill.
-"""
+"""`amazon-electra` as its users start it: a synthetic dump through the whole graph, and again."""
 
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +21,6 @@ from transformers import (
 from beam_jobs.sample.sample_dump import write_sample
 from flows.cli import main
 from model.export import run_onnx
-from tests.patience import eventually
 
 TINY = {"steps": 10, "batch": 4, "layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32}
 SETTINGS = [f"pretraining.{name}={value}" for name, value in TINY.items()]
@@ -141,30 +137,3 @@ def test_a_plan_does_nothing_and_tells_what_is_complete_and_what_another_seed_wo
     assert {"corpus", "vocabulary", "shards"} <= set(re.findall(r"^complete +(\S+)", printed, re.M))
     assert re.search(r"^to do +pretraining ", printed, re.M)
     assert manifests(home) == before
-
-
-@pytest.mark.slow
-def test_killed_in_pre_training_it_continues_from_the_last_checkpoint(home, tmp_path):
-    more = ("pretraining.steps=120", "pretraining.checkpoint_every=10")
-    (tmp_path / "sample.json.gz").write_bytes((home / "sample.json.gz").read_bytes())
-    words = run_arguments(tmp_path, *more)
-    first = subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True, env=environment())
-    reached = eventually(lambda: find_checkpoint(tmp_path))
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    again = electra(*words)
-    assert again.returncode == 0, again.stderr
-    trained = only(tmp_path / "store" / "pretraining", "*/")
-    lines = (trained / "metrics.jsonl").read_text().splitlines()
-    assert max(json.loads(line)["step"] for line in lines) == 120
-    attempts = (trained / "log.txt").read_text().split("\n== ")[1:]
-    assert len(attempts) == 2
-    first_shown = json.loads(re.search(r"^PROGRESS (.*)$", attempts[1], re.M)[1])["done"]
-    assert first_shown >= reached > 0
-
-
-def find_checkpoint(home):
-    """Return the step of the first checkpoint, 0 before there is one."""
-    found = (home / "store").glob("pretraining/*/checkpoints/step-*")
-    steps = [int(path.name[5:]) for path in found if re.fullmatch(r"step-\d+", path.name)]
-    return min(steps, default=0)

@@ -227,13 +227,14 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "be again"
         )
     made = first.corpus.parameters
+    scale = form.dump.stars_scale or made.get("stars_scale", "")
     inherited = dict(before["settings"])
     if base.origin:
         inherited = inherit_rates(inherited)
     return validate_form(
         AdditionParameters,
         {
-            "dump": form.dump,
+            "dump": form.dump.model_copy(update={"stars_scale": scale}),
             "recipe": before["recipe"],
             "corpus": Corpus(
                 split=made["split"],

@@ -203,12 +203,17 @@ def test_an_added_dump_takes_its_texts_as_the_base_did(turns, tmp_path):
     form = form_of(make.store.root, kept["mango"], bases[0].encoder.fingerprint)
     (first,) = bases[0].rounds
     chosen = {"near_duplicates": 0.8, "split_by": "product", "title": "false"}
-    corpus = replace(first.corpus, parameters=first.corpus.parameters | chosen)
+    parameters = first.corpus.parameters | chosen | {"stars_scale": "1-10"}
+    corpus = replace(first.corpus, parameters=parameters)
     base = replace(bases[0], rounds=(replace(first, corpus=corpus),))
-    taken = increments.inherit_settings(form, base).corpus
-    assert list_selection_options(taken) == chosen
-    taken = increments.inherit_settings(form, bases[0]).corpus
-    assert list_selection_options(taken) == {}
+    taken = increments.inherit_settings(form, base)
+    assert list_selection_options(taken.corpus) == chosen
+    assert taken.dump.stars_scale == "1-10"
+    own = form.model_copy(update={"dump": form.dump.model_copy(update={"stars_scale": "1-5"})})
+    assert increments.inherit_settings(own, base).dump.stars_scale == "1-5"
+    taken = increments.inherit_settings(form, bases[0])
+    assert list_selection_options(taken.corpus) == {}
+    assert taken.dump.stars_scale == ""
 
 
 def test_a_base_by_its_name(turns):

@@ -252,7 +252,11 @@ def inspect_files(
         return files
 
     every = itertools.chain.from_iterable(storage.map_paths(inspect, paths))
-    return [replace(file, index=index) for index, file in enumerate(every)]
+    layouts: dict[Layout, Layout] = {}  # those of most files are equal, and kept once
+    return [
+        replace(file, index=index, layout=layouts.setdefault(file.layout, file.layout))
+        for index, file in enumerate(every)
+    ]
 
 
 def read_partition(path: str) -> tuple[tuple[str, str | None], ...]:

@@ -87,10 +87,10 @@ def _read_records(
                     yield i, record
             elif type(record) is tuple or is_list_of_objects(record):
                 yield from ((i, one) for one in record)
-            else:
-                yield (
-                    record if isinstance(record, Reject) else make_reject(i, "not an object", line)
-                )
+            elif isinstance(record, Reject):
+                yield record
+            elif line.strip(AROUND):  # an empty list is no record
+                yield make_reject(i, "not an object", line)
 
 
 def is_bulk_action(record: dict[str, Any]) -> bool:

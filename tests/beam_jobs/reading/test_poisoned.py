@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.core import storage
@@ -163,6 +163,7 @@ def test_readers_never_crash_on_any_bytes(content, name):
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(content=st.lists(LINE, max_size=30).map(b"\n".join))
+@example(content=b"[]\n{}\n[ [], ]")
 def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "d.json").write_bytes(content)

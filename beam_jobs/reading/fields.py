@@ -306,25 +306,27 @@ def make_review_reader(
     text, title, stars, item, user, time = (mapping.get(f, ABSENT) for f in FIELDS)
 
     def read_review(record: dict[str, Any]) -> Review:
+        if dict in map(type, record.values()):
+            record = {name: unwrap(value) for name, value in record.items()}
         get = record.get
-        value = unwrap(get(stars))
+        value = get(stars)
         kind = type(value)
         is_usual = kind in (int, float, bool, Decimal) or (
             kind is str and len(value) < MAX_CHARACTERS
         )
         rating = parse_rating(value) if is_usual else None
-        places = [unwrap(get(name)) for name in (item, user, time)]
+        places = [get(item), get(user), get(time)]
         if not all(map(is_identifier, places)):
             notes["identifiers_left_out"] += 1
             places = [place if is_identifier(place) else None for place in places]
         return Review(
-            unwrap(get(text)),
-            unwrap(get(title)),
+            get(text),
+            get(title),
             rating,
             places[0],
             places[1],
             places[2],
-            tuple(parse_label(unwrap(get(column))) for column in own),
+            tuple(parse_label(get(column)) for column in own) if own else (),
         )
 
     return read_review

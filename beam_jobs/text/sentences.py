@@ -42,6 +42,20 @@ from beam_jobs.text.spans import (
     read_strings,
 )
 
+MARK = r"""[)";}\]*:@'({\[\u2018\u2019\u201c\u201d\xab\xbb!?]"""
+RUN = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)"
+END = rf"\s|$|{MARK}|{RUN}"
+WORDS = re.compile(rf"{RUN}|(?=[^(\"`{{\[:;&#*@)}}\]\-,])\S+?(?={END}|,(?={END}))|\S")
+"""NLTK's own expression for words (3.10), for Python's engine, which is faster."""
+
+
+class LanguageVars(PunktLanguageVars):
+    """NLTK's, with a faster `word_tokenize`."""
+
+    def word_tokenize(self, s: str) -> list[str]:
+        # the engines agree on " " as white space, and other is not printable
+        return WORDS.findall(s) if s.isprintable() else super().word_tokenize(s)
+
 
 @lru_cache(1 << 15)
 def compute_type(tok: str) -> str:
@@ -72,7 +86,7 @@ class Token(PunktToken):
 
 def train_punkt(texts: Iterable[str]) -> PunktParameters:
     """Train Punkt on texts, whose order decides which rare words count as abbreviations."""
-    trainer = PunktTrainer(token_cls=Token)
+    trainer = PunktTrainer(lang_vars=LanguageVars(), token_cls=Token)
     trainer.train("\n".join(texts), finalize=True)
     return trainer.get_params()
 
@@ -140,8 +154,9 @@ class Breaks:
     """Punkt's answers, each asked for once."""
 
     def __init__(self, parameters: PunktParameters) -> None:
-        self.punkt = PunktSentenceTokenizer(parameters, token_cls=Token)
-        self._split_words = PunktLanguageVars().word_tokenize
+        language = LanguageVars()
+        self.punkt = PunktSentenceTokenizer(parameters, lang_vars=language, token_cls=Token)
+        self._split_words = language.word_tokenize
         self._abbreviations = parameters.abbrev_types
         self._first_of_collocation = {first for first, _ in parameters.collocations}
         self.breaks_after = lru_cache(MAX_REMEMBERED)(self._breaks_after)

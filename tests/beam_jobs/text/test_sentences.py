@@ -8,7 +8,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTrainer
+from nltk.tokenize.punkt import (
+    PunktLanguageVars,
+    PunktParameters,
+    PunktSentenceTokenizer,
+    PunktTrainer,
+)
 
 from beam_jobs.reading import detection, fields, work_units
 from beam_jobs.reading.compression import open_uncompressed
@@ -34,6 +39,12 @@ def test_training_gives_nltks_parameters():
     trainer.train("\n".join(TRAINING), finalize=True)
     assert sentences.encode_punkt(trainer.get_params()) == sentences.encode_punkt(TRAINED)
     assert {"mr", "jan"} <= TRAINED.abbrev_types
+
+
+@given(st.text(st.sampled_from("aB1 .,-!?'\"()[]{}`:;&#*@…“”‘«\u00a0\u2028\t\n\x1cé"), max_size=30))
+@settings(max_examples=300)
+def test_words_are_nltks(text):
+    assert sentences.LanguageVars().word_tokenize(text) == PunktLanguageVars().word_tokenize(text)
 
 
 def test_parameters_survive_json():

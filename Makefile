@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a
 CORES := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 3 ? n : 3)))
 SIDE_BY_SIDE := -n $$(($(CORES) + 1)) --dist loadfile --no-loadscope-reorder
 # One process runs all tests that need Prefect's server, each start of which takes 20 CPU seconds.
-OF_PREFECT := tests/end_to_end tests/flows --ignore tests/flows/store --ignore tests/flows/dumps
+OF_PREFECT := tests/flows --ignore tests/flows/store --ignore tests/flows/dumps
 OTHERS := tests/model tests/beam_jobs tests/flows/store tests/flows/dumps tests/deploy $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
@@ -65,7 +65,7 @@ test: $(INSTALLED_DEV)  ## the tests, without the slow ones
 	wait $$!; of_prefect=$$?; cat build/tests_of_prefect.txt; test $$others = 0 -a $$of_prefect = 0
 
 test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs
-	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/faults tests/browser tests/dataflow_replay tests/bench
+	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/end_to_end tests/faults tests/browser tests/dataflow_replay tests/bench
 
 test-all: test-slow test-demo test-faults test-browser test-dataflow test-bench test-xla test-flink  ## every test there is (hours)
 

@@ -22,6 +22,8 @@ from beam_jobs.sample.sample_dump import write_sample
 from flows.cli import main
 from model.export import run_onnx
 
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
+
 TINY = {"steps": 10, "batch": 4, "layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32}
 SETTINGS = [f"pretraining.{name}={value}" for name, value in TINY.items()]
 SETTINGS += ["finetuning.seeds=0", "finetuning.tasks=polarity", "finetuning.learning_rates=0.001"]

@@ -36,22 +36,19 @@ def dumps(tmp_path_factory) -> list[Path]:
     return [folder / name for name in DUMPS]
 
 
-@pytest.mark.parametrize("mode", ["", "in_memory"])
-def test_a_near_copy_of_what_an_earlier_corpus_kept_goes(tmp_path, mode):
+def test_a_near_copy_of_what_an_earlier_corpus_kept_goes(tmp_path):
     """Its review stays in the earlier corpus, even where the later one has the smaller id."""
     texts = [text_of(i, 8) for i in range(60)]
     near = ["--near-duplicates", "0.8"]
     first = [review(i, text, summary=f"Title {i}") for i, text in enumerate(texts[:30])]
     write_lines(tmp_path / "first.json", first)
-    run_job(tmp_path / "first", "--input", tmp_path / "first.json", *near, mode=mode)
+    run_job(tmp_path / "first", "--input", tmp_path / "first.json", *near)
     before = digests(tmp_path / "first")
     later = [*(f"{text} Really." for text in texts[:25]), texts[29], *texts[30:]]
     later += [f"{text} Really." for text in texts[30:33]]
     write_lines(tmp_path / "later.json", [review(i, text) for i, text in enumerate(later)])
     seen = ["--seen", tmp_path / "first"]
-    result = run_job(
-        tmp_path / "later", "--input", tmp_path / "later.json", *near, *seen, mode=mode
-    )
+    result = run_job(tmp_path / "later", "--input", tmp_path / "later.json", *near, *seen)
     assert result["dropped"] == {"near duplicate": 28, "seen before": 1}
     assert digests(tmp_path / "first") == before
 

@@ -59,6 +59,7 @@ def server(tmp_path_factory):
         yield port
 
 
+@pytest.mark.slow  # tests/flink does it too
 def test_the_same_bytes_from_workers_of_a_pool(dump, expected, tmp_path, server):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))

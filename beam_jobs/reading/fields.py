@@ -309,7 +309,7 @@ def make_review_reader(
         if dict in map(type, record.values()):
             record = {name: unwrap(value) for name, value in record.items()}
         get = record.get
-        value = get(stars)
+        value: Any = get(stars)
         kind = type(value)
         is_usual = kind in (int, float, bool, Decimal) or (
             kind is str and len(value) < MAX_CHARACTERS

@@ -61,7 +61,7 @@ check: $(INSTALLED_DEV)  ## ruff, ruff format, mypy, the import rules
 test: $(INSTALLED_DEV)  ## the tests, without the slow ones
 	mkdir -p build
 	$(PYTEST) $(OF_PREFECT) >build/tests_of_prefect.txt 2>&1 & \
-	$(PYTEST) $(SIDE_BY_SIDE) $(OTHERS); others=$$?; \
+	$(PYTEST) -n $(CORES) --dist loadfile --no-loadscope-reorder $(OTHERS); others=$$?; \
 	wait $$!; of_prefect=$$?; cat build/tests_of_prefect.txt; test $$others = 0 -a $$of_prefect = 0
 
 test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs

@@ -19,7 +19,7 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 17
+VERSION = 18
 """Has to be raised when the same dump gives another corpus."""
 WORK_VERSION = 15
 """Has to be raised when a work folder holds other things."""

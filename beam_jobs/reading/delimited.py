@@ -289,8 +289,7 @@ class Tried(NamedTuple):
 
 def _try_layout(candidate: Layout, whole: bytes, text: str) -> Tried:
     """Read the beginning of a file, `text`, by a layout that lacks the names of its columns."""
-    lines = (line.rstrip("\r").replace("\r", " ") + "\n" for line in text.split("\n"))
-    header = next(csv.reader(lines, **make_dialect(candidate)))
+    header = next(csv.reader(list_lines(text), **make_dialect(candidate)))
     columns = tuple(" ".join(name.split()) for name in header)
     candidate = replace(candidate, columns=columns)
     limited = replace(candidate, max_record_bytes=len(whole))
@@ -299,10 +298,14 @@ def _try_layout(candidate: Layout, whole: bytes, text: str) -> Tried:
     return Tried(candidate, max(len(records), 1), unread, count_misplaced_quotes(text, candidate))
 
 
+def list_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text for csv.reader, which takes no CR within one."""
+    return (line.rstrip("\r").replace("\r", " ") + "\n" for line in text.split("\n"))
+
+
 def count_misplaced_quotes(text: str, layout: Layout) -> int:
     """Return how many records have a quote that neither ends a field nor stands for itself."""
-    lines = (line.rstrip("\r").replace("\r", " ") + "\n" for line in text.split("\n"))
-    records = csv.reader(lines, strict=True, **make_dialect(layout))
+    records = csv.reader(list_lines(text), strict=True, **make_dialect(layout))
     misplaced = 0
     while True:
         try:
@@ -322,11 +325,8 @@ def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
     if not layout.has_quotes:
         return find_line_end(stretch, least)
     dialect = layout.delimiter, layout.has_escapes, layout.has_spaces
-    clean, longer, at = (
-        compile_clean_records(*dialect, rb"\n"),
-        compile_clean_records(*dialect, b""),
-        0,
-    )
+    clean, longer = (compile_clean_records(*dialect, end) for end in (rb"\n", b""))
+    at = 0
     while 0 <= at < least:
         at = clean.match(stretch, at, least).end()  # type: ignore[union-attr]
         if at < least:

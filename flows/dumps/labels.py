@@ -162,10 +162,8 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
         )
     if not preview.reviews or any(review.rating for review in preview.reviews):
         return ""
-    names, hint = (
-        " and ".join(tasks),
-        fields.HINT.replace("--label NAME", f"--label {guess_label(preview)}"),
-    )
+    names = " and ".join(tasks)
+    hint = fields.HINT.replace("--label NAME", f"--label {guess_label(preview)}")
     column = dict(layout.mapping).get("stars")
     if column is None:
         there = ", ".join(preview.columns)

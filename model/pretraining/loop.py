@@ -131,14 +131,14 @@ class Training:
 
         A model compiled whole would take minutes to begin, sum the gradient of the look-ups in no
         fixed order, and have none of its gradients before it has all, so that processes that share
-        batches could send nothing meanwhile. "deterministic" (torch 2.10) lets no timing choose a
-        kernel that rounds otherwise: a resumed run's process compiles anew. On an H100 the kernels
-        took as long with it.
+        batches could send nothing meanwhile. "deterministic", where torch has it, lets no timing
+        choose a kernel that rounds otherwise: the process of a resumed run compiles anew.
         """
+        # torch.compile's documentation names it; the import takes seconds
+        from torch._inductor import list_options
+
         self.compiled = True
         self.begin_graphs()
-        from torch._inductor import list_options  # torch.compile's docs name it; it takes seconds
-
         options = {"deterministic": True} if "deterministic" in list_options() else None
         compile_shapes = partial(torch.compile, dynamic=False, options=options)  # one a network
         self.draw_masks = compile_shapes(self.batches.draw_masks)

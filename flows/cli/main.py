@@ -23,7 +23,7 @@ from flows.cli import (
     store_commands,
     study_command,
 )
-from flows.cli.options import find_store_root
+from flows.cli.options import build_store
 from model.recipes import RECIPES
 
 FULL_BYTES = 1_000_000
@@ -71,7 +71,7 @@ def attempt(arguments: argparse.Namespace) -> int:
             del os.environ[name]  # an .env file left it empty: Prefect takes that for a password
     try:
         if arguments.command in ("run", "study", "up"):
-            root = find_store_root(arguments)
+            root = build_store(arguments).root
             if not os.environ.get("PREFECT_API_URL"):
                 check_database_file(root / "prefect" / "prefect.db")
             restrict_store(root)
@@ -101,7 +101,7 @@ def find_full_disk(arguments: argparse.Namespace) -> str:
     """Return in one line that the disk of the store or of temporary files is full, or nothing."""
     folders = [Path(tempfile.gettempdir())]
     if hasattr(arguments, "store"):
-        folders.append(find_store_root(arguments))
+        folders.append(build_store(arguments).root)
     for folder in folders:
         there = next(path for path in (folder, *folder.parents) if path.exists())
         if shutil.disk_usage(there).free < FULL_BYTES:

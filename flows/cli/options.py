@@ -2,14 +2,13 @@
 
 import argparse
 import os
-from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import OptionParser
 from model.encoders.places import FORMS
 
-START = "pretraining.start_from="
+START = "pretraining.start_from"
 
 
 def add_command(
@@ -32,36 +31,17 @@ def add_command(
 def add_dump_options(
     command: argparse.ArgumentParser, settings: str, with_labels: bool = True
 ) -> None:
-    """Add `--dump`, `--label`, `--stars-scale` and `--set`; `settings` are
-    examples of what may be set.
-    """
+    """Add the options of a dump and `--set`; `settings` are examples of what may be set."""
     command.add_argument(
         "--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER"
     )
-    for name, about in (
-        ("columns", "columns of the dump, for example text=body,stars=score"),
-        ("records", "key of the list of reviews in a JSON object"),
-    ):
-        command.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            dest="settings",
-            type=f"dump.{name}={{}}".format,
-            metavar="FIELD=NAME,…" if name == "columns" else "KEY",
-            help=f"{about} (dump.{name})",
-        )
+    about = "columns of the dump, for example text=body,stars=score"
+    add_setting_option(command, "--columns", "dump.columns", "FIELD=NAME,…", about)
+    about = "key of the list of reviews in a JSON object"
+    add_setting_option(command, "--records", "dump.records", "KEY", about)
     if with_labels:
-        command.add_argument(
-            "--stars-scale",
-            action="append",
-            default=[],
-            dest="settings",
-            type="dump.stars_scale={}".format,
-            metavar="LOW-HIGH",
-            help="scale of the stars, for example 1-10, where its values leave it open "
-            "(dump.stars_scale)",
-        )
+        about = "scale of the stars, for example 1-10, where its values leave it open"
+        add_setting_option(command, "--stars-scale", "dump.stars_scale", "LOW-HIGH", about)
         command.add_argument(
             "--label",
             action="append",
@@ -82,15 +62,23 @@ def add_dump_options(
 
 
 def add_start_option(command: argparse.ArgumentParser) -> None:
-    """Add `--start-from`, the short way to write the setting of that name."""
+    """Add `--start-from`."""
+    about = f"published encoder to adapt: {FORMS}"
+    add_setting_option(command, "--start-from", START, "DIR|NAME", about)
+
+
+def add_setting_option(
+    command: argparse.ArgumentParser, option: str, setting: str, metavar: str, about: str
+) -> None:
+    """Add an option that is the short way to write `--set SECTION.FIELD=VALUE`."""
     command.add_argument(
-        "--start-from",
+        option,
         action="append",
         default=[],
         dest="settings",
-        type=f"{START}{{}}".format,
-        metavar="DIR|NAME",
-        help=f"published encoder to adapt: {FORMS} (pretraining.start_from)",
+        type=f"{setting}={{}}".format,
+        metavar=metavar,
+        help=f"{about} ({setting})",
     )
 
 
@@ -104,11 +92,6 @@ def demand_dump(arguments: argparse.Namespace) -> dict[str, Any]:
     raise UserError(
         "--dump is missing: name the files of your reviews, or sample:20000 for synthetic ones"
     )
-
-
-def find_store_root(arguments: argparse.Namespace) -> Path:
-    """Return the store's folder on this machine, which need not be there yet."""
-    return Path(build_store(arguments).root)
 
 
 def build_store(arguments: argparse.Namespace) -> Any:

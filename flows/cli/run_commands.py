@@ -13,6 +13,7 @@ from flows.cli.options import (
     START,
     add_command,
     add_dump_options,
+    add_setting_option,
     add_start_option,
     build_store,
     demand_dump,
@@ -73,18 +74,10 @@ def add_run_commands(commands: Any) -> None:
     score.add_argument(
         "--output", default="scores", help="folder or address of the scores (default: scores)"
     )
-    for name, about in (
-        ("id", "column of the input to join by (default: found by its name)"),
-        ("format", "parquet, csv or jsonl (default: parquet)"),
-    ):
-        score.add_argument(
-            f"--{name}",
-            action="append",
-            dest="settings",
-            type=f"scores.{name}={{}}".format,
-            metavar="COLUMN" if name == "id" else "FORMAT",
-            help=f"{about} (scores.{name})",
-        )
+    about = "column of the input to join by (default: found by its name)"
+    add_setting_option(score, "--id", "scores.id", "COLUMN", about)
+    about = "parquet, csv or jsonl (default: parquet)"
+    add_setting_option(score, "--format", "scores.format", "FORMAT", about)
     score.add_argument(
         "--with-text",
         action="append_const",
@@ -102,10 +95,7 @@ def add_run_commands(commands: Any) -> None:
 def run_from_arguments(arguments: argparse.Namespace) -> None:
     """Run the graph, or print what it would make."""
     form = build_form(arguments)
-    if arguments.dry_run:
-        print_plan(form)
-    else:
-        execute_graph(form)
+    (print_plan if arguments.dry_run else execute_graph)(form)
 
 
 def build_form(arguments: argparse.Namespace) -> Any:
@@ -122,10 +112,11 @@ def build_form(arguments: argparse.Namespace) -> Any:
             f"--recipe {arguments.recipe}: the base's recipe is kept; leave it out beside --add-to"
         )
     for setting in arguments.settings:
-        if setting.startswith(START):
+        name, _, place = setting.partition("=")
+        if name == START:
             raise UserError(
-                f"--start-from {setting.removeprefix(START)}: training continues from the "
-                "base's weights; leave it out beside --add-to"
+                f"--start-from {place}: training continues from the base's weights; leave it out "
+                "beside --add-to"
             )
     return fill_form(Addition, arguments.settings, increment={"base": arguments.add_to}, **given)
 
@@ -185,9 +176,10 @@ def print_files(chosen: Any, dump: Any) -> dict[str, int]:
 
 
 def execute_graph(form: Any) -> None:
-    """Run the graph here."""
+    """Run the graph here; print what came out and where it is."""
     from flows.dumps import labels
     from flows.runner.stage_runner import Plan
+    from flows.servers import prefect_server
     from flows.stages.dump import list_dump
     from flows.stages.origin import make_origin
     from flows.store.store import Store
@@ -209,13 +201,6 @@ def execute_graph(form: Any) -> None:
 
     began = time.monotonic()
     made = terminal.run_in_terminal(form, run)
-    print_end(made, store, time.monotonic() - began)
-
-
-def print_end(made: dict[str, Any], store: "Store", seconds: float) -> None:
-    """Print what came out and where it is."""
-    from flows.servers import prefect_server
-
     if not Path(made["report"]).exists():
         print(f"nothing in the dump is new; the model is still the base's, {made['folder']}")
         return
@@ -228,12 +213,12 @@ def print_end(made: dict[str, Any], store: "Store", seconds: float) -> None:
         print(f"registered  {became}")
     print(f"Prefect UI  {up.get('prefect') or how}")
     print(f"MLflow UI   {up.get('mlflow') or how}")
-    print(f"done in     {seconds:,.1f} s")
+    print(f"done in     {time.monotonic() - began:,.1f} s")
 
 
-def build_scoring_form(arguments: argparse.Namespace) -> Any:
-    """Return what a scoring is asked to do."""
-    from flows.configuration.form import Scoring
+def score_dump(arguments: argparse.Namespace) -> None:
+    """Label the records of a dump; or print the plan."""
+    from flows.configuration.form import Parameters, Scoring
     from flows.configuration.form_tools import fill_form
 
     output = arguments.output
@@ -243,16 +228,10 @@ def build_scoring_form(arguments: argparse.Namespace) -> Any:
         "model": {"alias": arguments.alias},
         **demand_dump(arguments),
     }
-    return fill_form(Scoring, arguments.settings, **given)
-
-
-def score_dump(arguments: argparse.Namespace) -> None:
-    """Label the records of a dump; or print the plan."""
-    form = build_scoring_form(arguments)
+    form = fill_form(Scoring, arguments.settings, **given)
     if arguments.model:
         score_with_folder(arguments.model, form)
         return
-    from flows.configuration.form import Parameters
     from flows.stages.dump import build_dump_stage
     from flows.stages.scores import find_model
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
-from flows.cli.options import add_command, build_store, find_store_root, open_registry, open_store
+from flows.cli.options import add_command, build_store, open_registry, open_store
 
 WATCHER = "watch-dumps/watch-dumps"
 """Deployment of the flow that looks for new dumps."""
@@ -60,7 +60,7 @@ def start_servers(arguments: argparse.Namespace) -> None:
     from flows.servers import access, up
 
     build_store(arguments).place.check_access()
-    store, ports = find_store_root(arguments), (arguments.prefect_port, arguments.mlflow_port)
+    store, ports = build_store(arguments).root, (arguments.prefect_port, arguments.mlflow_port)
     access.prepare_passwords(store, arguments.no_password)
     if not arguments.detach:
         up.run_servers(store, *ports)
@@ -75,7 +75,7 @@ def print_status(arguments: argparse.Namespace) -> None:
     """Print how the servers are; exit code 1 where they are not well."""
     from flows.servers import up
 
-    if not up.print_status(find_store_root(arguments)):
+    if not up.print_status(build_store(arguments).root):
         sys.exit(1)
 
 
@@ -83,7 +83,7 @@ def stop_servers(arguments: argparse.Namespace) -> None:
     """End the servers of the store."""
     from flows.servers import up
 
-    up.stop_servers(find_store_root(arguments))
+    up.stop_servers(build_store(arguments).root)
 
 
 def announce_dump(arguments: argparse.Namespace) -> None:
@@ -93,7 +93,7 @@ def announce_dump(arguments: argparse.Namespace) -> None:
     """
     from flows.servers import prefect_server, settings
 
-    given, store = arguments.dump, find_store_root(arguments)
+    given, store = arguments.dump, build_store(arguments).root
     address = given if storage.is_remote(given) else str(Path(given).expanduser().resolve())
     if not storage.is_remote(address) and not os.path.isfile(address):
         raise UserError(f"announce {given}: no such file")
@@ -120,22 +120,14 @@ def announce_dump(arguments: argparse.Namespace) -> None:
 
 
 def promote_version(arguments: argparse.Namespace) -> None:
-    """Make a version the champion."""
+    """Make a version the champion; a run on the store's Prefect server may wait for this."""
+    from flows.servers import prefect_server, settings
+
     registry = open_registry(arguments)
     try:
         version = registry.resolve_version(arguments.version)
     except ValueError as unknown:
         raise UserError(str(unknown)) from None
-    waited = approve_promotion(arguments, registry, version)
-    print(
-        f"champion is version {version}{'; the run that waited for it continues' if waited else ''}"
-    )
-
-
-def approve_promotion(arguments: argparse.Namespace, registry: Any, version: str) -> bool:
-    """Make it the champion; return whether a run on the store's Prefect server waited for this."""
-    from flows.servers import prefect_server, settings
-
     root = open_store(arguments).root
     with suppress(KeyError):
         os.environ.setdefault(
@@ -145,7 +137,9 @@ def approve_promotion(arguments: argparse.Namespace, registry: Any, version: str
 
     from flows.runs.champion import approve_version
 
-    return approve_version(registry, version, arguments.reason)
+    waited = approve_version(registry, version, arguments.reason)
+    about = "; the run that waited for it continues" if waited else ""
+    print(f"champion is version {version}{about}")
 
 
 def roll_back(arguments: argparse.Namespace) -> None:

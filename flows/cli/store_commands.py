@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from beam_jobs.core.errors import UserError
@@ -202,7 +203,10 @@ def prune_store(arguments: argparse.Namespace) -> None:
     from flows.store.usage import list_prunable
 
     store, total = open_store(arguments), 0
-    registered = list_registered(arguments, store)
+    registered = list[str]()
+    if (store.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
+        tags = open_registry(arguments).list_tags()
+        registered = [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]
     for name in list_prunable(store, arguments.keep, registered, arguments.drop):
         size = store.place.measure(name)
         if not arguments.yes or store.place.remove(name):
@@ -212,13 +216,3 @@ def prune_store(arguments: argparse.Namespace) -> None:
         print(f"removed {format_bytes(total)} from {store.address}")
     else:
         print(f"{format_bytes(total)} may go from {store.address}; add --yes to remove it")
-
-
-def list_registered(arguments: argparse.Namespace, store: "Store") -> list[str]:
-    """Return the fingerprints that models of the registry name; nothing where there is none."""
-    import os
-
-    if not (store.root / "mlflow").is_dir() and not os.environ.get("MLFLOW_TRACKING_URI"):
-        return []
-    tags = open_registry(arguments).list_tags()
-    return [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]

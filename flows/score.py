@@ -13,13 +13,7 @@ from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runs.graph_run import name_run, run_graph
 from flows.stages.dump import build_dump_stage
-from flows.stages.scores import (
-    copy_scores,
-    find_model,
-    find_scores,
-    leave_out_files,
-    make_scores,
-)
+from flows.stages.scores import copy_scores, find_model, find_scores, leave_out_files, make_scores
 from flows.store.store import Store
 
 

@@ -4,6 +4,7 @@ tasks × seeds → report. Each is a stage of its own, made once for all studies
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,7 @@ from flows.stages.shards import (
 )
 from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
-from flows.studies.study_reading import (
-    LoadedStudy,
-    load_study,
-)
+from flows.studies.study_reading import LoadedStudy, load_study
 from flows.studies.study_report import build_study_report
 from flows.studies.study_stages import DEV, StudyStages
 
@@ -48,7 +46,10 @@ def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker],
         for origin in stages.origins:
             if origin not in sources.values():
                 make(origin)
-        trainings: list[Sequence[Stage]] = [*stages.list_training_chains(is_shared)]
+        equal = {stage.fingerprint: stage for _, _, stage in stages.pretrainings}
+        trainings: list[Sequence[Stage]] = [
+            (replace(stage, shared=is_shared),) for stage in equal.values()
+        ]
         chains: list[Sequence[Stage]] = [*stages.list_chains(is_shared)]
         if 1 < at_once == loaded.choice.at_once:  # cells take the cores that trainings leave
             trainings, chains = [], [*trainings, *give_threads(chains, at_once)]

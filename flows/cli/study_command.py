@@ -47,10 +47,7 @@ def add_study(commands: Any, recipes: tuple[str, ...]) -> None:
         "--recipe", choices=recipes, default="sample", help="of what is made of the dump"
     )
     study.add_argument(
-        "--at-once",
-        type=int,
-        default=2,
-        help="cells at a time; they share the cores (default: 2)",
+        "--at-once", type=int, default=2, help="cells at a time; they share the cores (default: 2)"
     )
     study.add_argument(
         "--dry-run", action="store_true", help="print the stages and cells and which are complete"

@@ -41,11 +41,7 @@ from model.options import (
     PretrainOptions,
     VocabularyOptions,
 )
-from model.recipes import (
-    RECIPES,
-    apply_settings,
-    check_start_is_not_needed,
-)
+from model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 if TYPE_CHECKING:
     Format = str
@@ -192,14 +188,8 @@ class Engine(Settings):
         description="Of flink: HOST:PORT of the JobManager's REST address, which tells how the job "
         "is and cancels it with its run",
     )
-    project: str = Field(
-        default="",
-        description="Of dataflow: the Google Cloud project",
-    )
-    region: str = Field(
-        default="",
-        description="Of dataflow: for example europe-west4",
-    )
+    project: str = Field(default="", description="Of dataflow: the Google Cloud project")
+    region: str = Field(default="", description="Of dataflow: for example europe-west4")
     temp_location: str = Field(
         default="",
         pattern=r"^(gs://[\w.-]+(/.*)?)?$",
@@ -599,10 +589,7 @@ class Increment(Settings):
 
 
 def check_trainer_settings(
-    recipe: RecipeName,
-    chosen: "Pretraining | Increment",
-    section: str,
-    has_start: bool,
+    recipe: RecipeName, chosen: "Pretraining | Increment", section: str, has_start: bool
 ) -> None:
     """Raise ValueError for settings of the trainer that are wrong, that the form has a field of
     its own for, or that need loaded weights where there are none.

@@ -94,6 +94,36 @@ class Arm(Part):
         "known for what is pre-trained here or random",
     )
 
+    @property
+    def taught_by(self) -> str:
+        """Return the name of the arm that teaches, or an empty text."""
+        return self.teacher.removeprefix("arm:") if self.teacher.startswith("arm:") else ""
+
+    @property
+    def shaped_by(self) -> str:
+        """Return the name of the arm whose architecture a random encoder has, or an empty text."""
+        named = self.architecture
+        return named.removeprefix("arm:") if named.startswith("arm:") else ""
+
+    @property
+    def is_without_folder(self) -> bool:
+        """Return whether the encoder is made anew: random, or of layers of its teacher; or there is
+        none, as of TF-IDF.
+        """
+        return self.encoder in ("random", "tfidf") or is_part_of_teacher(self.encoder)
+
+    @property
+    def is_baseline(self) -> bool:
+        """Return whether it is logistic regression, on n-grams or on the states of an encoder."""
+        return self.encoder == "tfidf" or self.encoder.startswith(FROZEN)
+
+    def suits(self, task: "StudyTask") -> bool:
+        """Return whether the arm is run on a task: baselines are for classes alone."""
+        if task.arms and not any(f"{self.name}, ".startswith(f"{name}, ") for name in task.arms):
+            return False
+        known = TASKS.get(task.task)
+        return not self.is_baseline or known is None or known.shape == "classification"
+
 
 class StudyTask(Part):
     """What the encoders are fine-tuned for and judged by."""
@@ -175,40 +205,6 @@ class Study(Part):
         )
 
 
-def _read_reference(reference: str) -> str:
-    return reference.removeprefix("arm:") if reference.startswith("arm:") else ""
-
-
-def is_without_folder(encoder: str) -> bool:
-    """Return whether an arm's encoder is made anew: random, or of layers of its teacher; or it has
-    none, as TF-IDF.
-    """
-    return encoder in ("random", "tfidf") or is_part_of_teacher(encoder)
-
-
-def is_baseline(encoder: str) -> bool:
-    """Return whether an arm is logistic regression, on n-grams or on the states of an encoder."""
-    return encoder == "tfidf" or encoder.startswith(FROZEN)
-
-
-def suits_task(arm: Arm, task: StudyTask) -> bool:
-    """Return whether an arm is run on a task: baselines are for classes alone."""
-    if task.arms and not any(f"{arm.name}, ".startswith(f"{name}, ") for name in task.arms):
-        return False
-    known = TASKS.get(task.task)
-    return not is_baseline(arm.encoder) or known is None or known.shape == "classification"
-
-
-def find_teacher(arm: Arm) -> str:
-    """Return the name of the arm that teaches, or an empty text."""
-    return _read_reference(arm.teacher)
-
-
-def find_architecture(arm: Arm) -> str:
-    """Return the name of the arm whose architecture a random encoder has, or an empty text."""
-    return _read_reference(arm.architecture)
-
-
 def expand_grid(study: Study) -> list[Arm]:
     """Return arms × combinations of the grid, each an arm of its own named after its values and
     taught by its like.
@@ -218,7 +214,7 @@ def expand_grid(study: Study) -> list[Arm]:
             update={
                 "name": arm.name + _format_combination(values),
                 "settings": {**arm.settings, **values},
-                "teacher": arm.teacher + (_format_combination(values) if find_teacher(arm) else ""),
+                "teacher": arm.teacher + (_format_combination(values) if arm.taught_by else ""),
             }
         )
         for arm in study.arms
@@ -277,10 +273,7 @@ class StudyChoice(Settings):
         description="Files of text that is not reviews, for the studies that pre-train on it too",
     )
     at_once: int = Field(
-        default=2,
-        ge=1,
-        le=MOST_AT_ONCE,
-        description="Cells side by side; they share the cores",
+        default=2, ge=1, le=MOST_AT_ONCE, description="Cells side by side; they share the cores"
     )
 
     @property

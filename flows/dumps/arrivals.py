@@ -66,10 +66,7 @@ class Look:
 
 
 def find_arrivals(
-    places: Sequence[str],
-    settle_seconds: float,
-    now: float,
-    announced: str = "",
+    places: Sequence[str], settle_seconds: float, now: float, announced: str = ""
 ) -> Look:
     """Return what lies in the places, apart from files that are still being written.
 

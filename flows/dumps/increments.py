@@ -21,11 +21,7 @@ from flows.configuration.form import (
 from flows.configuration.form_tools import validate_form
 from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import StageMaker
-from flows.stages.continued_pretraining import (
-    EarlierTraining,
-    build_continued_stage,
-    inherit_rates,
-)
+from flows.stages.continued_pretraining import EarlierTraining, build_continued_stage, inherit_rates
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.shards import build_dev_stage, build_shards_stage

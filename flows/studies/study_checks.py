@@ -3,7 +3,7 @@ begins with its field.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,7 @@ from typing import Any
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import format_value
 from flows.configuration.form import SHAPE
-from flows.configuration.study_file import (
-    Arm,
-    Study,
-    StudyTask,
-    expand_grid,
-    find_architecture,
-    find_teacher,
-    is_baseline,
-    is_without_folder,
-    list_combinations,
-    suits_task,
-)
+from flows.configuration.study_file import Arm, Study, StudyTask, expand_grid, list_combinations
 from model.config import FinetuningSettings
 from model.encoders.places import FORMS, find_kind
 from model.finetuning import search
@@ -30,11 +19,7 @@ from model.finetuning.examples import Task
 from model.finetuning.request import FROZEN, change_settings, check_for_task, is_part_of_teacher
 from model.finetuning.splits import check_data
 from model.finetuning.tasks import TASKS, corpus, find_task, table
-from model.recipes import (
-    RECIPES,
-    apply_settings,
-    check_start_is_not_needed,
-)
+from model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 NOT_THERE = {
     "shards.json": "is no folder of shards",
@@ -84,26 +69,24 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
     """Yield what an arm names and is not there: a bare name of an encoder may be one on the hub,
     everything else is a folder.
     """
-    own, encoders = arm.pretraining, [("encoder", arm.encoder.removeprefix(FROZEN))]
-    encoders += [(f"pretraining.{n}", getattr(own, n)) for n in ("start_from", GENERATOR)]
+    own = arm.pretraining
     folders = [
         ("pretraining.shards", own.shards, "shards.json"),
-        ("teacher", "" if find_teacher(arm) else arm.teacher, "task.json"),
-        ("architecture", "" if find_architecture(arm) else arm.architecture, "config.json"),
-        *((field, place, "config.json") for field, place in encoders if _is_path(place)),
+        ("teacher", "" if arm.taught_by else arm.teacher, "task.json"),
+        ("architecture", "" if arm.shaped_by else arm.architecture, "config.json"),
     ]
+    encoder = "" if arm.is_without_folder else arm.encoder.removeprefix(FROZEN)
+    for field, place in (
+        ("encoder", encoder),
+        ("pretraining.start_from", own.start_from),
+        (f"pretraining.{GENERATOR}", own.start_generator_from),
+    ):
+        if place.startswith(("/", ".", "~")) or (place and Path(place).exists()):
+            folders.append((field, place, "config.json"))
     for field, place, file in folders:
         if place and not _is_made_later(place) and not (Path(place) / file).exists():
             hint = "; an arm of this study is written arm:NAME" if field in REFERENCES else ""
             yield f"{field}: {place} {NOT_THERE[file]} ({file} is missing){hint}"
-
-
-def _is_path(name: str) -> bool:
-    return (
-        bool(name)
-        and not is_without_folder(name)
-        and (name.startswith(("/", ".", "~")) or Path(name).exists())
-    )
 
 
 def _is_made_later(place: str) -> bool:
@@ -111,20 +94,17 @@ def _is_made_later(place: str) -> bool:
 
 
 def _find_duplicates(study: Study) -> Iterator[str]:
-    same_name, twice = "have the same name", "a seed is named twice"
-    seeds = [("seeds", study.seeds), ("pretraining_seeds", study.pretraining_seeds)]
-    seeds += [(f"tasks[{i}].seeds", task.seeds) for i, task in enumerate(study.tasks)]
-    for field, names, what in (
-        ("arms", [arm.name for arm in study.arms], f"two arms {same_name}"),
-        (
-            "tasks",
-            [t.name for t in study.tasks],
-            f"two tasks {same_name}, give them a `title` each",
-        ),
-        *((field, [str(seed) for seed in named], twice) for field, named in seeds),
-    ):
-        counts = Counter(names)
-        if several := [name for name, n in counts.items() if n > 1]:
+    arms, tasks = [arm.name for arm in study.arms], [task.name for task in study.tasks]
+    named: list[tuple[str, str, Sequence[Any]]] = [
+        ("arms", "two arms have the same name", arms),
+        ("tasks", "two tasks have the same name, give them a `title` each", tasks),
+        ("seeds", "a seed is named twice", study.seeds),
+        ("pretraining_seeds", "a seed is named twice", study.pretraining_seeds),
+    ]
+    for i, task in enumerate(study.tasks):
+        named.append((f"tasks[{i}].seeds", "a seed is named twice", task.seeds))
+    for field, what, names in named:
+        if several := [str(name) for name, n in Counter(names).items() if n > 1]:
             yield f"{field}: {what}: {', '.join(several)}"
 
 
@@ -141,8 +121,8 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
         yield "pretraining.shards: missing"
     names = {other.name for other in study.arms}
     references = {
-        "architecture": find_architecture(arm),
-        "teacher": find_teacher(arm),
+        "architecture": arm.shaped_by,
+        "teacher": arm.taught_by,
         "pretraining.same_flops_as": own.same_flops_as,
         "pretraining.same_tokens_as": own.same_tokens_as,
     }
@@ -151,10 +131,10 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
             known = ", ".join(arm.name for arm in study.arms)
             yield f"{field}: no arm {other!r}; its arms are {known}"
             return
-    if is_baseline(arm.encoder):
+    if arm.is_baseline:
         if arm.teacher:
             yield f"teacher: has no effect on `{arm.encoder}`; leave it out"
-        if not any(suits_task(arm, task) for task in study.tasks):
+        if not any(arm.suits(task) for task in study.tasks):
             yield f"encoder: `{arm.encoder}` is for classification, and no task of the study is"
     if is_part_of_teacher(arm.encoder) and not arm.teacher:
         yield f"encoder: `{arm.encoder}` is a part of a teacher: give `teacher`"
@@ -214,12 +194,12 @@ def _find_circles(study: Study) -> Iterator[str]:
     """Yield arms that teach each other, and architectures of arms that have none of their own."""
     for i, arm in enumerate(study.arms):
         chain = [arm.name]
-        while (teacher := find_teacher(study.find_arm(chain[-1]))) and teacher not in chain:
+        while (teacher := study.find_arm(chain[-1]).taught_by) and teacher not in chain:
             chain.append(teacher)
         if teacher == arm.name:
             yield f"arms[{i}].teacher: the arm is taught by itself: {' ← '.join([*chain, teacher])}"
-        source = find_architecture(arm)
-        if source and is_without_folder(study.find_arm(source).encoder):
+        source = arm.shaped_by
+        if source and study.find_arm(source).is_without_folder:
             yield (
                 f"arms[{i}].architecture: {source!r} has no folder of its own; "
                 "name an arm that has one"
@@ -262,7 +242,7 @@ def _check_settings(study: Study) -> Iterator[str]:
         cells = []
         for arm in expand_grid(study):
             together = {**study.settings, **task.settings, **arm.settings}
-            if not suits_task(arm, task):
+            if not arm.suits(task):
                 continue
             about = f"{arm.name} on {task.name}"
             yield from _check_values(base, about, together, TASKS.get(task.task), arm)

@@ -3,7 +3,7 @@ before something is made.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,7 @@ from beam_jobs.core.nesting import list_strings
 from beam_jobs.core.settings import parse_field
 from flows.configuration.form import Parameters
 from flows.configuration.form_tools import list_changes
-from flows.configuration.study_file import (
-    Study,
-    StudyChoice,
-    expand_grid,
-    find_architecture,
-    find_teacher,
-)
+from flows.configuration.study_file import Study, StudyChoice
 from flows.studies.study_checks import find_missing_places, find_mistakes
 from model.config import FinetuningSettings
 from model.yaml_text import load_yaml
@@ -95,7 +89,8 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
         study = drop_arms(study, left_out, name)
         wanted = frozenset(wanted - {"general_shards"})
     check_unread_settings(parameters, name, wanted, "steps" in variables)
-    check_places(study, name)
+    for missing in find_missing_places(study):
+        raise UserError(f"{name}: {missing}")
     return LoadedStudy(study, choice, wanted, {**left_out, **no_tasks})
 
 
@@ -167,7 +162,13 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
-        raise UserError("; ".join(_format_problems(error, name))) from None
+        problems = []
+        for problem in error.errors()[:3]:
+            place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"])
+            is_extra = problem["type"] == "extra_forbidden"
+            message = "no such field" if is_extra else problem["msg"].lower()
+            problems.append(": ".join(filter(None, [name, place.lstrip("."), message])))
+        raise UserError("; ".join(problems)) from None
     if changes:
         study = change_study(study, changes, name)
     for mistake in find_mistakes(study):
@@ -188,21 +189,17 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
             continue
         value = parse_field(FinetuningSettings, field, text)
         settings[field] = list(value) if isinstance(value, tuple) else value
-        if not is_setting_read(study, field):
+        is_read = any(
+            field not in arm.settings and field not in task.settings
+            for arm in study.arms
+            for task in study.tasks
+        )
+        if study.arms and study.tasks and (field in study.grid or not is_read):
             raise UserError(
                 f"{name}: --set {field}={text} changes nothing: "
                 "every arm or task of the study sets its own value"
             )
     return Study.model_validate({**study.model_dump(), **update, "settings": settings})
-
-
-def is_setting_read(study: Study, setting: str) -> bool:
-    """Return whether a cell takes the setting from what holds for all."""
-    return any(
-        setting not in arm.settings and setting not in task.settings
-        for arm in expand_grid(study)
-        for task in study.tasks
-    ) or not (study.arms and study.tasks)
 
 
 def find_arms_without_text(study: Study) -> dict[str, str]:
@@ -214,7 +211,7 @@ def find_arms_without_text(study: Study) -> dict[str, str]:
             arm.name: f"it needs the arm {other}"
             for arm in study.arms
             for other in (
-                *(find_teacher(arm), find_architecture(arm)),
+                *(arm.taught_by, arm.shaped_by),
                 *(arm.pretraining.same_flops_as, arm.pretraining.same_tokens_as),
             )
             if arm.name not in missing and other in missing
@@ -235,12 +232,6 @@ def drop_arms(study: Study, left_out: Mapping[str, str], name: str) -> Study:
         if not any(end == arm or end.startswith(f"{arm}, ") for end in pair for arm in left_out)
     ]
     return study.model_copy(update={"arms": arms, "comparisons": kept})
-
-
-def check_places(study: Study, name: str) -> None:
-    """Refuse a study whose folders and files are not there."""
-    for mistake in find_missing_places(study):
-        raise UserError(f"{name}: {mistake}")
 
 
 def check_unread_settings(
@@ -269,12 +260,3 @@ def check_unread_settings(
             raise UserError(
                 f"--set {setting}: no stage of the study {name} reads {field}{own}; leave it out"
             )
-
-
-def _format_problems(error: ValidationError, name: str) -> Iterator[str]:
-    """Yield pydantic's first errors as lines: `FILE: arms[0].speed: no such field`."""
-    for problem in error.errors()[:3]:
-        place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"])
-        is_extra = problem["type"] == "extra_forbidden"
-        message = "no such field" if is_extra else problem["msg"].lower()
-        yield ": ".join(filter(None, [name, place.lstrip("."), message]))

@@ -3,18 +3,12 @@
 import json
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from flows.configuration.form import Parameters
-from flows.configuration.study_file import (
-    Arm,
-    StudyChoice,
-    find_teacher,
-    is_without_folder,
-    list_pairs,
-)
+from flows.configuration.study_file import Arm, StudyChoice, list_pairs
 from flows.stages.report import (
     describe_dump,
     describe_origins,
@@ -143,12 +137,12 @@ def is_data_known(stages: StudyStages, arm: Arm) -> bool:
     """Return whether it is known what the arm's encoder, and those of its teachers, were trained
     on: of what is pre-trained in this store, and where the study says so.
     """
-    for one in list_teachers(stages, arm):
+    for one in stages.list_with_teachers(arm):
         if one.training_data:
             is_known = one.training_data == "known"
-        elif one.teacher and not find_teacher(one):
+        elif one.teacher and not one.taught_by:
             is_known = False
-        elif one.pretraining or is_without_folder(one.encoder):
+        elif one.pretraining or one.is_without_folder:
             is_known = True
         else:
             is_known = stages.find_encoder(one, None).name == "pretraining"
@@ -161,15 +155,8 @@ def list_trainings(stages: StudyStages, arm: Arm) -> list[Manifest]:
     """Return the pre-trainings, in this store, of the arm's encoder and those of its teachers."""
     encoders = [
         stages.find_encoder(one, None)
-        for one in list_teachers(stages, arm)
-        if one.pretraining or not is_without_folder(one.encoder)
+        for one in stages.list_with_teachers(arm)
+        if one.pretraining or not one.is_without_folder
     ]
     found = [stages.store.manifest(one) for one in encoders if one.name == "pretraining"]
     return [made for made in found if made]
-
-
-def list_teachers(stages: StudyStages, arm: Arm) -> Iterator[Arm]:
-    """Yield an arm, its teacher, that one's teacher, …"""
-    yield arm
-    if teacher := find_teacher(arm):
-        yield from list_teachers(stages, stages.arms[teacher])

@@ -13,18 +13,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import format_value
-from flows.configuration.study_file import (
-    Arm,
-    StudyTask,
-    expand_grid,
-    find_architecture,
-    find_teacher,
-    is_baseline,
-    is_without_folder,
-    suits_task,
-)
+from flows.configuration.study_file import Arm, StudyTask, expand_grid
 from flows.stages.finetuning import (
     Finetuning,
     Start,
@@ -114,8 +104,8 @@ class StudyStages:
         """
         if arm.pretraining:
             return self.find_origin(arm)
-        if is_without_folder(arm.encoder):
-            teacher = find_teacher(arm)
+        if arm.is_without_folder:
+            teacher = arm.taught_by
             return self.find_arm_origin(self.arms[teacher]) if teacher else None
         source = self.find_source(arm.encoder.removeprefix(FROZEN))
         return source if source.name == "origin" else None
@@ -130,7 +120,7 @@ class StudyStages:
         """Return the seeds of the pre-trainings that the arm, or its teacher, starts from."""
         if arm.pretraining:
             return self.study.pretraining_seeds
-        teacher = find_teacher(arm)
+        teacher = arm.taught_by
         return self.list_pretraining_seeds(self.arms[teacher]) if teacher else [None]
 
     def build_pretraining(self, arm: Arm, seed: int) -> Stage:
@@ -177,11 +167,6 @@ class StudyStages:
             for seed in self.study.pretraining_seeds
         ]
 
-    def list_training_chains(self, is_shared: bool) -> list[tuple[Stage]]:
-        """Return every pre-training of an arm, equal ones once."""
-        equal = {stage.fingerprint: stage for _, _, stage in self.pretrainings}
-        return [(replace(stage, shared=is_shared),) for stage in equal.values()]
-
     def find_encoder(self, arm: Arm, seed: int | None) -> Stage:
         if arm.pretraining:
             return self.build_pretraining(
@@ -193,7 +178,7 @@ class StudyStages:
         """Return what the arm's fine-tuning starts from; a teacher's is of the same task and
         seeds.
         """
-        taught_by = find_teacher(arm)
+        taught_by = arm.taught_by
         teacher = None
         if taught_by:
             name = self.arms[taught_by]
@@ -207,7 +192,7 @@ class StudyStages:
         if is_part_of_teacher(arm.encoder):
             return Start(None, arm.encoder, teacher)
         if arm.encoder == "random":
-            other = find_architecture(arm)
+            other = arm.shaped_by
             shaped = self.study.find_arm(other) if other else None
             encoder = (
                 self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
@@ -255,41 +240,22 @@ class StudyStages:
         space = self.study.search.space
         if not arm.teacher:
             space = search.drop_teacher_settings(space)
-        if not space or is_baseline(arm.encoder):
+        if not space or arm.is_baseline:
             return None
         seeds = self.study.seeds[0], self.list_pretraining_seeds(arm)[0]
         chosen = self.describe_finetuning(arm, self.study.tasks[0], *seeds)
         return build_search_stage(chosen, space, self.study.search.trials, f"search of {arm.name}")
 
-    @property
-    def searches(self) -> dict[str, Stage]:
-        """Arm → the search for its settings, where there is one."""
-        return {
-            name: search for name, arm in self.arms.items() if (search := self.build_search(arm))
-        }
-
-    @cached_property
-    def ordered_arms(self) -> list[Arm]:
-        """Teachers before their students."""
-        waiting, through = list(self.arms.values()), list[Arm]()
-        while waiting:
-            names = {"", *(arm.name for arm in through)}
-            ready = [arm for arm in waiting if find_teacher(arm) in names]
-            if not ready:
-                raise UserError(
-                    f"arms {', '.join(arm.name for arm in waiting)}: each waits for a teacher that "
-                    "waits for another: name one that does not"
-                )
-            through += ready
-            waiting = [arm for arm in waiting if arm not in ready]
-        return through
+    def list_with_teachers(self, arm: Arm) -> list[Arm]:
+        """Return an arm, its teacher, that one's teacher, …"""
+        return [arm, *(self.list_with_teachers(self.arms[arm.taught_by]) if arm.taught_by else [])]
 
     @cached_property
     def cells(self) -> list[StudyCell]:
         """Every cell, in the order of the report."""
         found = []
         for task, arm in itertools.product(self.study.tasks, self.arms.values()):
-            if not suits_task(arm, task):
+            if not arm.suits(task):
                 continue
             for pretraining in self.list_pretraining_seeds(arm):
                 for seed in task.seeds or self.study.seeds:
@@ -306,11 +272,10 @@ class StudyStages:
 
         `is_shared`: cells that are complete get a run in MLflow too.
         """
-        order = {arm.name: place for place, arm in enumerate(self.ordered_arms)}
         trained = {stage.fingerprint for _, _, stage in self.pretrainings}
 
         def find_place(cell: StudyCell) -> tuple[bool, int]:
-            return cell.finetuned.is_made_of(trained), order[cell.arm.name]
+            return cell.finetuned.is_made_of(trained), len(self.list_with_teachers(cell.arm))
 
         chains: dict[str, tuple[Stage, ...]] = {}
         for cell in sorted(self.cells, key=find_place):
@@ -327,7 +292,7 @@ class StudyStages:
             return {}
         found: dict[str, Stage] = {}
         for cell in self.cells:
-            if cell.arm.name not in found and not is_baseline(cell.arm.encoder):
+            if cell.arm.name not in found and not cell.arm.is_baseline:
                 chosen = self.describe_finetuning(
                     cell.arm, cell.task, cell.seed, cell.pretraining_seed
                 )

@@ -1,36 +1,35 @@
 """Studies for tests, read as the command and the flow read them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from flows.configuration.form import Parameters
-from flows.configuration.study_file import Study, StudyChoice
+from flows.configuration.study_file import StudyChoice
 from flows.store.store import Store
-from flows.studies.study_reading import (
-    LoadedStudy,
-    fill_variables,
-    find_study_file,
-    list_variables,
-    load_study,
-    parse_study,
-    read_yaml,
-)
+from flows.studies.study_reading import LoadedStudy, load_study
 from flows.studies.study_stages import StudyStages
 from tests.model.finetuning.tasks.test_splits import FILES, content
 
-
-def read_shipped(
-    name: str, variables: Mapping[str, str], changes: Mapping[str, str] | None = None
-) -> Study:
-    content = read_yaml(find_study_file(name))
-    return parse_study(fill_variables(content, variables, name), name, changes)
+SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "batch": [8, 16]}
 
 
-def list_shipped_variables(name: str) -> list[str]:
-    return list_variables(read_yaml(find_study_file(name)))
+def content_of(made: Path, arms: Sequence[Any] = (), **changes: Any) -> dict[str, Any]:
+    """Return the content of a study file with one task and, if no others are given, one arm."""
+    return {
+        "title": "T",
+        "question": "Q?",
+        "seeds": [0],
+        "arms": list(arms) or [{"name": "one", "encoder": str(made / "electra")}],
+        "tasks": [{"task": "polarity", "data": str(made / "corpus")}],
+    } | changes
+
+
+def option(arguments: Sequence[str], name: str) -> str:
+    """Return what the command of a stage gives for an option."""
+    return arguments[arguments.index(name) + 1]
 
 
 def load_content(content: Mapping[str, Any], store: Path, **choice: Any) -> LoadedStudy:

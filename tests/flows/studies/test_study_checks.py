@@ -1,11 +1,12 @@
 """What is wrong with a study is told in one line that names the field, before anything starts."""
 
+import re
+
 import pytest
 
 from beam_jobs.core.errors import UserError
-from flows.configuration import study_file
+from flows.configuration.study_file import Study, expand_grid, list_pairs
 from flows.studies import study_checks, study_reading
-from tests.model.corpora import write_corpus, write_electra
 
 ONE = {"name": "one", "encoder": "e"}
 TWO = {"name": "two", "encoder": "random", "architecture": "arm:one"}
@@ -166,50 +167,35 @@ def test_mistakes_of_comparisons_are_named(pairs, words):
         study_reading.parse_study(content(comparisons=pairs, grid={"batch": [8]}), "here")
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("places")
-    write_corpus(folder / "corpus")
-    write_electra(folder / "electra")
-    return folder
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         (
-            {"tasks": [{"task": "polarity", "data": "{}/none"}]},
-            r"tasks\[0\].data: .*/none: no such file or folder",
+            {"tasks": [{"task": "polarity", "data": "none"}]},
+            r"tasks\[0\].data: none: no such file or folder",
         ),
-        ({"tasks": [{"task": "table:text=a,label=b", "data": "{}/electra"}]}, r"tasks\[0\]: "),
+        ({"tasks": [{"task": "table:text=a,label=b", "data": "electra"}]}, r"tasks\[0\]: "),
         (
-            {"arms": [{"name": "x", "encoder": "{}/none"}]},
-            r"arms\[0\].encoder: .*/none is no model folder",
+            {"arms": [{"name": "x", "encoder": "./none"}]},
+            r"arms\[0\].encoder: ./none is no model folder",
         ),
         (
-            {"arms": [{"name": "x", "encoder": "half", "teacher": "{}/electra"}]},
+            {"arms": [{"name": "x", "encoder": "half", "teacher": "electra"}]},
             "electra is no fine-tuned model",
         ),
         (
-            {"arms": [{"name": "x", "pretraining": {"shards": "{}/none"}}]},
-            r"pretraining.shards: .* is no folder of shards",
+            {"arms": [{"name": "x", "pretraining": {"shards": "none"}}]},
+            r"pretraining.shards: none is no folder of shards",
         ),
     ],
 )
-def test_what_must_be_there_is_looked_for(changes, words, places):
-    study = content(
-        tasks=[{"task": "polarity", "data": "{}/corpus"}],
-        arms=[{"name": "x", "encoder": "{}/electra"}],
-    )
-    assert list(study_checks.find_missing_places(_study(study, places))) == []
-    with pytest.raises(UserError, match=f"here: .*{words}"):
-        study_reading.check_places(_study(study | changes, places), "here")
-
-
-def _study(described, places):
-    """With {} for the folder of the places."""
-    text = study_file.Study.model_validate(described).model_dump_json().replace("{}/", f"{places}/")
-    return study_file.Study.model_validate_json(text)
+def test_what_must_be_there_is_looked_for(changes, words, made, monkeypatch):
+    monkeypatch.chdir(made)
+    there = {"arms": [{"name": "x", "encoder": "electra"}]}
+    there["tasks"] = [{"task": "polarity", "data": "corpus"}]
+    assert list(study_checks.find_missing_places(Study(**there))) == []
+    [mistake] = study_checks.find_missing_places(Study(**there | changes))
+    assert re.search(words, mistake)
 
 
 def test_what_is_not_yaml_is_told_in_one_line(tmp_path):
@@ -222,31 +208,29 @@ def test_what_is_not_yaml_is_told_in_one_line(tmp_path):
         study_reading.read_yaml(file)
 
 
+def parse(**changes):
+    return study_reading.parse_study(content(**changes), "here")
+
+
 def test_with_a_grid_like_is_compared_with_like():
+    grid = {"focal_gamma": [1.0, 2.0], "loss": ["focal"]}
+    alike = [
+        (f"one, focal_gamma={gamma}, loss=focal", f"two, focal_gamma={gamma}, loss=focal")
+        for gamma in (1.0, 2.0)
+    ]
+    assert list_pairs(parse(grid=grid)) == list_pairs(
+        parse(grid=grid, comparisons=[("one", "two")])
+    )
+    assert list_pairs(parse(grid=grid)) == alike
+    named = ("one, batch=8", "one, batch=16")
     grid = {"batch": [8, 16]}
-    alike = [("one, batch=8", "two, batch=8"), ("one, batch=16", "two, batch=16")]
-    for comparisons in ([], [["one", "two"]]):
-        assert (
-            study_file.list_pairs(
-                study_reading.parse_study(content(grid=grid, comparisons=comparisons), "here")
-            )
-            == alike
-        )
-    named = [["one, batch=8", "one, batch=16"]]
-    assert study_file.list_pairs(
-        study_reading.parse_study(content(grid=grid, comparisons=named), "here")
-    ) == [tuple(named[0])]
-    alone = study_reading.parse_study(content(arms=[ONE], grid=grid), "here")
-    assert study_file.list_pairs(alone) == [("one, batch=8", "one, batch=16")]
-    assert study_file.list_pairs(study_reading.parse_study(content(arms=[ONE]), "here")) == []
+    assert list_pairs(parse(grid=grid, comparisons=[named])) == [named]
+    assert list_pairs(parse(arms=[ONE], grid=grid)) == [named]
+    assert list_pairs(parse(arms=[ONE])) == []
 
 
 def test_with_a_grid_a_student_is_taught_by_its_like():
     student = {"name": "student", "encoder": "half", "teacher": "arm:one"}
-    study = study_reading.parse_study(content(arms=[ONE, student], grid={"batch": [8, 16]}), "here")
-    assert [arm.teacher for arm in study_file.expand_grid(study)] == [
-        "",
-        "",
-        "arm:one, batch=8",
-        "arm:one, batch=16",
-    ]
+    study = parse(arms=[ONE, student], grid={"batch": [8, 16]})
+    teachers = [arm.teacher for arm in expand_grid(study)]
+    assert teachers == ["", "", "arm:one, batch=8", "arm:one, batch=16"]

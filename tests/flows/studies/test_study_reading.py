@@ -1,46 +1,12 @@
 """Study files: read once, with their mistakes named, and expanded."""
 
-import json
-
 import pytest
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Parameters, fill_parameters
-from flows.configuration.study_file import StudyChoice, expand_grid
-from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
-from tests.flows.studies.loaded import (
-    list_shipped_variables,
-    load_content,
-    write_study_data,
-)
-
-SHIPPED = list_shipped_studies()
-
-
-def content(**changes):
-    return {
-        "title": "T",
-        "question": "Q?",
-        "seeds": [0],
-        "arms": [
-            {"name": "one", "encoder": "e"},
-            {"name": "two", "encoder": "random", "architecture": "arm:one"},
-        ],
-        "tasks": [{"task": "polarity", "data": "d"}],
-    } | changes
-
-
-def test_a_grid_makes_arms_of_every_combination():
-    study = parse_study(content(grid={"focal_gamma": [1.0, 2.0], "loss": ["focal"]}), "here")
-    assert [arm.name for arm in expand_grid(study)] == [
-        f"{arm}, focal_gamma={gamma}, loss=focal" for arm in ("one", "two") for gamma in (1.0, 2.0)
-    ]
-
-
-def fill(name):
-    """Something for every variable of a shipped study."""
-    variables = dict.fromkeys(list_shipped_variables(name), "100")
-    return variables | ({"origin": "<origin>"} if "origin" in variables else {})
+from flows.configuration.study_file import StudyChoice
+from flows.studies.study_reading import load_study
+from tests.flows.studies.loaded import load_content, write_study_data
 
 
 def test_without_general_text_its_arms_and_their_students_are_left_out(tmp_path):
@@ -52,9 +18,8 @@ def test_without_general_text_its_arms_and_their_students_are_left_out(tmp_path)
         {"name": "random", "encoder": "random", "architecture": "arm:reviews"},
     ]
     pairs = [["reviews", "other"], ["reviews", "random"]]
-    written = content(
-        arms=arms, comparisons=pairs, tasks=[{"task": "polarity", "data": "${corpus}"}]
-    )
+    tasks = [{"task": "polarity", "data": "${corpus}"}]
+    written = {"seeds": [0], "arms": arms, "comparisons": pairs, "tasks": tasks}
     loaded = load_content(written, tmp_path)
     assert [arm.name for arm in loaded.study.arms] == ["reviews", "random"]
     assert loaded.study.comparisons == [("reviews", "random")]
@@ -64,7 +29,7 @@ def test_without_general_text_its_arms_and_their_students_are_left_out(tmp_path)
     whole = load_content(written, tmp_path, general_text=["g.txt"])
     assert (len(whole.study.arms), whole.left_out) == (5, {})
     with pytest.raises(UserError, match="general text alone: give --general FILES"):
-        load_content(content(arms=arms[1:2]), tmp_path)
+        load_content({"arms": arms[1:2], "tasks": tasks}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -152,9 +117,3 @@ def test_a_start_that_makes_no_sense_is_named(pretraining, words, tmp_path):
     written = {"arms": [arm], "tasks": [{"task": "polarity", "data": "${corpus}"}]}
     with pytest.raises(UserError, match=words):
         load_content(written, tmp_path)
-
-
-def write_shards_json(folder, **told):
-    folder.mkdir()
-    (folder / "shards.json").write_text(json.dumps(told))
-    return str(folder)

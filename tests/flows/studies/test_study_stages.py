@@ -17,8 +17,7 @@ from flows.store.store import Stage, Store
 from flows.studies.study_reading import load_study
 from flows.studies.study_stages import StudyStages, count_equal_flops
 from flows.study import build_study_graph
-from tests.flows.studies.loaded import build_stages, load_content
-from tests.flows.studies.small_study import SPACE, content_of, option
+from tests.flows.studies.loaded import SPACE, build_stages, content_of, load_content, option
 from tests.model.synthetic_shards import write_shards
 
 
@@ -40,7 +39,7 @@ def test_a_search_belongs_to_all_that_its_trials_depend_on(made):
 
     def fingerprint(change):
         stages = build_stages(content_of(made, **{"search": search} | change), made / "prints")
-        return stages.searches["one"].fingerprint
+        return stages.build_search(stages.arms["one"]).fingerprint
 
     fingerprints = [fingerprint(change) for change in changed]
     assert len(set(fingerprints)) == len(changed)

@@ -3,7 +3,7 @@ encoder, one task, one seed.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,18 +13,11 @@ from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import format_value
 from flows.runner.stage_runner import ONE_THREAD
 from flows.stages.origin import locate_origin, locate_stage
-from flows.stages.pretraining import (
-    locate_encoder,
-    resolve_recipe,
-)
+from flows.stages.pretraining import locate_encoder, resolve_recipe
 from flows.stages.versions import VERSIONS
 from flows.store.store import ACCELERATOR, Stage, Store
 from model.config import FinetuningSettings
-from model.encoders.config import (
-    copy_architecture,
-    describe_start,
-    write_architecture,
-)
+from model.encoders.config import copy_architecture, describe_start, write_architecture
 from model.finetuning.request import FROZEN, change_settings
 from model.pretraining.input.sequences import Shards
 from model.recipes import RECIPES
@@ -144,13 +137,23 @@ def describe_finetuning(chosen: Finetuning) -> dict[str, Any]:
         return {**told, "encoder": start.kind, "settings": read}
     if start.kind == "trained":
         return {**told, **settings}
-    own_shape = start.encoder and has_recipe_shape(start.encoder)
-    shape = describe_network(start.encoder) if start.encoder and own_shape else {}
+    told |= {**settings, "encoder": start.kind}
+    first = start.encoder  # a pre-training, whose shape no published encoder says
+    if first and (not is_made_here(first) or "origin" in first.inputs):
+        first = None
+    if first:  # what config.json takes of it
+        recipe = resolve_recipe(first)
+        objective = {"objective": recipe.pretraining.objective}
+        told["architecture"] = recipe.architecture.model_dump() | objective
     if start.initializer_range:
-        drawn = {"initializer_range": start.initializer_range}
-    else:
-        drawn = describe_beginning(start.encoder) if start.encoder and own_shape else {}
-    return {**told, **settings, "encoder": start.kind, **shape, **drawn}
+        told["initializer_range"] = start.initializer_range
+    elif first:  # how the weights are drawn that it, or the one it goes on from, began with
+        while "base" in first.inputs:
+            first = first.inputs["base"]
+        recipe = resolve_recipe(first)
+        role = "discriminator" if recipe.pretraining.objective == "electra" else "encoder"
+        told["start"] = describe_start(recipe, role)
+    return told
 
 
 def list_inputs(chosen: Finetuning) -> dict[str, Stage]:
@@ -164,7 +167,8 @@ def list_inputs(chosen: Finetuning) -> dict[str, Stage]:
     if start.encoder and start.kind in ("trained", "frozen"):
         inputs["encoder"] = start.encoder
     elif start.encoder and is_made_here(start.encoder):
-        inputs["vocabulary"] = find_vocabulary(start.encoder)
+        shards = start.encoder.inputs["shards"]
+        inputs["vocabulary"] = shards.inputs.get("vocabulary", shards)  # external ones have theirs
         inputs["architecture"] = start.encoder.inputs.get("origin")
     else:
         inputs["architecture"] = start.encoder
@@ -174,35 +178,6 @@ def list_inputs(chosen: Finetuning) -> dict[str, Stage]:
 def is_made_here(encoder: Stage) -> bool:
     """Return whether a graph names what the encoder is made of."""
     return "shards" in encoder.inputs
-
-
-def has_recipe_shape(encoder: Stage) -> bool:
-    """Return whether the encoder is pre-trained here and no published one says its shape."""
-    return is_made_here(encoder) and "origin" not in encoder.inputs
-
-
-def describe_network(encoder: Stage) -> dict[str, Any]:
-    """Return what config.json takes of a pre-training: all that a random encoder shares with it."""
-    recipe = resolve_recipe(encoder)
-    objective = recipe.pretraining.objective
-    return {"architecture": recipe.architecture.model_dump() | {"objective": objective}}
-
-
-def describe_beginning(encoder: Stage) -> dict[str, Any]:
-    """Return how the weights are drawn that a pre-training began with, or the first one that it
-    goes on from.
-    """
-    while "base" in encoder.inputs:
-        encoder = encoder.inputs["base"]
-    recipe = resolve_recipe(encoder)
-    is_electra = recipe.pretraining.objective == "electra"
-    return {"start": describe_start(recipe, "discriminator" if is_electra else "encoder")}
-
-
-def find_vocabulary(encoder: Stage) -> Stage:
-    """Return the vocabulary of a pre-training; that of external shards is part of them."""
-    shards = encoder.inputs["shards"]
-    return shards.inputs.get("vocabulary", shards)
 
 
 def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str]:
@@ -220,15 +195,8 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
     if start.teacher:
         words += ["--teacher", locate_stage(store, start.teacher)]
     words += ["--task", chosen.task, "--data", locate_stage(store, chosen.data)]
-    words += [
-        "--output",
-        str(folder),
-        "--seed",
-        str(chosen.deciding_seed),
-        "--device",
-        chosen.device,
-    ]
-    words += ["--cache", str(store.root / CACHE)]
+    words += ["--output", str(folder), "--seed", str(chosen.deciding_seed)]
+    words += ["--device", chosen.device, "--cache", str(store.root / CACHE)]
     if chosen.is_baseline:
         read = chosen.resolved.model_dump(include=set(OF_BASELINES))
         for name, value in sorted(read.items()):
@@ -237,7 +205,8 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
     words += ["--recipe", chosen.recipe] if chosen.recipe else []
     settings = dict(chosen.settings)
     if chosen.search:
-        settings |= read_found_settings(store, chosen.search)
+        found = json.loads((store.fetch(chosen.search, "best.json") / "best.json").read_text())
+        settings |= {name: format_value(value) for name, value in found["settings"].items()}
     for name, text in sorted(settings.items()):
         words += ["--set", f"{name}={text}"]
     return words
@@ -282,24 +251,24 @@ def format_search_arguments(
     return [*format_arguments(chosen, store, folder), *search]
 
 
-def read_found_settings(store: Store, search: Stage) -> dict[str, str]:
-    """Return the settings that a complete search found, as `--set` takes them."""
-    found = json.loads((store.fetch(search, "best.json") / "best.json").read_text())["settings"]
-    return {name: format_value(value) for name, value in found.items()}
-
-
-def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
+def build_evaluation_stage(
+    chosen: Finetuning, finetuned: Stage, folds: Sequence[Stage] = ()
+) -> Stage:
     """Return the evaluation on test, which the fine-tuning job usually makes along the way: that
-    saves the start of another process.
+    saves the start of another process. With `folds` it is joined from their evaluations.
     """
     return Stage(
         "evaluation",
         VERSIONS["evaluation"],
-        {"task": chosen.task, "split": "test"},
-        {"data": chosen.data, "model": finetuned},
+        {"task": chosen.task, "split": "test", **({"folds": len(folds)} if folds else {})},
+        {
+            "data": chosen.data,
+            "model": finetuned,
+            **{f"fold {number}": stage for number, stage in enumerate(folds, 1)},
+        },
         "model.evaluate",
-        partial(format_evaluation_arguments, chosen, finetuned),
-        title=f"{finetuned.title} · test",
+        partial(format_evaluation_arguments, chosen, finetuned, folds),
+        title=f"{finetuned.title} · {f'{len(folds)} folds' if folds else 'test'}",
         written_last="metrics.json",
         environment=ONE_THREAD,
         shares_process=True,
@@ -319,41 +288,18 @@ def build_cross_validation(
         stage = build_finetuning_stage(one, f"{finetuned.title} · fold {number}", labels)
         evaluated.append(build_evaluation_stage(one, stage))
         made += [stage, evaluated[-1]]
-    joined = Stage(
-        "evaluation",
-        VERSIONS["evaluation"],
-        {"task": chosen.task, "split": "test", "folds": folds},
-        {
-            "data": chosen.data,
-            "model": finetuned,
-            **{f"fold {number}": stage for number, stage in enumerate(evaluated, 1)},
-        },
-        "model.evaluate",
-        partial(format_joining_arguments, chosen, finetuned, evaluated),
-        title=f"{finetuned.title} · {folds} folds",
-        written_last="metrics.json",
-        environment=ONE_THREAD,
-        shares_process=True,
-    )
-    return made, joined
-
-
-def format_joining_arguments(
-    chosen: Finetuning, finetuned: Stage, folds: list[Stage], store: Store, folder: Path
-) -> list[str]:
-    """Return the command line that joins the evaluations of folds."""
-    joined = [str(store.fetch(fold)) for fold in folds]
-    return [*format_evaluation_arguments(chosen, finetuned, store, folder), "--folds", *joined]
+    return made, build_evaluation_stage(chosen, finetuned, evaluated)
 
 
 def format_evaluation_arguments(
-    chosen: Finetuning, finetuned: Stage, store: Store, folder: Path
+    chosen: Finetuning, finetuned: Stage, folds: Sequence[Stage], store: Store, folder: Path
 ) -> list[str]:
-    """Return the command line of an evaluation on test."""
+    """Return the command line of an evaluation on test, or of joining those of folds."""
     return [
         *["--model", str(store.fetch(finetuned))],
         *["--task", chosen.task, "--data", locate_stage(store, chosen.data)],
         *["--split", "test", "--output", str(folder)],
+        *(["--folds", *(str(store.fetch(fold)) for fold in folds)] if folds else []),
     ]
 
 

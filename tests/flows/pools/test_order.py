@@ -56,10 +56,16 @@ def test_every_stage_keeps_its_fingerprint_and_its_command_line(store):
     assert [one.fingerprint for one in crossed] == [one.fingerprint for one in chain]
 
 
-def test_a_published_start_crosses_with_its_generator(list_stages, encoder):
-    start = [f"pretraining.{name}={encoder}" for name in ("start_from", "start_generator_from")]
-    store, stages = list_stages(*start)
-    one = stages["pre-training"]
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        ("pretraining.start_from=E pretraining.start_generator_from=E", "pre-training"),
+        ("finetuning.arms=random finetuning.folds=2", "random · polarity · seed 0 · 2 folds"),
+    ],
+)
+def test_a_published_start_and_a_cross_validation_cross_too(list_stages, encoder, settings, label):
+    store, stages = list_stages(*settings.replace("=E", f"={encoder}").split())
+    one = stages[label]
     [other] = read_order(Order(**send([one], store)), store)
     assert one.fingerprint == other.fingerprint
     folder = store.folder(one)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import atomic_path, hash_file, stat_files, write_json
+from beam_jobs.core.files import hash_file, stat_files, write_json
 from beam_jobs.core.locks import exclusive_lock, try_lock
 
 MANIFEST = "manifest.json"
+MAKER = ".maker"
+"""In a folder that is being made: the attempt in a bucket that it belongs to."""
 
 
 class Place:
@@ -47,20 +49,10 @@ class Place:
 
     def read_manifest(self, name: str) -> bytes | None:
         """Return the content of a folder's manifest, None if it has none."""
-        return self.read(f"{name}/{MANIFEST}")
-
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a file that is part of no stage, None if there is none."""
         try:
-            return (self.root / name).read_bytes()
+            return (self.root / name / MANIFEST).read_bytes()
         except FileNotFoundError:
             return None
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file that is part of no stage, whole or not at all."""
-        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(self.root / name) as part:
-            part.write_bytes(content)
 
     def list_manifests(self) -> Mapping[str, bytes]:
         """Return the contents of all manifests by the names of their folders."""

@@ -2,13 +2,17 @@
 uploaded while they make it, below a prefix of the attempt, and the manifest, which names it, last.
 
 `root` is this machine's part of the store: the copies, and what only this machine needs (the
-servers' databases, logs, digests of dumps).
+servers' databases, logs, digests of dumps). The copies are bounded: those used longest ago go
+first. A folder that a process reads or makes is locked (`<fingerprint>.lock`), shared or alone, and
+stays.
 """
 
+import fcntl
 import json
 import logging
 import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,18 +20,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 from beam_jobs.core.errors import TransientError, UserError
-from beam_jobs.core.files import atomic_path, hash_bytes, hash_file, write_json
+from beam_jobs.core.files import atomic_path, hash_bytes, hash_file, stat_files, write_json
 from beam_jobs.core.hosts import check_host
-from beam_jobs.core.locks import exclusive_lock
+from beam_jobs.core.locks import exclusive_lock, try_lock
+from beam_jobs.core.variables import read_number_variable
 from flows.configuration.addresses import has_secret
 from flows.store.attempt import AT_ONCE, RENEWALS, Attempt, Sign, read_lease_seconds, read_signs
 from flows.store.bucket import Bucket
-from flows.store.cache import MAKER, remove_copy, shrink, use_copy
-from flows.store.place import MANIFEST, Place, check_path, is_part, is_stage_folder
+from flows.store.place import MAKER, MANIFEST, Place, check_path, is_part, is_stage_folder
 
 log = logging.getLogger("amazon_electra")
 
@@ -39,6 +43,7 @@ SCHEMES = ("s3", "gs")
 LOOKS = 20
 """How often, in the seconds of a lease, a maker's sign is looked at by who waits."""
 RENEWALS_TO_SEE = 3
+CACHE_VARIABLE, CACHE_GB = "AMAZON_ELECTRA_CACHE_GB", 100.0
 
 
 class RemotePlace(Place):
@@ -91,11 +96,8 @@ class RemotePlace(Place):
         text = self.read_manifest(name)
         return f"{self.address}/{name}" + (f"/{json.loads(text)['attempt']}" if text else "")
 
-    def read(self, name: str) -> bytes | None:
-        return self._bucket.read(name)
-
-    def write(self, name: str, content: bytes) -> None:
-        self._bucket.write(name, content)
+    def read_manifest(self, name: str) -> bytes | None:
+        return self._bucket.read(f"{name}/{MANIFEST}")
 
     def list_manifests(self) -> Mapping[str, bytes]:
         names = [n for n in self._bucket.list_sizes() if n.endswith(f"/{MANIFEST}")]
@@ -288,6 +290,42 @@ def read_remote_address(folder: Path) -> str:
         return str(json.loads((folder / HOME).read_text())["address"])
     except (FileNotFoundError, NotADirectoryError):
         return ""
+
+
+def use_copy(folder: Path, pins: ExitStack | None) -> None:
+    """Make a folder the one that goes last; it stays until `pins` are closed."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock: IO[str] = open(folder.with_suffix(".lock"), "a+")  # noqa: SIM115 - closed below or by `pins`
+    os.utime(lock.fileno())
+    if pins is None:
+        lock.close()
+    else:
+        pins.callback(lock.close)
+        fcntl.flock(lock.fileno(), fcntl.LOCK_SH)
+
+
+def shrink(root: Path, needed: int = 0) -> None:
+    """Remove the copies used longest ago until `needed` bytes more are within the bound."""
+    room = read_number_variable(CACHE_VARIABLE, CACHE_GB, 0, "gigabytes") * 1e9 - needed
+    sizes = {
+        path.with_suffix(".lock"): sum(s.st_size for _, s in stat_files(path, follow_links=False))
+        for path in root.glob("*/*")
+        if path.is_dir() and is_stage_folder(path.name) and path.with_suffix(".lock").exists()
+    }
+    for path in sorted(sizes, key=lambda lock: lock.stat().st_mtime):
+        if sum(sizes.values()) <= room:
+            return
+        with path.open("a+") as lock:
+            if try_lock(lock):
+                remove_copy(path.with_suffix(""))
+                sizes[path] = 0
+
+
+def remove_copy(folder: Path) -> None:
+    """Remove a local copy; what says that it is whole goes first."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    (folder / MAKER).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def damage_error(address: str, name: str, what: str) -> UserError:

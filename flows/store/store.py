@@ -8,7 +8,6 @@ manifest. The manifest is written last because object stores have no atomic rena
 folders lie decides no fingerprint (flows/store).
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -28,10 +27,9 @@ from fsspec.core import url_to_fs
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_file, write_json
+from beam_jobs.core.files import hash_bytes, hash_file, write_json
 from flows.runner.references import Referred
-from flows.store.cache import MAKER
-from flows.store.place import MANIFEST, Place, check_path
+from flows.store.place import MAKER, MANIFEST, Place, check_path
 
 log = logging.getLogger("amazon_electra")
 
@@ -120,7 +118,7 @@ class Stage:
             "parameters": self.parameters,
             "inputs": {name: stage.fingerprint for name, stage in self.inputs.items()},
         }
-        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        return hash_bytes(json.dumps(identity, sort_keys=True).encode())[:16]
 
     @property
     def path(self) -> str:
@@ -303,13 +301,9 @@ class Store:
             state = os.stat(path)
             times = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}"
             key = f"{Path(path).resolve()} {state.st_size} {times}"
-        return self.remember_digest(key, lambda: storage.hash_file(str(path)))
-
-    def remember_digest(self, key: str, digest: Callable[[], str]) -> str:
-        """Return the digest of what `key` stands for, computed once."""
-        memory = self.root / "digests" / hashlib.sha256(key.encode()).hexdigest()[:32]
+        memory = self.root / "digests" / hash_bytes(key.encode())[:32]
         if not memory.exists():
-            write_json(memory, {"file": key, "sha256": digest()})
+            write_json(memory, {"file": key, "sha256": storage.hash_file(str(path))})
         return json.loads(memory.read_text())["sha256"]
 
 

@@ -15,7 +15,7 @@ from flows.cli import main
 from flows.configuration.form import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
-from flows.store import cache
+from flows.store.remote import shrink
 from flows.store.store import Stage, Store
 from tests.patience import eventually
 from tests.s3_server import connect
@@ -117,10 +117,10 @@ def test_what_a_job_reads_stays_however_small_the_bound(open_host, monkeypatch):
     there = open_host("there")
     with there.lock_stage(SHARDS):
         folder = there.fetch(CORPUS)
-        cache.shrink(there.root)
+        shrink(there.root)
         assert (folder / "a.txt").exists()
         there.publish(SHARDS, {})
-    cache.shrink(there.root)
+    shrink(there.root)
     assert not (folder / "a.txt").exists()
 
 

@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -108,19 +108,12 @@ class StageRunner:
             finally:
                 self.kept = None
 
-    def show_plan(self, line: str, page: str) -> None:
-        self._notify("on_plan", line, page)
-
-    def show_start(self, stage: Stage, where: str) -> None:
-        """Tell the listeners that another process makes a stage; `where` it says what it does."""
-        self._notify("on_start", stage, where)
-
     def show_end(self, stage: Stage, cause: str = "") -> None:
         """Tell the listeners that another process has made a stage, or why it could not."""
         if cause:
-            self._notify("on_failure", stage, cause)
+            self.notify("on_failure", stage, cause)
         elif manifest := self.store.manifest(stage):
-            self._notify("on_complete", stage, manifest, False)
+            self.notify("on_complete", stage, manifest, False)
         else:
             raise TransientError(f"{stage.label}: it is not in the store {self.store.address}")
 
@@ -131,11 +124,11 @@ class StageRunner:
         """
         manifest = self.store.manifest(stage)
         if manifest is None:
-            with self.store.lock_stage(stage, lambda: self._notify("on_wait", stage)) as folder:
+            with self.store.lock_stage(stage, lambda: self.notify("on_wait", stage)) as folder:
                 manifest = self.store.manifest(stage)
                 if manifest is None:
                     return self._make_stage(stage, folder)
-        self._notify("on_complete", stage, manifest, True)
+        self.notify("on_complete", stage, manifest, True)
         return manifest
 
     def complete_chain(self, chain: Sequence[Stage]) -> Manifest:
@@ -147,8 +140,12 @@ class StageRunner:
         tracked = [stage for stage in chain if stage.tracked]
         if not tracked:
             return manifests[-1]
-        stage = tracked[-1]
-        metrics = read_evaluation_metrics(manifests[-1]["result"])
+        stage, result = tracked[-1], manifests[-1]["result"]
+        # of an evaluation test.accuracy, and its interval test.accuracy.low, test.accuracy.high
+        metrics = {
+            f"{result.get('split', 'test')}.{name.removesuffix('.value')}": value
+            for name, value in flatten_numbers(result.get("metrics", {})).items()
+        }
         if run := self.tracked.get(stage.fingerprint):
             self.tracking.log_metrics(metrics, run)
             return manifests[-1]
@@ -167,22 +164,22 @@ class StageRunner:
 
     def _make_stage(self, stage: Stage, folder: Path) -> Manifest:
         log = folder / "log.txt"
-        self._notify("on_start", stage, str(log))
+        self.notify("on_start", stage, str(log))
         try:
-            cost = read_result_of_earlier_job(stage, folder) or (
-                self._run_stage_job(stage, folder, log) if stage.module else {}
-            )
+            cost = read_result_of_earlier_job(stage, folder)
+            if stage.module and not cost:
+                cost = self._run_stage_job(stage, folder, log)
         except JobFailed as failure:
-            self._notify("on_failure", stage, str(failure))
+            self.notify("on_failure", stage, str(failure))
             raise
         except UserError as mistake:
             told = name_settings(str(mistake))
-            self._notify("on_failure", stage, f"{told} (log: {log})")
+            self.notify("on_failure", stage, f"{told} (log: {log})")
             raise UserError(f"{stage.label}: {told}") from None
         self._check_dumps(stage, folder)
         result = cost.pop("result", dict(stage.result))
         manifest = self.store.publish(stage, result, **cost)
-        self._notify("on_complete", stage, manifest, False)
+        self.notify("on_complete", stage, manifest, False)
         return manifest
 
     def _check_dumps(self, stage: Stage, folder: Path) -> None:
@@ -196,44 +193,38 @@ class StageRunner:
                 if is_here and self.store.digest(path) != file["sha256"]:
                     why = f"{path} changed while it was read; run the same again"
                     shutil.rmtree(folder, ignore_errors=True)
-                    self._notify("on_failure", stage, why)
+                    self.notify("on_failure", stage, why)
                     raise UserError(f"{stage.label}: {why}")
 
     def _run_stage_job(self, stage: Stage, folder: Path, log: Path) -> dict[str, Any]:
+        """Return the result and cost of a stage's job; its curves are mirrored while it lasts."""
         arguments = stage.arguments(self.store, folder)
 
         def follow(progress: Mapping[str, Any]) -> None:
             if "link" in progress:
-                self._notify("on_link", stage, progress["link"])
+                self.notify("on_link", stage, progress["link"])
             else:
-                self._notify("on_progress", stage, progress)
+                self.notify("on_progress", stage, progress)
 
-        def run() -> dict[str, Any]:
-            # an engine's job waits for hours
-            hang = math.inf if stage.on_engine else read_hang_seconds()
-            kept = self.kept if stage.shares_process else None
+        hang = math.inf if stage.on_engine else read_hang_seconds()  # an engine's waits for hours
+        kept = self.kept if stage.shares_process else None
+        parameters, tags = flatten_parameters(stage.parameters), self._tag_stage(stage)
+        with (
+            self.tracking.follow_folder(stage.label, folder, parameters, tags)
+            if stage.tracked
+            else nullcontext() as tracked
+        ):
+            if tracked:
+                self.tracked[stage.fingerprint] = tracked
             done = run_job(
                 stage.module, arguments, log, stage.environment, follow, stage.label, hang, kept
             )
             self.store.collect_output(stage)
-            return dict(vars(done))
-
-        if not stage.tracked:
-            return run()
-        return self._mirror_stage(stage, run)
-
-    def _mirror_stage(self, stage: Stage, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return what `run` returns; its curves are mirrored while it lasts."""
-        folder = self.store.folder(stage)
-        with self.tracking.follow_folder(
-            stage.label, folder, flatten_parameters(stage.parameters), self._tag_stage(stage)
-        ) as tracked:
-            self.tracked[stage.fingerprint] = tracked
-            finished = run()
-            self.tracking.log_metrics(flatten_numbers(finished["result"]), tracked)
-            if name := next((name for name in TRAINED if (folder / name).is_dir()), ""):
-                self.tracking.log_folder(folder / name, name, tracked)
-        return finished
+            if tracked:
+                self.tracking.log_metrics(flatten_numbers(done.result), tracked)
+                if name := next((name for name in TRAINED if (folder / name).is_dir()), ""):
+                    self.tracking.log_folder(folder / name, name, tracked)
+        return dict(vars(done))
 
     def _tag_stage(self, stage: Stage) -> dict[str, str]:
         return {
@@ -243,24 +234,13 @@ class StageRunner:
             FINGERPRINT: stage.fingerprint,
         }
 
-    def _notify(self, event: str, *what: Any) -> None:
+    def notify(self, event: str, *what: Any) -> None:
         """Call every listener; one that fails stops neither the others nor the run."""
         for listener in self.listeners:
             try:
                 getattr(listener, event)(*what)
             except Exception as error:
                 log.warning("%s could not show %r: %s", type(listener).__name__, event, error)
-
-
-def read_evaluation_metrics(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics of an evaluation: `test.accuracy`, and its interval `test.accuracy.low`,
-    `test.accuracy.high`.
-    """
-    found = flatten_numbers(result.get("metrics", {}))
-    return {
-        f"{result.get('split', 'test')}.{name.removesuffix('.value')}": value
-        for name, value in found.items()
-    }
 
 
 def flatten_parameters(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -294,7 +274,6 @@ ONE_THREAD = {
 """The environment of fine-tunings and evaluations. Others run beside them: more threads would only
 compete for the cores. They fetch nothing: the hub's cache has the model, or the run was refused.
 """
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def give_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[list[Stage]]:
@@ -309,7 +288,7 @@ def give_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[list[S
     threads = (os.cpu_count() or 1) // sharing
     if threads < 2 or not all(stage.environment == ONE_THREAD for stage in jobs):
         return [list(chain) for chain in chains]
-    environment = ONE_THREAD | dict.fromkeys(THREADS, str(threads))
+    environment = ONE_THREAD | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     return [
         [replace(stage, environment=environment) if stage.module else stage for stage in chain]
         for chain in chains

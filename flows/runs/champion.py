@@ -7,9 +7,9 @@ and reads the answer.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -82,20 +82,6 @@ def read_champion(uri: str, store: Store) -> Champion:
     return Champion(version, None, is_here=not version)
 
 
-class ChampionLookup:
-    """Looks the champion up when it is needed: hours after the run began it may be another one."""
-
-    def __init__(self, find: Callable[[], Champion]):
-        self._find = find
-
-    @cached_property
-    def champion(self) -> Champion:
-        return self._find()
-
-    def find_encoder(self) -> Stage | None:
-        return self.champion.encoder
-
-
 def find_champion(parameters: Parameters, store: Store, uri: str) -> Champion:
     """Return the registry's champion where this run needs it, else an empty one."""
     if parameters.promotion.mode == "off" and "champion" not in parameters.chosen_arms:
@@ -139,8 +125,11 @@ def register_model(
         tags["encoder"] = encoder.fingerprint
     if champion.version:
         arms = [row["arm"] for row in results["arms"]]
-        is_tfidf = champion.encoder is not None and champion.encoder.name == "model"
-        rival = TFIDF_ARM if is_tfidf else "champion" if "champion" in arms else find_rival(arms)
+        published = [arm for arm in arms if arm.endswith(AS_PUBLISHED)]
+        if champion.encoder is not None and champion.encoder.name == "model":
+            rival = TFIDF_ARM
+        else:  # of another store there is no cell: then what it went on from, else an untrained one
+            rival = next(arm for arm in ("champion", "base", *published, "random") if arm in arms)
         own = {"task": results["task"], "a": results["arm"]}  # the report may lack this pair
         found = [own | {"b": other} | against for other, against in results["against"].items()]
         differences = [*report["differences"], *found]
@@ -176,14 +165,6 @@ def decide_first(against: Mapping[str, Mapping[str, float]]) -> "Decision":
         reasons.append(f"{words} than {other} ({value:+.1f} points, {low:+.1f} to {high:+.1f})")
         promote = promote and is_better
     return Decision(promote, "; ".join(reasons))
-
-
-def find_rival(arms: Sequence[str]) -> str:
-    """Return the arm that a model has to beat where there is no champion: what it went on from,
-    else an untrained one.
-    """
-    published = [arm for arm in arms if arm.endswith(AS_PUBLISHED)]
-    return "base" if "base" in arms else published[0] if published else "random"
 
 
 @dataclass(frozen=True)
@@ -237,35 +218,23 @@ def consider_promotion(
     try:
         if not tracking.wait_until_sent(SETTLE_SECONDS):
             raise RegistryAway("MLflow did not answer")
-        return register_decision(decision, wish, report, tracking, tags, champion)
+        registry = Registry(tracking.uri)
+        now = registry.get_by_alias("champion")
+        if now.get("model") == tags["model"]:
+            return f"version {now['version']} is champion already"
+        version = registry.add_version(tracking.parent.id, "model", tags)
+        if against := find_objection(registry, version, champion):
+            decision = Decision(False, f"{against}; {decision.reason}")
+        if wish.mode == "ask":
+            decision = request_approval(decision, report, registry, version)
+        if decision.promote:
+            registry.promote(version, decision.reason)
+        else:
+            registry.set_challenger(version, decision.reason)
+        is_champion = registry.get_by_alias("champion").get("version") == version
     except RegistryAway as away:
         find_run_logger().warning("the model is not registered; run the same again later: %s", away)
         return f"not registered, run the same again later: {away}"
-
-
-def register_decision(
-    decision: Decision,
-    wish: Promotion,
-    report: Mapping[str, Any],
-    tracking: Tracking,
-    tags: Mapping[str, str],
-    champion: Champion,
-) -> str:
-    """Carry the decision out in the registry, after asking a person; return what became of it."""
-    registry = Registry(tracking.uri)
-    now = registry.get_by_alias("champion")
-    if now.get("model") == tags["model"]:
-        return f"version {now['version']} is champion already"
-    version = registry.add_version(tracking.parent.id, "model", tags)
-    if against := find_objection(registry, version, champion):
-        decision = Decision(False, f"{against}; {decision.reason}")
-    if wish.mode == "ask":
-        decision = request_approval(decision, report, registry, version)
-    if decision.promote:
-        registry.promote(version, decision.reason)
-    else:
-        registry.set_challenger(version, decision.reason)
-    is_champion = registry.get_by_alias("champion").get("version") == version
     role = "champion" if is_champion else "challenger"
     find_run_logger().info("version %s is %s: %s", version, role, decision.reason)
     how = "" if is_champion else f"; `amazon-electra promote {version}` makes it the champion"
@@ -321,29 +290,24 @@ def request_approval(
 def approve_version(registry: Registry, version: str, reason: str) -> bool:
     """Make a version the champion; return whether a run waited for that, which then goes on.
 
-    The note of a run that could not be reached stays: the same command again reaches it.
+    PrefectUnavailable if it is out of reach; its note stays: the same command again reaches it.
     """
     waiting = registry.get_tags(version).get("waiting", "")
     registry.promote(version, reason)
     if not waiting:
         return False
-    goes_on = resume_waiting_run(UUID(waiting), version, reason)
-    registry.set_tag(version, "waiting", "")
-    return goes_on
-
-
-def resume_waiting_run(run: UUID, version: str, reason: str) -> bool:
-    """Return whether the run was there and waited; raise PrefectUnavailable if out of reach."""
+    goes_on = True
     try:
-        resume_flow_run(run, run_input={"approve": True, "reason": reason})
+        resume_flow_run(UUID(waiting), run_input={"approve": True, "reason": reason})
     except (NotPausedError, ObjectNotFound, FlowPauseTimeout):
-        return False
+        goes_on = False
     except (HTTPError, RuntimeError) as error:
         cause = hide_credentials(str(error) or type(error).__name__).splitlines()[0]
         server = hide_credentials(PREFECT_API_URL.value() or "no address")
         raise PrefectUnavailable(
-            f"version {version} is the champion, but the run {run} still waits for it: the Prefect "
-            f"server at {server} did not take the answer ({cause}); once it is up "
+            f"version {version} is the champion, but the run {waiting} still waits for it: the "
+            f"Prefect server at {server} did not take the answer ({cause}); once it is up "
             "(`amazon-electra up`), the same command again continues the run"
         ) from error
-    return True
+    registry.set_tag(version, "waiting", "")
+    return goes_on

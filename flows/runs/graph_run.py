@@ -3,7 +3,7 @@ tracks it in MLflow, publishes the results, and lets the model become champion.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from flows.runner.stage_runner import (
     flatten_numbers,
     flatten_parameters,
 )
-from flows.runs.champion import Champion, ChampionLookup, find_champion, register_model
+from flows.runs.champion import Champion, find_champion, register_model
 from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
@@ -103,7 +103,9 @@ def run_graph(
     store = Store(parameters.store)
     restrict_store(store.root)
     store.place.check_access()
-    tags = tag_run(store)
+    tags = {FLOW_RUN: str(flow_run.id or ""), "amazon_electra.store": store.address}
+    if page := flow_run.ui_url:
+        tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
     uri = mlflow_server.resolve_mlflow_uri(store.root)
     tracking = Tracking(uri, mlflow_server.choose_artifact_place(uri, store))
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
@@ -111,22 +113,19 @@ def run_graph(
     crash_lost_runs(store)
     find = partial(find_champion, parameters, store, tracking.uri)
     champion = find()  # a registry that is away is told before anything is made
-    lookup = ChampionLookup(find)
+    find_later = cache(find)  # once its cells are made, hours later, it may be another one
     runner = StageRunner(store, [artifacts.PrefectRun(), *LISTENERS], tracking, tags)
-    after_stage, engine = link_to_mlflow(tracking), parameters.engine
-    maker: PrefectStageMaker = (
-        PoolStageMaker(
-            runner,
-            engine.training_pool,
-            lookup.find_encoder,
-            after_stage,
-            parameters.pretraining.device,
-        )
-        if engine.placement == "pools"
-        else PrefectStageMaker(runner, lookup.find_encoder, after_stage)
-    )
+    after_stage, device = link_to_mlflow(tracking), parameters.pretraining.device
+    maker = PrefectStageMaker(runner, lambda: find_later().encoder, after_stage)
+    if parameters.engine.placement == "pools":
+        pool = parameters.engine.training_pool
+        maker = PoolStageMaker(runner, pool, lambda: find_later().encoder, after_stage, device)
+    dataset = None
+    if reads_dump:
+        dump = list_dump(parameters.dump, maker)
+        name, source = dump.result["name"], " ".join(dump.result["paths"])
+        dataset = {"name": name, "digest": dump.fingerprint, "source": source}
     values = flatten_parameters(parameters.model_dump())
-    dataset = describe_dataset(parameters, maker) if reads_dump else None
     tracking.start(flow_run.name or "run", values, tags, dataset)
     status = "FAILED"
     try:
@@ -136,7 +135,7 @@ def run_graph(
                 maker.check_pools(planned)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
-            became = register_model(parameters, maker, lookup.champion, last, tracking)
+            became = register_model(parameters, maker, find_later(), last, tracking)
             summary |= {"registered": became} if became else {}
             status = "FINISHED"
     except Pause:
@@ -172,18 +171,10 @@ def show_plan(
     except Exception as unknown:
         find_run_logger().warning("the plan of this run could not be determined: %s", unknown)
     else:
-        runner.show_plan(line, "\n".join(["```", *lines, "```"]))
+        runner.notify("on_plan", line, "\n".join(["```", *lines, "```"]))
         if warning:
             find_run_logger().warning(warning)
     return [stage for stage, is_complete in plan.stages if not is_complete]
-
-
-def tag_run(store: Store) -> dict[str, str]:
-    """Return the tags by which MLflow's runs name the flow run and the store they are of."""
-    tags = {FLOW_RUN: str(flow_run.id or ""), "amazon_electra.store": store.address}
-    if page := flow_run.ui_url:
-        tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
-    return tags
 
 
 def link_to_mlflow(tracking: Tracking) -> Callable[[], None]:
@@ -201,16 +192,6 @@ def link_to_mlflow(tracking: Tracking) -> Callable[[], None]:
             is_published = True
 
     return publish
-
-
-def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str]:
-    """Return name, digest and source of the dump, as MLflow describes a dataset."""
-    dump = list_dump(parameters.dump, maker)
-    return {
-        "name": dump.result["name"],
-        "digest": dump.fingerprint,
-        "source": " ".join(dump.result["paths"]),
-    }
 
 
 PAGE = "report.html"

@@ -100,32 +100,26 @@ over.
 @contextmanager
 def watch_for_cancellation(run: str) -> Iterator[None]:
     """End this process as Prefect's runner would, if the flow run is cancelled while the block
-    lasts.
+    lasts: when the server says so a second time, for the runner has had its chance by then.
     """
-    over = threading.Event()
-    context = contextvars.copy_context()
-    threading.Thread(
-        target=context.run, args=(_poll_server, UUID(run), over), name="cancellation", daemon=True
-    ).start()
+    over, context = threading.Event(), contextvars.copy_context()
+
+    def ask_server() -> None:
+        heard = False
+        while not over.wait(ASK_SECONDS):
+            try:
+                heard, before = is_cancelled(UUID(run), confirmed=heard), heard
+            except Exception:  # the server is away: nobody cancels meanwhile
+                continue
+            if heard and before and not over.is_set():
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    threading.Thread(target=context.run, args=[ask_server], daemon=True).start()
     try:
         yield
     finally:
         over.set()
-
-
-def _poll_server(run: UUID, over: threading.Event) -> None:
-    """End this process when the server reports the same cancellation a second time: the runner has
-    had its chance by then.
-    """
-    heard = False
-    while not over.wait(ASK_SECONDS):
-        try:
-            heard, before = is_cancelled(run, confirmed=heard), heard
-        except Exception:  # the server is away: nobody cancels meanwhile
-            continue
-        if heard and before and not over.is_set():
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
 
 
 def is_cancelled(run: UUID, confirmed: bool) -> bool:

@@ -81,7 +81,7 @@ class PoolStageMaker(PrefectStageMaker):
             super().make_chain(chain)
             return
         for stage in chain:
-            self.runner.show_start(stage, f"in its run on the pool {pool}")
+            self.runner.notify("on_start", stage, f"in its run on the pool {pool}")
         try:
             make_in_pool(pool, self._write_order(pool, chain))
         except (JobFailed, UserError) as failure:

@@ -17,9 +17,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
@@ -67,13 +66,8 @@ class JobFailed(RuntimeError):
             else "the same command continues at this stage once the cause is fixed"
         )
         super().__init__(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
-        self.name, self.code, self.cause, self.log, self.transient = (
-            name,
-            code,
-            cause,
-            log,
-            transient,
-        )
+        self.name, self.code, self.cause = name, code, cause
+        self.log, self.transient = log, transient
 
 
 @dataclass(frozen=True)
@@ -100,27 +94,23 @@ def run_job(
     to `follow`. A job that hangs for `hang_seconds` is ended, and has failed.
 
     `name` stands for the job in the message of a failure; empty: the module does. With `kept` the
-    job runs in one of these processes.
+    job runs in one of these processes. It finds progress as lines of JSON in its environment, and
+    no tracking, which the flow does.
     """
     command, name = [sys.executable, "-m", module, *arguments], name or module
-    environment = build_job_environment(environment)
+    ours = {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **(environment or {})}
     with (
-        kept.start_job(command, log, environment)
+        kept.start_job(command, log, ours)
         if kept
-        else start_child(command, log, environment) as child
+        else start_child(Child, command, log, ours) as child
     ):
         try:
             for progress in child.follow_progress(hang_seconds):
                 follow(progress)
         except JobHangs as hangs:
             find_run_logger().warning("%s hangs: %s; it is ended", name, hangs)
-            child.end()
-            raise JobFailed(
-                name, 128 + signal.SIGKILL, f"{hangs}: it was ended", log, True
-            ) from None
-        except BaseException:
-            child.end()
-            raise
+            code, cause = 128 + signal.SIGKILL, f"{hangs}: it was ended"
+            raise JobFailed(name, code, cause, log, True) from None
         return child.collect_result(name)
 
 
@@ -129,18 +119,11 @@ def read_hang_seconds() -> float:
     return read_number_variable(HANG_VARIABLE, HANG_MINUTES, 0, "minutes") * 60 or math.inf
 
 
-def start_child(
-    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
-) -> AbstractContextManager["Child"]:
-    """Start a child that is over when the block is, whatever happened in it."""
-    return guard_child(partial(Child, command, log, environment))
-
-
 @contextmanager
-def guard_child(start: Callable[[], AnyChild]) -> Iterator[AnyChild]:
-    """Yield the child that `start` returns; it is over when the block is."""
+def start_child(kind: type[AnyChild], *arguments: Any) -> Iterator[AnyChild]:
+    """Start a child of this kind; it is over when the block is, whatever happened in it."""
     refuse_when_ending()
-    child = start()
+    child = kind(*arguments)
     _living.add(child)
     try:
         refuse_when_ending()  # told while it was being started, `end_children` did not see it
@@ -336,18 +319,14 @@ class Child:
         ending = read_signal(self._guard.returncode or 0)
         return f"ended by {ending.name}" if ending else self.find_last_line()
 
-    def read_log_end(self) -> str:
-        """Return the end of what the job wrote, without what earlier ones wrote to the same
-        log.
+    def find_last_line(self) -> str:
+        """Return the last line of the log that is no progress, without what earlier jobs wrote; an
+        error's before any other.
         """
         with open(self.log, "rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - 16_384))
-            return log.read().decode(errors="replace")
-
-    def find_last_line(self) -> str:
-        """Return the last line of the log that is no progress; an error's before any other."""
-        lines = [line.strip() for line in self.read_log_end().splitlines()]
+            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
         spoken = [line for line in lines if line and not line.startswith("PROGRESS ")]
         errors = [line for line in spoken if line.startswith("error: ")]
         return (errors or spoken or ["it said nothing"])[-1]
@@ -414,26 +393,22 @@ class KeptProcesses:
     def start_job(
         self, command: Sequence[str], log: Path, environment: Mapping[str, str]
     ) -> Iterator[JobProcess]:
-        """Start a job in an idle process or a new one; where the job fails it is not kept."""
+        """Start a job in an idle process or a new one, which is ended where the job fails."""
         with self._lock:
             fit = [one for one in self._idle if one.environment == environment]
             child = next((one for one in fit if not one.has_ended()), None)
             if child:
                 self._idle.remove(child)
             else:
-                start = partial(JobProcess, log, environment)
-                child = self._all.enter_context(guard_child(start))
+                child = self._all.enter_context(start_child(JobProcess, log, environment))
         child.start_job(command, log)
-        yield child
+        try:
+            yield child
+        except BaseException:
+            child.end()
+            raise
         with self._lock:
             self._idle.append(child)
-
-
-def build_job_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return what a job of the graph finds in its environment: progress as lines of JSON, and no
-    tracking, which the flow does.
-    """
-    return {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **(extra or {})}
 
 
 def read_signal(code: int) -> signal.Signals | None:

@@ -40,6 +40,14 @@ def test_a_job_gives_its_result_its_progress_and_its_cost(tmp_path):
     assert done.peak_megabytes > 5
 
 
+def test_the_address_of_a_job_on_an_engine_is_what_our_jobs_report(tmp_path):
+    address = "http://jobmanager:8081/#/job/running/1f/overview"
+    code = f"from beam_jobs.core.progress import announce_job; announce_job({address!r})"
+    command = [sys.executable, "-c", code]
+    with processes.start_child(processes.Child, command, tmp_path / "log.txt") as child:
+        assert list(child.follow_progress()) == [{"link": address}]
+
+
 def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
     with pytest.raises(UserError, match=r"^line 3 of reviews\.json: not a review; remove it$"):
         run_job(JOB, ["--output", str(tmp_path), "--how", "mistake"], tmp_path / "log.txt")
@@ -82,18 +90,9 @@ def test_a_job_that_ignores_sigterm_and_its_children_are_killed_after_the_grace(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
-    command = [
-        sys.executable,
-        "-m",
-        JOB,
-        "--output",
-        str(tmp_path),
-        "--how",
-        "stubborn",
-        "--seconds_a_step",
-        "1000",
-    ]
-    with processes.start_child(command, tmp_path / "log.txt"):
+    words = ["--output", str(tmp_path), "--how", "stubborn", "--seconds_a_step", "1000"]
+    command = [sys.executable, "-m", JOB, *words]
+    with processes.start_child(processes.Child, command, tmp_path / "log.txt"):
         job, grandchild = read_pid(tmp_path / "pid"), read_pid(tmp_path / "grandchild")
         assert alive(job)
     eventually(lambda: not alive(job) and not alive(grandchild))
@@ -164,14 +163,8 @@ def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
 def test_kept_processes_run_one_job_after_the_other_each_with_its_own_log_and_cost(tmp_path):
     def run(name: str, threads: str) -> int:
         folder, seen = tmp_path / name, []
-        done = run_job(
-            JOB,
-            ["--output", str(folder)],
-            folder / "log.txt",
-            {"OMP_NUM_THREADS": threads},
-            seen.append,
-            kept=kept,
-        )
+        words, given = ["--output", str(folder)], {"OMP_NUM_THREADS": threads}
+        done = run_job(JOB, words, folder / "log.txt", given, seen.append, kept=kept)
         assert done.result["steps"] == seen[-1]["done"] == 3
         assert (folder / "threads").read_text() == threads
         assert done.cpu_seconds <= 2 * done.seconds + 1

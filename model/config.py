@@ -249,10 +249,6 @@ class FinetuningSettings(Settings):
         "windows; none: 128, for questions with passages 384, at most those the encoder was "
         "trained at",
     )
-    untrained_positions: bool = Field(
-        default=False,
-        description="let max_length be more than the tokens the encoder was trained at",
-    )
     empty_windows: float | None = Field(
         default=1.0,
         ge=0,
@@ -290,9 +286,6 @@ class FinetuningSettings(Settings):
         description="of the training examples; dev and test are natural unless `balanced_test`",
     )
     balanced_test: bool = Field(default=False, description="balance dev and test too")
-    sample_seed: int = Field(
-        default=0, description="chooses dev and test, the same for all arms and seeds"
-    )
     loss: Literal["cross_entropy", "focal"] = Field(
         default="cross_entropy",
         description="focal (Lin et al. 2017, arXiv 1708.02002): of classification, tokens and "
@@ -331,19 +324,8 @@ class FinetuningSettings(Settings):
         le=1_000_000,
         description="of the teacher's attention in distillation (TinyBERT)",
     )
-    patience: int | None = Field(
-        default=None,
-        ge=1,
-        description="evaluations on dev without an improvement after which a learning rate is "
-        "given up; none: train to the end",
-    )
     evaluations_per_epoch: int | None = Field(
         default=None, ge=1, le=1000, description="on dev; none: five in all, at most one an epoch"
-    )
-    length_grouped: bool = Field(
-        default=True,
-        description="batches of texts of like length, padded to their longest; else every batch "
-        "is padded to max_length",
     )
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
 
@@ -355,9 +337,11 @@ class FinetuningSettings(Settings):
 
     @classmethod
     def from_run(cls, run: Mapping[str, Any]) -> "FinetuningSettings":
-        """Return the settings that a run.json holds."""
+        """Return the settings that a run.json holds, without those that are gone since."""
         settings: dict[str, Any] = {
-            n: tuple(v) if isinstance(v, list) else v for n, v in run["settings"].items()
+            n: tuple(v) if isinstance(v, list) else v
+            for n, v in run["settings"].items()
+            if n in cls.model_fields
         }
         return cls(**settings)
 

@@ -42,7 +42,7 @@ class Start:
 
 BASELINES = ("tfidf", "frozen")
 OF_BASELINES = (
-    *("n_train", "n_dev", "n_test", "fold", "sampling", "balanced_test", "sample_seed"),
+    *("n_train", "n_dev", "n_test", "fold", "sampling", "balanced_test"),
     *("max_length", "precision"),
 )
 """The settings that a baseline reads."""

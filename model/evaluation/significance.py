@@ -254,8 +254,8 @@ def _align_examples(arms: Sequence[Predictions]) -> list[Predictions]:
         if place.keys() != set(wanted):
             raise UserError(
                 "arms were evaluated on different examples and cannot be compared: "
-                f"{len(place.keys() ^ set(wanted))} examples are in one only; use the same data, "
-                "n_test and sample_seed"
+                f"{len(place.keys() ^ set(wanted))} examples are in one only; use the same data "
+                "and n_test"
             )
         same_order = predictions.ids == wanted
         rows = [] if same_order else [place[i] for i in wanted]

@@ -62,8 +62,6 @@ class Position:
     """How far a training has come."""
 
     step: int = 0
-    worse: int = 0
-    """Evaluations since the best one."""
     losses: list[Tensor] = field(default_factory=list)
     """Losses of the steps since the last evaluation."""
 
@@ -85,7 +83,6 @@ def save_checkpoint(
             "dev": attempt.dev,
             "best_step": attempt.best_step,
             "step": position.step,
-            "worse": position.worse,
         },
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -122,4 +119,4 @@ def resume_training(
     torch.set_rng_state(state["random"])
     if state["random_cuda"]:
         torch.cuda.set_rng_state_all(state["random_cuda"])
-    return Position(numbers["step"], numbers["worse"], list(state["losses"].to(device)))
+    return Position(numbers["step"], list(state["losses"].to(device)))

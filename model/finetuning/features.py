@@ -324,76 +324,13 @@ class PackedFeatures(Sequence[Feature]):
         return feature
 
 
-class RowTensors:
-    """Rows of numbers on a device, which cuts matrices out of them."""
-
-    def __init__(self, rows: Rows, place: torch.device) -> None:
-        numbers = rows.numbers
-        self._bits = 0xFFFF if numbers.dtype == np.uint16 else -1  # torch indexes no uint16
-        numbers = numbers.view(np.int16) if numbers.dtype == np.uint16 else numbers
-        self._numbers = torch.from_numpy(numbers).to(place)
-        self._ends = torch.from_numpy(rows.ends).to(place)
-
-    def pad(self, which: torch.Tensor, length: int, fill: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return int64 [rows, length] of the rows `which`, and where they have numbers."""
-        first, last = self._ends[which].unsqueeze(1), self._ends[which + 1].unsqueeze(1)
-        at = first + torch.arange(length, device=first.device)
-        is_there = at < last
-        numbers = self._numbers[at.clamp_(max=len(self._numbers) - 1)].long() & self._bits
-        return numbers.masked_fill_(~is_there, fill), is_there
-
-
-class FeatureTensors:
-    """Packed features on a device: a batch is cut there by the indices of its features."""
-
-    def __init__(self, features: PackedFeatures, shape: Shape, place: torch.device) -> None:
-        self._shape, self._place, self._first_rows = shape, place, features.first_rows
-        self._places, self._ends = features.places, features.ids.ends
-        self.lengths = features.lengths
-        self._longest = int(self.lengths.max(initial=0))
-        self._ids, self._types = (RowTensors(r, place) for r in (features.ids, features.types))
-        self._type_numbers = torch.from_numpy(features.type_numbers).to(place)
-        self._targets = RowTensors(features.targets, place)
-        if shape != "tokens":
-            targets = torch.from_numpy(features.targets.numbers).to(place)
-            targets = targets.float() if targets.is_floating_point() else targets
-            self._single = targets.reshape(-1, 2) if shape == "span" else targets
-
-    def cut_batch(
-        self, members: np.ndarray, pad_to: int | None = None, pad_id: int = 0
-    ) -> dict[str, torch.Tensor]:
-        """Return network inputs [batch, tokens] ([batch, choices, tokens] for `choice`), and
-        `targets`.
-        """
-        places = self._places[members].astype(np.int64)
-        first, last = self._first_rows[places], self._first_rows[places + 1]
-        rows = np.concatenate(
-            [np.arange(*pair, dtype=np.int64) for pair in zip(first, last, strict=True)]
-        )
-        longest = int((self._ends[rows + 1] - self._ends[rows]).max())
-        length = pad_to or round_length(longest, self._longest, self._place)
-        which, features = (
-            torch.from_numpy(one).to(self._place, non_blocking=True) for one in (rows, places)
-        )
-        ids, mask = self._ids.pad(which, length, pad_id)
-        types, _ = self._types.pad(self._type_numbers[which].long(), length, 0)
-        batch = {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": types}
-        if self._shape == "choice":
-            batch = {name: part.reshape(len(members), -1, length) for name, part in batch.items()}
-        if self._shape == "tokens":
-            return batch | {"targets": self._targets.pad(features, length, IGNORED)[0]}
-        return batch | {"targets": self._single[features]}
-
-
 def draw_training_batches(
-    lengths: np.ndarray, size: int, generator: np.random.Generator, grouped: bool = True
+    lengths: np.ndarray, size: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
     """Return the indices of each batch of one epoch, in random order; `lengths` are the features'
     tokens.
     """
     order = generator.permutation(len(lengths))
-    if not grouped:
-        return [order[i : i + size] for i in range(0, len(order), size)]
     batches = []
     for start in range(0, len(order), POOL_BATCHES * size):
         pool = order[start : start + POOL_BATCHES * size]

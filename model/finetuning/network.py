@@ -289,8 +289,7 @@ def choose_max_length(
     positions, trained = count_positions(config), getattr(config, TRAINED_LENGTH, None)
     if settings.max_length is not None:
         _check_positions(config, wanted, folder)
-    limits = [positions, None if settings.untrained_positions else trained]
-    length = min(wanted, *(limit for limit in limits if limit is not None), wanted)
+    length = min(wanted, *(limit for limit in (positions, trained) if limit is not None), wanted)
     is_wanted = settings.max_length is not None or task.shape in DEFAULT_TOKENS
     if length == wanted or not is_wanted:
         return length, None
@@ -299,8 +298,7 @@ def choose_max_length(
         return length, f"{told} {wanted}, but {folder} has {positions} positions: so many are used"
     return length, (
         f"{told} {wanted}, but {folder} was trained at {trained} tokens and the positions after "
-        f"them are noise: {length} are used; pre-train it on longer ones (max_length), or set "
-        "untrained_positions=true to use them all the same"
+        f"them are noise: {length} are used; pre-train it on longer ones (max_length)"
     )
 
 

@@ -170,7 +170,7 @@ def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sa
     if split == "train":
         return Sampling(settings.n_train, seed, settings.sampling == "balanced")
     n = settings.n_dev if split == "dev" else settings.n_test
-    return Sampling(n, settings.sample_seed, settings.balanced_test)
+    return Sampling(n, balanced=settings.balanced_test)
 
 
 def load_split(request: Request, split: Split) -> tuple[Sequence[Example], Counter[str]]:

@@ -35,7 +35,6 @@ DATA_SETTINGS = (
     "n_test",
     "sampling",
     "balanced_test",
-    "sample_seed",
 )
 """Settings of the examples, which are read and tokenized once: every trial must meet the same ones.
 """

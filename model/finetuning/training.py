@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,10 @@ from model.finetuning.checkpoint import Attempt, Position
 from model.finetuning.examples import Shape
 from model.finetuning.features import (
     Feature,
-    FeatureTensors,
-    PackedFeatures,
+    collate_features,
     draw_training_batches,
+    list_lengths,
+    round_length,
 )
 from model.finetuning.network import open_autocast, select_inputs
 from model.finetuning.optimizer import build_optimizer, get_learning_rate, set_learning_rate
@@ -37,8 +37,6 @@ one: a kill loses a minute, and saving costs a twentieth.
 """
 MOST_EPOCHS = 20
 """That `least_examples` may make of the epochs."""
-RESIDENT_BYTES = 1 << 30
-"""Of token ids at most that a GPU keeps during a training: five million reviews of 100 tokens."""
 ScoreDev = Callable[[nn.Module], dict[str, float]]
 """Returns {metric: value} on dev; the first decides, larger is better; `loss` breaks ties."""
 
@@ -65,16 +63,6 @@ class Training:
     """Computes the loss from network, inputs, targets and the indices of the features; None: the
     loss of the settings. Parameters of its own are trained with the network and not kept.
     """
-
-    @cached_property
-    def tensors(self) -> FeatureTensors:
-        """The features, on a GPU where they fit beside the network."""
-        packed = self.features
-        if not isinstance(packed, PackedFeatures):
-            packed = PackedFeatures.pack(packed)
-        is_resident = self.device.kind == "cuda" and packed.ids.numbers.nbytes <= RESIDENT_BYTES
-        place = self.device.torch if is_resident else torch.device("cpu")
-        return FeatureTensors(packed, self.shape, place)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -104,14 +92,10 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     batches = itertools.islice(_stream_batches(training), position.step, None)
     started = time.perf_counter()
     due, seen = started + CHECKPOINT_SECONDS, 0
-    while (
-        position.step < training.steps
-        and not attempt.diverged
-        and not _is_given_up(position.worse, settings)
-    ):
-        members = next(batches)
+    while position.step < training.steps and not attempt.diverged:
+        members, pad_to = next(batches)
         set_learning_rate(optimizer, position.step, training.steps, settings.warmup)
-        position.losses.append(_train_step(model, training, optimizer, members))
+        position.losses.append(_train_step(model, training, optimizer, members, pad_to))
         position.step, seen = position.step + 1, seen + len(members)
         training.show_step(position.step)
         if position.step % training.evaluate_every == 0 or position.step == training.steps:
@@ -127,20 +111,19 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     return attempt
 
 
-def _stream_batches(training: Training) -> Iterator[np.ndarray]:
-    """Yield batches of epoch after epoch without end, the same for the same seed."""
+def _stream_batches(training: Training) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield the indices of the features of a batch, and the tokens it is padded to, epoch after
+    epoch without end, the same for the same seed.
+    """
+    lengths = list_lengths(training.features)
+    longest, device = int(lengths.max()), training.device
     generator = np.random.default_rng(training.seed)
     while True:
-        settings = training.settings
-        yield from reversed(
-            draw_training_batches(
-                training.tensors.lengths, settings.batch, generator, settings.length_grouped
-            )
-        )
-
-
-def _is_given_up(worse: int, settings: FinetuningSettings) -> bool:
-    return settings.patience is not None and worse >= settings.patience
+        for members in reversed(draw_training_batches(lengths, training.settings.batch, generator)):
+            pad_to = round_length(int(lengths[members].max()), longest, device.torch)
+            if device.kind == "xla" and training.settings.max_length:  # one shape, compiled once
+                pad_to = training.settings.max_length
+            yield members, pad_to
 
 
 def _train_step(
@@ -148,15 +131,14 @@ def _train_step(
     training: Training,
     optimizer: torch.optim.Optimizer,
     members: np.ndarray,
+    pad_to: int,
 ) -> torch.Tensor:
     """Make one step on the features `members` and return its loss on the device."""
     model.train()
     settings = training.settings
-    fixed = not settings.length_grouped or training.device.kind == "xla"
-    pad_to = settings.max_length if fixed else None
-    inputs = training.tensors.cut_batch(members, pad_to, training.pad_id)
-    if inputs["input_ids"].device.type == "cpu":
-        inputs = training.device.put(inputs)
+    batch = [training.features[i] for i in members]
+    inputs, targets = collate_features(batch, training.shape, pad_to, training.pad_id)
+    inputs = training.device.put(inputs | {"targets": targets})
     targets = inputs.pop("targets")
     with open_autocast(training.device):
         if training.loss is not None:
@@ -189,20 +171,14 @@ def _evaluate_on_dev(
     """Measure the network on dev; keep its state if it is better, or find that it has diverged."""
     loss = float(torch.stack(position.losses).mean())
     position.losses = []
-    dev = training.score_dev(model) if math.isfinite(loss) and _is_finite(model) else {}
+    # the last gradient may have been no number, although the loss was one
+    finite = torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all()
+    dev = training.score_dev(model) if math.isfinite(loss) and finite else {}
     if rank_dev_metrics(dev)[0] == -math.inf:
         attempt.diverged = True
         return
     numbers = {"train_loss": loss, "learning_rate": rate} | {f"dev_{n}": v for n, v in dev.items()}
     training.report(position.step, numbers)
-    if attempt.state and rank_dev_metrics(dev) <= attempt.rank_key():
-        position.worse += 1
-        return
-    position.worse = 0
-    attempt.dev, attempt.best_step = dev, position.step
-    attempt.state = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
-
-
-def _is_finite(model: nn.Module) -> bool:
-    """Return whether all weights are numbers: the last gradient may not have been."""
-    return bool(torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all())
+    if not attempt.state or rank_dev_metrics(dev) > attempt.rank_key():
+        attempt.dev, attempt.best_step = dev, position.step
+        attempt.state = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}

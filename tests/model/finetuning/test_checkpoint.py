@@ -36,13 +36,13 @@ def test_the_next_steps_are_those_of_a_training_that_was_not_stopped(tmp_path):
     network, optimizer = build(0)
     losses = [take_step(network, optimizer) for _ in range(3)]
     attempt = Attempt(0.1, {"accuracy": 0.5, "loss": 1.0}, best_step=2, state={"w": torch.ones(2)})
-    save_checkpoint(file, network, optimizer, attempt, Position(3, 1, losses))
+    save_checkpoint(file, network, optimizer, attempt, Position(3, losses))
     expected = [take_step(network, optimizer) for _ in range(2)]
 
     other, its_optimizer = build(1)
     again = Attempt(0.1)
     position = resume_training(file, other, its_optimizer, again, CPU)
-    assert (position.step, position.worse, position.losses) == (3, 1, losses)
+    assert (position.step, position.losses) == (3, losses)
     assert (again.dev, again.best_step) == ({"accuracy": 0.5, "loss": 1.0}, 2)
     assert again.state["w"].tolist() == [1.0, 1.0]
     assert [take_step(other, its_optimizer) for _ in range(2)] == expected
@@ -54,7 +54,7 @@ def test_where_nothing_was_saved_it_begins_at_the_start(tmp_path):
     network, optimizer = build(0)
     for file in (None, tmp_path / "checkpoint.pt"):
         position = resume_training(file, network, optimizer, Attempt(0.1), CPU)
-        assert position == Position(0, 0, [])
+        assert position == Position(0, [])
     assert read_checkpoint_step(tmp_path / "checkpoint.pt") == 0
 
 

@@ -52,11 +52,9 @@ SHORT = {"trained_length": 128}
         ("subjqa", {}, {}, 384, ""),
         ("subjqa", {"max_position_embeddings": 256}, {}, 256, "take 384, but .* 256 positions"),
         ("subjqa", SHORT, {}, 128, "inputs of subjqa take 384, but .* 128 tokens"),
-        ("subjqa", SHORT, {"untrained_positions": True}, 384, ""),
         ("polarity", {"trained_length": 64}, {}, 64, ""),
         ("polarity", {}, {"max_length": 300}, 300, ""),
         ("stars", SHORT, {"max_length": 256}, 128, "max_length is 256, but .* 128"),
-        ("stars", SHORT, {"max_length": 256, "untrained_positions": True}, 256, ""),
     ],
 )
 def test_length_is_that_of_the_task_and_is_cut_at_the_trained_one_with_a_warning(

@@ -222,8 +222,7 @@ def test_mistakes_in_a_space_are_named(made, space, words):
 
 def test_a_space_may_hold_words_numbers_and_nothing(tmp_path):
     space = {
-        "length_grouped": [True, False],
-        "patience": [None, 2],
+        "evaluations_per_epoch": [None, 2],
         "dropout": [0, 0.1],
         "loss": ["cross_entropy", "focal"],
     }

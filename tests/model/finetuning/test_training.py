@@ -1,4 +1,4 @@
-"""Batches, and trainings that go on after a kill, diverge, or stop when dev no longer improves."""
+"""Batches, and trainings that go on after a kill, or diverge."""
 
 from dataclasses import replace
 
@@ -12,13 +12,7 @@ from model.device import open_device
 from model.evaluation.metrics import rank_dev_metrics
 from model.finetuning import checkpoint
 from model.finetuning import training as loop
-from model.finetuning.features import (
-    Feature,
-    FeatureTensors,
-    PackedFeatures,
-    collate_features,
-    draw_training_batches,
-)
+from model.finetuning.features import Feature, collate_features, draw_training_batches
 
 
 def features(lengths):
@@ -43,47 +37,12 @@ def test_padding_is_masked():
     assert targets.tolist() == [0, 1]
 
 
-def draw_row(generator, length):
-    return generator.integers(0, 1 << 16, length).astype(np.uint16)
-
-
-@pytest.mark.parametrize(
-    ("shape", "draw_target"),
-    [
-        ("classification", lambda n: n % 3),
-        ("regression", lambda n: n / 7),
-        ("span", lambda n: [n % 5, n]),
-        ("tokens", lambda n: [-100, *range(n - 1)]),
-        ("choice", lambda n: n % 2),
-    ],
-)
-def test_batches_cut_from_tensors_are_those_collated_from_features(shape, draw_target):
-    generator = np.random.default_rng(0)
-    made = []
-    for i in range(9):
-        lengths = generator.integers(2, 20, 2 if shape == "choice" else 1).tolist()
-        ids = [draw_row(generator, n) for n in lengths]
-        types = [np.repeat([0, 1], [n - n // 3, n // 3]).astype(np.uint8) for n in lengths]
-        made.append(Feature(i, ids, types, draw_target(lengths[0])))
-    tensors = FeatureTensors(PackedFeatures.pack(made), shape, torch.device("cpu"))
-    assert tensors.lengths.tolist() == [feature.length for feature in made]
-    members = np.array([7, 0, 3])
-    for pad_to in (None, 24):
-        inputs, targets = collate_features([made[i] for i in members], shape, pad_to, pad_id=9)
-        expected, cut = inputs | {"targets": targets}, tensors.cut_batch(members, pad_to, pad_id=9)
-        assert cut.keys() == expected.keys()
-        for name, tensor in expected.items():
-            assert cut[name].dtype == tensor.dtype
-            assert torch.equal(cut[name], tensor), name
-
-
-def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None, **changes):
+def tiny_training(tmp_path, epochs=6.0, scores=None, **changes):
     scores = iter(scores or [])
     settings = FinetuningSettings(
         epochs=epochs,
         batch=16,
         layer_decay=1.0,
-        patience=patience,
         evaluations_per_epoch=1,
         **changes,
     )
@@ -207,13 +166,6 @@ def test_the_seed_decides_the_order_of_the_examples(tmp_path):
     first, again, other = (train_weights(tmp_path, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.allclose(first, other)
-
-
-def test_training_stops_when_dev_no_longer_improves(tmp_path):
-    training = tiny_training(tmp_path, patience=2, scores=[0.6, 0.8, 0.7, 0.7, 0.9])
-    attempt = loop.train(tiny_model(), training, 1e-3)
-    assert (attempt.steps, attempt.best_step) == (16, 8)
-    assert attempt.dev == {"accuracy": 0.8}
 
 
 def test_each_step_is_told(tmp_path):

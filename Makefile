@@ -134,7 +134,7 @@ $(VENV_MUTANTS)/.installed: $(INSTALLED_DEV) constraints.txt
 	touch $@
 
 bench: $(INSTALLED_DEV)  ## measure speed: prints tables (tests/bench has more, each with --help)
-	for bench in data_path pretrain_step finetune_batches; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
+	for bench in data_path pretrain_step; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
 
 audit: build/audit/.installed  ## ask PyPI's advisories about the pinned packages
 	for file in local published; do build/audit/bin/pip-audit --strict --no-deps --disable-pip -r deploy/requirements-$$file.txt || exit 1; done

@@ -13,7 +13,7 @@ class FirstTokenLayer(nn.Module):
     """A transformers layer that gives the state of [CLS] alone, [batch, 1, hidden].
 
     Of the other tokens a last layer needs keys and values only: a step of three layers is 1.4 times
-    as fast (tests/bench/finetune_batches.py). The parameters keep their names.
+    as fast (docs/performance.md). The parameters keep their names.
     """
 
     def __init__(self, layer: Any) -> None:

@@ -25,7 +25,7 @@ REVIEW_BYTES = 800
 REQUEST_SECONDS = max(0.002, 0.040 / PATHS_AT_ONCE)
 """CPU time of a request (storage.READS_AT_ONCE), or its share of the wait for an answer."""
 REQUESTS_A_FILE = 1
-"""Before the first unit: its first bytes (many_files.py). Its version comes with the listing."""
+"""Before the first unit: its first bytes. Its version comes with the listing."""
 HELD_OUT_RUNS = 12.5
 """For each review of the dump, with the default split (held_out.BUCKET_RUNS)."""
 WORKER_BYTES = 0.91e9

@@ -48,7 +48,6 @@ from model.pretraining.network.encoder import (
     find_blocks,
 )
 from model.recipes import RECIPES, apply_settings
-from tests.bench.finetune_batches import features, lengths
 from tests.bench.pretrain_step import Plain
 from tests.model.synthetic_shards import write_shards
 
@@ -334,11 +333,21 @@ def build_classifier() -> nn.Module:
     return AutoModelForSequenceClassification.from_config(BertConfig(**shape))
 
 
+def draw_texts(examples: int, longest: int = 128) -> list[Feature]:
+    """Return texts as long as reviews: log-normal, with the median of the 2018 dump (48 tokens)."""
+    lengths = np.exp(np.random.default_rng(0).normal(np.log(48), 1.1, examples))
+    generator = np.random.default_rng(1)
+    return [
+        Feature(i, [generator.integers(5, 4000, n).tolist()], [[0] * n], i % 2)
+        for i, n in enumerate(lengths.clip(5, longest).astype(int))
+    ]
+
+
 def measure_finetuning() -> Numbers:
     """Measure one epoch of MiniLM's shape, and the loop that pads to the maximum on a tenth."""
     device, longest = open_device("auto", "auto"), 128
     examples = 22_000 if ON_GPU else 64
-    texts = features(lengths(None, None, examples).clip(5, longest).astype(int))
+    texts = draw_texts(examples, longest)
     model = build_classifier().to(device.torch)
     settings = FinetuningSettings(epochs=1, batch=32, max_length=longest)
     training = Training(
@@ -394,7 +403,7 @@ def score_dev(model: nn.Module, texts: list[Feature], device: Device) -> dict[st
 def measure_scoring() -> Numbers:
     """Measure the logits of texts of like tokens, from token ids to arrays."""
     device = open_device("auto", "auto")
-    texts = features(lengths(None, None, 60_000 if ON_GPU else 64).clip(5, 128).astype(int))
+    texts = draw_texts(60_000 if ON_GPU else 64)
     model = build_classifier().to(device.torch).eval()
     predict_logits(model, texts[:2000], "classification", device)
     started = time.perf_counter()

@@ -79,13 +79,6 @@ def test_data_path_beside_other_tools_measures_ours_without_them(dump):
     assert found["cpu_seconds"] > 0
 
 
-@pytest.mark.smoke
-def test_many_files():
-    found = figures("many_files.py", "--files", 20, "--units", 4)
-    assert found["files"] == 20
-    assert 20 <= found["requests"] < 200  # five a file, and some that do not grow
-
-
 def test_reviews_beyond_the_input_are_new_texts(tmp_path):
     records = [{"reviewText": f"Mixer {i} works. It is great! Would buy."} for i in range(50)]
     lines = [*map(json.dumps, records), "{", '{"overall": 5}']
@@ -98,6 +91,7 @@ def test_reviews_beyond_the_input_are_new_texts(tmp_path):
     assert {record["reviewText"] for record in records} < set(texts)
 
 
+@pytest.mark.smoke
 def test_pretraining_step():
     words = ["--recipe", "sample", "--batch", 4, "--rounds", 1]
     assert figures("pretrain_step.py", *words)["ratio_positions"] > 0
@@ -115,13 +109,6 @@ def test_every_row_of_a_gpu_is_measured_at_toy_size_without_one(tmp_path):
     late = tmp_path / "late.json"
     run(BENCHES / "gpu.py", "--output", late, "--seconds", 0, "--rows", "small")
     assert json.loads(late.read_text())["rows"] == {"small": {"error": "no time left"}}
-
-
-@pytest.mark.smoke
-def test_fine_tuning_compares_with_the_plain_loop():
-    printed = run(BENCHES / "finetune_batches.py", "--examples", 16, "--rounds", 1, "--longest", 64)
-    assert "plain" in printed
-    assert "64" in printed
 
 
 def test_fine_tuning_is_measured_without_the_trainer(dump, made):

@@ -19,9 +19,8 @@ def add_dump_commands(commands: Any) -> None:
     fetching = actions.add_parser(
         "fetch",
         help="fetch a dump",
-        description="Fetches a dump by its name in `dumps list`, or from any http(s), gs or s3 "
-        "address. An interrupted fetch continues; the file appears under its name "
-        "once it is complete.",
+        description="Fetches a dump by its name in `dumps list`, or from any http(s) address. An "
+        "interrupted fetch continues; the file appears under its name once it is complete.",
     )
     fetching.add_argument(
         "name", metavar="NAME|URL", help="for example 2018-5core/All_Beauty, or https://…"

@@ -15,7 +15,7 @@ from flows.configuration.form import Parameters, fill_parameters
 from flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
 from flows.dumps import labels
 from flows.runner.stage_runner import Plan
-from flows.stages.dump import list_files
+from flows.stages.dump import build_dump_stage, list_files
 from flows.store.store import Store
 from flows.studies.study_reading import LoadedStudy, load_study
 from flows.ui import terminal
@@ -69,7 +69,8 @@ def run_study(arguments: argparse.Namespace) -> None:
     store = Store(parameters.store)
     store.place.check_access()
     if loaded.reads_dump:
-        labels.check_paths(loaded.labelled_tasks, parameters.dump, store)
+        dump = build_dump_stage(parameters.dump, store)
+        labels.check_dump(loaded.labelled_tasks, parameters.dump, dump, Plan(store))
     for given in choice.general_text:
         list_files(given, store, "--general")
     if arguments.dry_run:

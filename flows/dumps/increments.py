@@ -7,6 +7,7 @@ history, and the history is read from the manifests alone: the earlier dumps may
 """
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from beam_jobs.core.errors import UserError
@@ -16,7 +17,6 @@ from flows.configuration.form import (
     Corpus,
     Pretraining,
     Shards,
-    Vocabulary,
 )
 from flows.configuration.form_tools import validate_form
 from flows.runner.logs import find_run_logger
@@ -64,12 +64,6 @@ class Base:
     def encoder(self) -> Stage:
         """Return the newest model."""
         return self.rounds[-1].encoder
-
-    def find_base_before(self, dump: Stage) -> "Base | None":
-        """Return the base as it was before this dump, or None if nothing came before it."""
-        seen, new = [one.dump.fingerprint for one in self.rounds], dump.fingerprint
-        rounds = self.rounds[: seen.index(new)] if new in seen else self.rounds
-        return replace(self, rounds=rounds) if rounds else None
 
 
 def read_history(store: Store, encoder: Manifest) -> Base:
@@ -128,20 +122,22 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
         models = [m for m in reversed(store.list_manifests()) if m["stage"] == "pretraining"]
     else:
         found = store.find(champion if name == "champion" else name)
-        models = [find_encoder(store, m) for m in found if m["stage"] in ("pretraining", "report")]
+        models = [m for m in found if m["stage"] == "pretraining"]
+        models += [_read_input(store, m, "encoder") for m in found if m["stage"] == "report"]
         if len({m["fingerprint"] for m in models}) > 1:
             raise UserError(
                 f"increment.base: several models begin with {name}; write more of the fingerprint"
             )
     for model in models:
         try:
-            base = read_history(store, model).find_base_before(new)
+            rounds = read_history(store, model).rounds
         except UserError:  # what it was made of is gone; the newest of the others may do
             if name != "last":
                 raise
             continue
-        if base:
-            return base.encoder.fingerprint
+        before = list(takewhile(lambda one: one.dump.fingerprint != new.fingerprint, rounds))
+        if before:
+            return before[-1].encoder.fingerprint
     why = (
         "its models began with this dump, or miss some of their inputs"
         if models
@@ -151,11 +147,6 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
         f"increment.base: {name} is no model in {store.address} that this dump can be added to: "
         f"{why}"
     )
-
-
-def find_encoder(store: Store, found: Manifest) -> Manifest:
-    """Return the manifest of the pre-training behind a pre-training or a report."""
-    return found if found["stage"] == "pretraining" else _read_input(store, found, "encoder")
 
 
 def find_newest_model(store: Store, base: str) -> str:
@@ -241,13 +232,11 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
                 languages=made.get("languages", []),
                 workers=asked.workers,
             ),
-            "vocabulary": Vocabulary(
-                **{
-                    name: value
-                    for name, value in base.vocabulary.parameters.items()
-                    if name in ("size", "lower_case")
-                }
-            ),
+            "vocabulary": {
+                name: value
+                for name, value in base.vocabulary.parameters.items()
+                if name in ("size", "lower_case")
+            },
             "shards": Shards(max_length=first.shards.parameters["max_length"]),
             "pretraining": Pretraining(
                 steps=asked.steps,

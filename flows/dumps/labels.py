@@ -13,8 +13,7 @@ from beam_jobs.reading.fields import MAX_CLASSES
 from beam_jobs.reading.stars import BINARY, decide_scales
 from flows.configuration.form import Dump, Parameters, name_settings, tell_settings
 from flows.dumps.preview import Preview, count_ratings, list_files, read_previews
-from flows.runner.stage_runner import Plan, StageMaker
-from flows.stages.dump import build_dump_stage
+from flows.runner.stage_runner import StageMaker
 from flows.store.store import Stage, Store
 from model.finetuning.examples import SPLITS, Split
 from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, POLARITY, STARS
@@ -71,11 +70,6 @@ def check_dump(tasks: Sequence[str], chosen: Dump, dump: Stage, make: StageMaker
         )
     if own or any(task in CLASSES for task in tasks):
         _check_previews(tasks, chosen, _read_previews(chosen, dump, make))
-
-
-def check_paths(tasks: Sequence[str], dump: Dump, store: Store) -> None:
-    """Raise UserError where a path of the dump is wrong, or a task can have no example."""
-    check_dump(tasks, dump, build_dump_stage(dump, store), Plan(store))
 
 
 def _read_previews(chosen: Dump, dump: Stage, make: StageMaker) -> list[Preview]:

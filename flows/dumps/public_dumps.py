@@ -15,7 +15,6 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,7 +26,6 @@ from beam_jobs.core.files import hash_file
 from beam_jobs.core.hosts import check_host, open_checked_url
 from beam_jobs.core.locks import try_lock
 from beam_jobs.core.progress import track_progress
-from flows.configuration.addresses import explain_refusal
 
 HUB = "hf://datasets/"
 BLOCK = 1 << 20  # bytes
@@ -47,10 +45,13 @@ def read_releases() -> dict[str, dict[str, Any]]:
 
 
 def find_address(name: str) -> str:
-    """Return the address of a named dump (`2023/All_Beauty`); an address is its own."""
+    """Return the address of a named dump (`2023/All_Beauty`); a web address is its own."""
     if urlsplit(name).scheme:
-        if why := explain_refusal(name):
-            raise UserError(f"{name}: {why}")
+        if not name.startswith(("http://", "https://")):
+            raise UserError(
+                f"{name}: not a name of `amazon-electra dumps list` and no http(s):// address; "
+                "what lies in a bucket is read from there: give it to --dump"
+            )
         return name
     wanted, _, category = name.partition("/")
     releases = read_releases()
@@ -113,20 +114,25 @@ def _fetch_from_hub(address: str, target: Path) -> None:
 
 
 def _fetch_from_server(address: str, target: Path, sleep: Callable[[float], None]) -> None:
-    """Fetch over http(s), or from what else fsspec knows; go on where it broke off."""
+    """Fetch over http(s); go on where it broke off."""
     part = target.with_name(f"{target.name}.part")
+    note = part.with_name(f"{part.name}.etag")
     with open(part, "ab", buffering=0) as file, track_progress(0, "bytes", f"{target.name}") as bar:
         if not try_lock(file):
             raise UserError(f"{target}: another process is fetching it; wait for that one")
-        read = _read_http if address.startswith("http") else _read_store
         farthest, fruitless = file.tell(), 0
         while True:
             try:
                 size = None
-                for size, block in read(address, file, part.with_name(f"{part.name}.etag")):
-                    with _name_full_disk(part):
+                for size, block in _read_http(address, file, note):
+                    try:
                         while block:
                             block = block[file.write(block) :]
+                    except OSError as error:  # another attempt would not help
+                        raise UserError(
+                            f"{part}: {error.strerror}; what arrived is kept, the same command "
+                            "continues"
+                        ) from error
                     bar.total = size or 0
                     bar.update(file.tell())
                 if size is not None and file.tell() != size:
@@ -147,7 +153,7 @@ def _fetch_from_server(address: str, target: Path, sleep: Callable[[float], None
         if target.suffix == ".gz":
             _check_gzip(part)
         os.replace(part, target)
-    part.with_name(f"{part.name}.etag").unlink(missing_ok=True)
+    note.unlink(missing_ok=True)
 
 
 def _read_http(address: str, file: Any, note: Path) -> Iterator[tuple[int | None, bytes]]:
@@ -193,26 +199,6 @@ def _read_http(address: str, file: Any, note: Path) -> Iterator[tuple[int | None
             yield size, block
 
 
-def _read_store(address: str, file: Any, note: Path) -> Iterator[tuple[int | None, bytes]]:
-    """Yield what `_read_http` yields, of gs://, s3:// and whatever else fsspec knows."""
-    import fsspec
-
-    try:
-        system, path = fsspec.core.url_to_fs(address)
-        size, tag = int(system.size(path)), str(system.ukey(path))
-    except (ImportError, ValueError, FileNotFoundError, PermissionError) as error:
-        raise UserError(f"{address}: {error}") from error
-    if not note.exists() or note.read_text() != tag:
-        _begin_again(file, note)
-        note.write_text(tag)
-    _check_room(note.parent, size - file.tell())
-    with system.open(path, "rb", block_size=8 * BLOCK) as remote:
-        remote.seek(file.tell())
-        yield size, b""
-        while block := remote.read(BLOCK):
-            yield size, block
-
-
 def _begin_again(file: Any, note: Path) -> None:
     """Drop what has arrived: it is of another file."""
     if file.tell():
@@ -225,17 +211,6 @@ def _check_room(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
         raise UserError(f"{folder}: {size:,} bytes to fetch, {free:,} free; make room")
-
-
-@contextmanager
-def _name_full_disk(path: Path) -> Iterator[None]:
-    """Raise UserError for a disk that fails: another attempt would not help."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{path}: {error.strerror}; what arrived is kept, the same command continues"
-        ) from error
 
 
 def _check_gzip(path: Path) -> None:

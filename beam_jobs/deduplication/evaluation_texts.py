@@ -27,7 +27,7 @@ from beam_jobs.reading.compression import (
     list_zip_members,
     open_uncompressed,
 )
-from beam_jobs.reading.lines import Reject, Tally, decode_text, read_line_blocks
+from beam_jobs.reading.lines import Reject, Tally, decode_text, read_lines
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.personal_data import mask_personal_data
 from beam_jobs.text.word_runs import space_words
@@ -90,9 +90,9 @@ def has_enough_words(text: str) -> bool:
 def _read_lines(path: str, compression: Compression, member: str, limits: Limits) -> Iterator[str]:
     tally = Tally()
     with open_uncompressed(path, compression, member, limits.max_expansion) as stream:
-        for block in read_line_blocks(stream, sys.maxsize, tally):
-            assert not isinstance(block, Reject)
-            yield from (decode_text(line, tally, "utf-8-sig") for line in block[1])
+        for line in read_lines(stream, sys.maxsize, tally):
+            assert not isinstance(line, Reject)
+            yield decode_text(line[1], tally, "utf-8-sig")
         if stream.damage:
             raise UserError(f"--withhold {path}: {stream.damage}; fetch it again")
 

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 from beam_jobs.reading import fields
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
+    Item,
     Reject,
     Stream,
     Tally,
     decode_text,
     find_line_end,
     make_reject,
-    read_line_blocks,
+    read_lines,
 )
 
 DELIMITERS = "\t,;|"
@@ -26,97 +27,85 @@ MAX_HEADER, MAX_HEADER_LINES = 200, 10
 """Characters of the first name, and lines of all names."""
 TOO_LONG, BROKEN = "record too long", "broken CSV"
 LOOK_BACK_LINES = 64  # so many lines of one record are checked for being records of their own
-csv.field_size_limit(
-    2**31 - 1
-)  # of the whole process; `RecordLines` keeps to the layout's own limit
+csv.field_size_limit(2**31 - 1)
+"""Of the whole process; `RecordLines` keeps to the layout's own limit."""
 SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([\t,;|])\r?\n", re.IGNORECASE)
 BLANK_LINES = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*\r?\n)+")
 SMALL_WINDOW_BYTES = 1 << 12
-CERTAIN, LIKELY, POSSIBLE = (
-    12,
-    4,
-    1,
-)  # delimiters in lines that would be whole records, the less the more there is in doubt
+CERTAIN, LIKELY, POSSIBLE = 12, 4, 1
+"""Delimiters in lines that would be whole records, the less the more there is in doubt."""
 
 
 def read_delimited(
     stream: Stream, layout: Layout, tally: Tally, header: bool = True
-) -> Iterator[tuple[int, dict] | Reject]:
+) -> Iterator[Item]:
     """Yield (line on which the record begins, record). `header`: the first line names the columns.
 
     A quote that never ends costs only its own record: the lines after it are read again.
     """
-    yield from _read_records(RecordLines(stream, layout, tally), layout, tally, header)
+    yield from _read_records(RecordLines(stream, layout, tally), header)
 
 
-def _read_records(
-    lines: "RecordLines", layout: Layout, tally: Tally, header: bool
-) -> Iterator[tuple[int, dict] | Reject]:
-    columns = list(layout.columns)
+def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
+    layout, columns = lines.layout, list(lines.layout.columns)
     while not lines.ended:
         records = csv.reader(lines, **make_dialect(layout))
-        while True:
+        broken = ""
+        while not broken:
             lines.begin_record()
+            values, failure = None, ""
             try:
-                values = next(records)
-            except StopIteration:
-                yield from lines.take_rejects()
-                break
+                values = next(records, None)
             except csv.Error as error:
-                yield from lines.take_rejects()
-                swallowed = lines.give_back(POSSIBLE)
-                reason = str(error) if str(error) == TOO_LONG and not swallowed else BROKEN
-                yield make_reject(lines.first, reason, lines.join_raw())
-                break  # the reader may be inside a quoted field: go on with a fresh one
+                failure = str(error)
             yield from lines.take_rejects()
-            if header:
+            if failure:
+                swallowed = lines.give_back(POSSIBLE)
+                broken = TOO_LONG if failure == TOO_LONG and not swallowed else BROKEN
+            elif values is None:
+                break
+            elif header:
                 header = False
             elif lines.ended:  # inside quotes, for the end of a record is seen before
                 lines.give_back(POSSIBLE)
-                yield make_reject(lines.first, BROKEN, lines.join_raw())
-                break
+                broken = BROKEN
             elif len(lines.parts) > 1 and lines.give_back(choose_threshold(lines, values)):
-                yield make_reject(lines.first, BROKEN, lines.join_raw())
-                break
-            elif (  # of files put together
-                values and columns and len(values[0]) < MAX_HEADER and is_header(values, columns)
-            ):
-                tally.notes["repeated_headers"] += 1
+                broken = BROKEN
+            elif is_header(values, columns):  # of files put together
+                lines.tally.notes["repeated_headers"] += 1
             elif len(values) == len(columns):
                 yield lines.first, dict(zip(columns, values, strict=True))
             elif values and (len(values) > 1 or values[0].strip()):
-                yield make_reject(
-                    lines.first,
-                    f"{'fewer' if len(values) < len(columns) else 'more'} columns",
-                    lines.join_raw(),
-                )
+                reason = f"{'fewer' if len(values) < len(columns) else 'more'} columns"
+                yield make_reject(lines.first, reason, lines.join_raw())
+        if broken:  # the reader may be inside a quoted field: go on with a fresh one
+            yield make_reject(lines.first, broken, lines.join_raw())
 
 
 def is_header(values: list[str], columns: list[str]) -> bool:
     """Return whether a record repeats the names of the columns, which have one space for any."""
+    if not (values and columns) or len(values[0]) >= MAX_HEADER:
+        return False
     return values[0].split() == columns[0].split() and columns == [
         " ".join(value.split()) for value in values
     ]
 
 
 def make_dialect(layout: Layout) -> dict[str, Any]:
-    if not layout.has_quotes:
-        return {"delimiter": layout.delimiter, "quoting": csv.QUOTE_NONE}
-    escape = {"escapechar": "\\"} if layout.has_escapes else {}
-    spaces = {"skipinitialspace": True} if layout.has_spaces else {}
+    """Return what csv.reader has to know of a file."""
     return {
         "delimiter": layout.delimiter,
-        "quotechar": '"',
-        "doublequote": True,
-        **escape,
-        **spaces,
+        "quoting": csv.QUOTE_MINIMAL if layout.has_quotes else csv.QUOTE_NONE,
+        "escapechar": "\\" if layout.has_escapes else None,
+        "skipinitialspace": layout.has_spaces,
     }
 
 
 def choose_threshold(lines: "RecordLines", values: list[str]) -> int:
     """Return the weight of lines from which on a record of several lines is taken for several."""
+    texts = [decode_line(line, Tally(), lines.layout) for _, line in lines.parts]
     try:
-        list(csv.reader(lines.decode_lines(), strict=True, **make_dialect(lines.layout)))
+        list(csv.reader(texts, strict=True, **make_dialect(lines.layout)))
     except csv.Error:  # a quote that ends no field
         return LIKELY
     return CERTAIN if len(values) == len(lines.layout.columns) else LIKELY
@@ -126,8 +115,8 @@ class RecordLines:
     """Gives lines to the csv module and keeps those of the record under way."""
 
     def __init__(self, stream: Stream, layout: Layout, tally: Tally) -> None:
-        self.layout, self._tally = layout, tally
-        self._lines = self._flatten_blocks(read_line_blocks(stream, layout.max_record_bytes, tally))
+        self.layout, self.tally = layout, tally
+        self._lines = read_lines(stream, layout.max_record_bytes, tally)
         self._again: list[tuple[int, bytes]] = []  # the next one last
         self._size = 0
         self._rejects: list[Reject] = []
@@ -136,22 +125,11 @@ class RecordLines:
         self.ended = self.has_met_end = False
         self.begun = self._position = 0  # bytes before the record, and before the next line
 
-    def _flatten_blocks(self, blocks: Iterator[Any]) -> Iterator[tuple[int, bytes]]:
-        for block in blocks:
-            if isinstance(block, Reject):
-                self._position += block.size + 1
-                self._rejects.append(block)
-            else:
-                yield from enumerate(block[1], block[0])
-
     def begin_record(self) -> None:
         self.parts, self._size, self.begun = [], 0, self._position
 
     def join_raw(self) -> bytes:
         return b"\n".join(line for _, line in self.parts)
-
-    def decode_lines(self) -> list[str]:
-        return [decode_line(line, Tally(), self.layout) for _, line in self.parts]
 
     def take_rejects(self) -> Iterator[Reject]:
         yield from self._rejects
@@ -160,7 +138,7 @@ class RecordLines:
     def give_back(self, enough: int) -> bool:
         """End the record before the first of its lines that is one itself, if they weigh enough."""
         weights = [_weigh_line(line, self.layout) for _, line in self.parts[1:]]
-        if sum(weights) < enough or (enough == CERTAIN and not _has_mostly_records(weights)):
+        if sum(weights) < enough or (enough == CERTAIN and not _are_records(weights)):
             return False
         first = 1 + next(i for i, weight in enumerate(weights) if weight)
         self._position -= sum(len(line) + 1 for _, line in self.parts[first:])
@@ -175,6 +153,10 @@ class RecordLines:
     def __next__(self) -> str:
         try:
             part = self._again.pop() if self._again else next(self._lines)
+            while isinstance(part, Reject):
+                self._position += part.size + 1
+                self._rejects.append(part)
+                part = next(self._lines)
         except StopIteration:
             self.ended = self.has_met_end = True
             raise
@@ -187,16 +169,18 @@ class RecordLines:
             raise csv.Error(TOO_LONG)
         if len(self.parts) % LOOK_BACK_LINES == 0:
             weights = [_weigh_line(line, self.layout) for _, line in self.parts[-LOOK_BACK_LINES:]]
-            if sum(weights) >= CERTAIN and _has_mostly_records(weights):
+            if _are_records(weights):
                 raise csv.Error(BROKEN)
-        return decode_line(part[1], self._tally, self.layout)
+        return decode_line(part[1], self.tally, self.layout)
 
 
 def decode_line(line: bytes, tally: Tally, layout: Layout) -> str:
-    return (
-        decode_text(line, tally, layout.encoding).lstrip("\ufeff").rstrip("\r").replace("\r", " ")
-        + "\n"
-    )
+    return end_line(decode_text(line, tally, layout.encoding).lstrip("\ufeff"))
+
+
+def end_line(line: str) -> str:
+    """Return a line for csv.reader, which takes no CR within one."""
+    return line.rstrip("\r").replace("\r", " ") + "\n"
 
 
 def _weigh_line(line: bytes, layout: Layout) -> int:
@@ -219,8 +203,9 @@ def _weigh_line(line: bytes, layout: Layout) -> int:
     return max(wanted, LIKELY * quotes) if line.count(delimiter) == wanted > 0 else 0
 
 
-def _has_mostly_records(weights: list[int]) -> bool:
-    return sum(map(bool, weights)) * 4 >= len(weights) * 3
+def _are_records(weights: list[int]) -> bool:
+    """Return whether most lines of these weights are certainly records."""
+    return sum(weights) >= CERTAIN and sum(map(bool, weights)) * 4 >= len(weights) * 3
 
 
 def recognize(start: bytes) -> bool:
@@ -289,7 +274,7 @@ class Tried(NamedTuple):
 
 def _try_layout(candidate: Layout, whole: bytes, text: str) -> Tried:
     """Read the beginning of a file, `text`, by a layout that lacks the names of its columns."""
-    header = next(csv.reader(list_lines(text), **make_dialect(candidate)))
+    header = next(csv.reader(map(end_line, text.split("\n")), **make_dialect(candidate)))
     columns = tuple(" ".join(name.split()) for name in header)
     candidate = replace(candidate, columns=columns)
     limited = replace(candidate, max_record_bytes=len(whole))
@@ -298,14 +283,9 @@ def _try_layout(candidate: Layout, whole: bytes, text: str) -> Tried:
     return Tried(candidate, max(len(records), 1), unread, count_misplaced_quotes(text, candidate))
 
 
-def list_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text for csv.reader, which takes no CR within one."""
-    return (line.rstrip("\r").replace("\r", " ") + "\n" for line in text.split("\n"))
-
-
 def count_misplaced_quotes(text: str, layout: Layout) -> int:
     """Return how many records have a quote that neither ends a field nor stands for itself."""
-    records = csv.reader(list_lines(text), strict=True, **make_dialect(layout))
+    records = csv.reader(map(end_line, text.split("\n")), strict=True, **make_dialect(layout))
     misplaced = 0
     while True:
         try:
@@ -323,7 +303,7 @@ def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
     are skipped at once (50 to 100 MB a CPU second), of the others the reader finds the end.
     """
     if not layout.has_quotes:
-        return find_line_end(stretch, least)
+        return find_line_end(stretch, least, layout)
     dialect = layout.delimiter, layout.has_escapes, layout.has_spaces
     clean, longer = (compile_clean_records(*dialect, end) for end in (rb"\n", b""))
     at = 0
@@ -368,9 +348,8 @@ def _find_end_of_first(stretch: bytes, start: int, layout: Layout) -> int:
     while stop < len(stretch):
         stop = min(start + window, len(stretch))
         whole_lines = stretch[start : stretch.rfind(b"\n", start, stop) + 1]
-        tally = Tally()
-        lines = RecordLines(io.BytesIO(whole_lines), layout, tally)
-        for _ in _read_records(lines, layout, tally, header=False):
+        lines = RecordLines(io.BytesIO(whole_lines), layout, Tally())
+        for _ in _read_records(lines, header=False):
             if lines.has_met_end:  # what follows may decide otherwise
                 break
             if lines.begun:

@@ -24,6 +24,7 @@ from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
     LIST,
+    Item,
     Reject,
     Stream,
     Tally,
@@ -72,9 +73,7 @@ AROUND_ANSWERS = ANSWERS | {
 }
 
 
-def read_records(
-    stream: Stream, found: Layout, tally: Tally, header: bool
-) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+def read_records(stream: Stream, found: Layout, tally: Tally, header: bool) -> Iterator[Item]:
     """Read the records of a stretch of a file, in every format but Parquet.
 
     `header`: the stretch is the beginning of the file.

@@ -5,18 +5,11 @@ A format says how its beginning looks, how its records are read and where a file
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from beam_jobs.reading import delimited, json_records, json_tables, marked_text
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Stream, Tally, find_line_end
-
-Item = tuple[int, dict[str, Any]] | Reject
-
-
-def find_end_of_line(stretch: bytes, least: int, layout: Layout) -> int:
-    """Return the first place at or after `least` where a line ends."""
-    return find_line_end(stretch, least)
+from beam_jobs.reading.lines import Item, Stream, Tally, find_line_end
 
 
 @dataclass(frozen=True)
@@ -28,7 +21,7 @@ class Format:
     the table that says yes is taken."""
     read: Callable[[Stream, Layout, Tally], Iterator[Item]] | None = None
     """Yields (line, record) or a reject; none for what is no stream of records."""
-    find_boundary: Callable[[bytes, int, Layout], int] = find_end_of_line
+    find_boundary: Callable[[bytes, int, Layout], int] = find_line_end
     """Returns the first place at or after `least` in bytes that begin with a record where a file
     may be cut, or -1."""
     is_stateless: Callable[[Layout], bool] = lambda layout: True

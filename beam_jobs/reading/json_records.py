@@ -17,15 +17,15 @@ from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
     BLOCK_BYTES,
     GIVE_UP_FACTOR,
+    Item,
     Reject,
     Stream,
     Tally,
     decode_text,
     make_reject,
-    read_line_blocks,
+    read_lines,
 )
 
-Item = tuple[int, dict[str, Any]] | Reject
 BLANK = b" \t\r\n"
 AROUND = BLANK + b",[]\xef\xbb\xbf"  # of an object in an array, and the BOM
 AROUND_BROKEN = BLANK + b","
@@ -68,29 +68,28 @@ def _read_records(
     parse_fast: Callable[[bytes], Any],
     parse_leniently: Callable,
 ) -> Iterator[Item]:
-    for block in read_line_blocks(stream, layout.max_record_bytes, tally):
-        if isinstance(block, Reject):
-            yield block
+    for item in read_lines(stream, layout.max_record_bytes, tally):
+        if isinstance(item, Reject):
+            yield item
             continue
-        number, lines = block
-        for i, line in enumerate(lines, number):
-            try:
-                record = parse_fast(line)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                if not line.strip(AROUND):
-                    continue
-                record = parse_leniently(line, i, tally, layout.encoding)
-            if type(record) is dict:
-                if len(record) == 1 and is_bulk_action(record):
-                    tally.notes["bulk_actions"] += 1
-                else:
-                    yield i, record
-            elif type(record) is tuple or is_list_of_objects(record):
-                yield from ((i, one) for one in record)
-            elif isinstance(record, Reject):
-                yield record
-            elif line.strip(AROUND):  # an empty list is no record
-                yield make_reject(i, "not an object", line)
+        number, line = item
+        try:
+            record = parse_fast(line)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            if not line.strip(AROUND):
+                continue
+            record = parse_leniently(line, number, tally, layout.encoding)
+        if type(record) is dict:
+            if len(record) == 1 and is_bulk_action(record):
+                tally.notes["bulk_actions"] += 1
+            else:
+                yield number, record
+        elif isinstance(record, Reject):
+            yield record
+        elif type(record) in (list, tuple) and record and all(type(one) is dict for one in record):
+            yield from ((number, one) for one in record)
+        elif line.strip(AROUND):  # an empty list is no record
+            yield make_reject(number, "not an object", line)
 
 
 def is_bulk_action(record: dict[str, Any]) -> bool:
@@ -99,12 +98,8 @@ def is_bulk_action(record: dict[str, Any]) -> bool:
     return (
         name in ("index", "create")
         and type(about) is dict
-        and {"_index", "_id"} & about.keys() != set()
+        and not {"_index", "_id"}.isdisjoint(about)
     )
-
-
-def is_list_of_objects(value: Any) -> bool:
-    return type(value) is list and bool(value) and all(type(one) is dict for one in value)
 
 
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:

@@ -14,7 +14,7 @@ import orjson
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields, json_records, wrapped_records
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import BLOCK_BYTES, LIST, Reject, Stream, Tally, make_reject
+from beam_jobs.reading.lines import BLOCK_BYTES, LIST, Item, Reject, Stream, Tally, make_reject
 
 START = rb"(?:\xef\xbb\xbf)?\s*+\{\s*+"
 KEY = rb"%b\s*+:\s*+" % json_records.STRING.pattern
@@ -116,9 +116,7 @@ def _are_texts(values: Iterable[Any]) -> bool:
     return all(value is None or type(value) is str for value in values)
 
 
-def read_json_table(
-    stream: Stream, layout: Layout, tally: Tally
-) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+def read_json_table(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
     """Yield (row, record), with the label of the row as `index`."""
     raw = b"".join(iter(lambda: stream.read(BLOCK_BYTES), b""))
     table = _parse(raw, layout, tally)

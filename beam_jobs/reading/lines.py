@@ -2,13 +2,14 @@
 
 import codecs
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.reading.layout import Layout
 
 BLOCK_BYTES = 1 << 20
 GIVE_UP_FACTOR = 4
@@ -44,60 +45,35 @@ def make_reject(line: int, reason: str, raw: bytes, size: int | None = None) -> 
     return Reject(line, reason, raw[:RAW_REJECT_BYTES], len(raw) if size is None else size)
 
 
-def read_line_blocks(
-    stream: Stream, longest: int, tally: Tally
-) -> Iterator[tuple[int, list[bytes]] | Reject]:
-    """Yield (number of the first line, lines without their ends).
+Item = tuple[int, dict[str, Any]] | Reject
+"""What readers yield: the line (of Parquet the row) of a record and the record, or a reject."""
 
-    Lines above `longest` bytes are rejected unread.
+
+def read_lines(stream: Stream, longest: int, tally: Tally) -> Iterator[tuple[int, bytes] | Reject]:
+    """Yield (number, line without its end).
+
+    Lines above `longest` bytes are rejected; only their beginning is held.
     """
-    carry: list[bytes] = []
-    carried, pending = 0, b""
-    while block := pending or stream.read(BLOCK_BYTES):
-        pending = b""
-        lines = block.split(b"\n")
-        last = lines.pop()
-        if lines:
-            lines[0] = b"".join([*carry, lines[0]])
-            carry, carried = [], 0
-            tally.lines += len(lines)
-            yield from _reject_long_lines(tally.lines - len(lines) + 1, lines, longest)
-        carry.append(last)
-        carried += len(last)
-        if carried > longest:
-            tally.lines += 1
-            pending = yield from _skip_long_line(stream, tally.lines, b"".join(carry))
-            carry, carried = [], 0
-    rest = b"".join(carry)
-    if rest:
+    held: list[bytes] = []  # of the line under way
+    size = 0
+
+    def finish_line() -> tuple[int, bytes] | Reject:
         tally.lines += 1
-        yield from _reject_long_lines(tally.lines, [rest], longest)
+        line = b"".join(held)
+        if size > longest:
+            return make_reject(tally.lines, "record too long", line, size)
+        return tally.lines, line
 
-
-def _reject_long_lines(
-    number: int, lines: list[bytes], longest: int
-) -> Iterator[tuple[int, list[bytes]] | Reject]:
-    if max(map(len, lines)) <= longest:
-        yield number, lines
-        return
-    for i, line in enumerate(lines):
-        if len(line) > longest:
-            yield make_reject(number + i, "record too long", line)
-        else:
-            yield number + i, [line]
-
-
-def _skip_long_line(stream: Stream, number: int, start: bytes) -> Generator[Reject, None, bytes]:
-    """Read on to the end of a line that is too long, and return what follows it in its block."""
-    size = len(start)
     while block := stream.read(BLOCK_BYTES):
-        end = block.find(b"\n")
-        if end >= 0:
-            yield make_reject(number, "record too long", start, size + end)
-            return block[end + 1 :]
-        size += len(block)
-    yield make_reject(number, "record too long", start, size)
-    return b""
+        rest, *lines = block.split(b"\n")
+        if size <= longest:
+            held.append(rest)
+        size += len(rest)
+        for line in lines:
+            yield finish_line()
+            held, size = [line], len(line)
+    if size:
+        yield finish_line()
 
 
 def decode_text(raw: bytes, tally: Tally, encoding: str = "utf-8") -> str:
@@ -124,9 +100,7 @@ def _decode_as_cp1252(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("amazon_electra_cp1252", _decode_as_cp1252)
 
 
-def expand_records(
-    items: Iterable[tuple[int, dict[str, Any]] | Reject], names: Collection[str], tally: Tally
-) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+def expand_records(items: Iterable[Item], names: Collection[str], tally: Tally) -> Iterator[Item]:
     """Yield the reviews of each record, with its line."""
     for item in items:
         if isinstance(item, Reject):
@@ -138,9 +112,7 @@ def expand_records(
         yield from ((item[0], review) for review in reviews)
 
 
-def add_columns(
-    items: Iterable[tuple[int, dict[str, Any]] | Reject], columns: dict[str, Any]
-) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+def add_columns(items: Iterable[Item], columns: dict[str, Any]) -> Iterator[Item]:
     """Yield records with columns that are the same for all of a file."""
     for item in items:
         yield item if isinstance(item, Reject) else (item[0], columns | item[1])
@@ -197,6 +169,6 @@ def check_lists(names: Iterable[str], file: str) -> None:
             )
 
 
-def find_line_end(stretch: bytes, least: int) -> int:
+def find_line_end(stretch: bytes, least: int, layout: Layout) -> int:
     """Return the first place at or after `least` behind the end of a line, or -1."""
     return stretch.find(b"\n", max(least - 1, 0)) + 1 or -1

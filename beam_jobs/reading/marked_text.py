@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from beam_jobs.reading.layout import Labels, Layout
 from beam_jobs.reading.lines import (
+    Item,
     Reject,
     Stream,
     Tally,
     decode_text,
     find_line_end,
     make_reject,
-    read_line_blocks,
+    read_lines,
 )
 
 POLARITY_STARS = {"__label__1": 2, "__label__2": 4}  # 1 and 2 stars, 4 and 5 stars
@@ -54,39 +55,37 @@ def detect_labels_and_titles(head: bytes, layout: Layout) -> Layout:
     return replace(layout, labels=labels, has_titles=has_titles)
 
 
-def read_fasttext(
-    stream: Stream, layout: Layout, tally: Tally
-) -> Iterator[tuple[int, dict] | Reject]:
+def read_fasttext(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
     """Read `__label__2 Title: text`; all is text if the file has no titles or the line no ": "."""
     stars = STARS_BY_LABELS[layout.labels]
-    for block in read_line_blocks(stream, layout.max_record_bytes, tally):
-        if isinstance(block, Reject):
-            yield block
+    for item in read_lines(stream, layout.max_record_bytes, tally):
+        if isinstance(item, Reject):
+            yield item
             continue
-        for i, raw in enumerate(block[1], block[0]):
-            line = decode_text(raw, tally, layout.encoding).strip("\ufeff \r\t")
-            if not line:
-                continue
-            label, _, rest = line.partition(" ")
-            if not label.startswith("__label__"):
-                yield make_reject(i, "no label", raw)
-                continue
-            if label in LABEL_STARS and stars and label not in stars:
-                raise UnexpectedLabel(
-                    f"has {label}, but its beginning only {', '.join(stars)}, "
-                    "which were taken for polarity; "
-                    "mix its lines (shuf), so that all labels are among the first"
-                )
-            title, colon, text = rest.partition(": ") if layout.has_titles else ("", "", "")
-            record = {"text": text, "title": title} if colon else {"text": rest, "title": None}
-            if stars is POLARITY_STARS:
-                tally.notes["stars_from_polarity"] += label in stars
-            given = stars.get(label)
-            name = label.removeprefix("__label__")
-            yield i, record | {"stars": f"{given}/5" if given else None, "label": name}
+        number, raw = item
+        line = decode_text(raw, tally, layout.encoding).strip("\ufeff \r\t")
+        if not line:
+            continue
+        label, _, rest = line.partition(" ")
+        if not label.startswith("__label__"):
+            yield make_reject(number, "no label", raw)
+            continue
+        if label in LABEL_STARS and stars and label not in stars:
+            raise UnexpectedLabel(
+                f"has {label}, but its beginning only {', '.join(stars)}, "
+                "which were taken for polarity; "
+                "mix its lines (shuf), so that all labels are among the first"
+            )
+        title, colon, text = rest.partition(": ") if layout.has_titles else ("", "", "")
+        record = {"text": text, "title": title} if colon else {"text": rest, "title": None}
+        if stars is POLARITY_STARS:
+            tally.notes["stars_from_polarity"] += label in stars
+        given = stars.get(label)
+        name = label.removeprefix("__label__")
+        yield number, record | {"stars": f"{given}/5" if given else None, "label": name}
 
 
-def read_snap(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tuple[int, dict] | Reject]:
+def read_snap(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
     """Read `review/text: …` lines with a blank line between records.
 
     A line without a key continues the one before.
@@ -94,10 +93,17 @@ def read_snap(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tuple[in
     record: dict[str, str] = {}
     raws: list[bytes] = []
     first, size, key = 1, 0, ""
-    for number, raw in _number_lines(stream, layout, tally):
-        if isinstance(raw, Reject):
-            yield raw
+
+    def finish_record() -> Item:
+        if size > layout.max_record_bytes:
+            return make_reject(first, "record too long", b"\n".join(raws))
+        return (first, record) if record else make_reject(first, "no key", b"\n".join(raws))
+
+    for item in read_lines(stream, layout.max_record_bytes, tally):
+        if isinstance(item, Reject):
+            yield item
             continue
+        number, raw = item
         line = decode_text(raw, tally, layout.encoding).strip("\ufeff\r")
         if line.strip() and size <= layout.max_record_bytes:
             first, size = first if raws else number, size + len(raw)
@@ -108,28 +114,10 @@ def read_snap(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tuple[in
             elif key:
                 record[key] += " " + line
         elif not line.strip() and raws:
-            yield _finish_snap_record(record, first, raws, size, layout)
+            yield finish_record()
             record, size, key, raws = {}, 0, "", []
     if raws:
-        yield _finish_snap_record(record, first, raws, size, layout)
-
-
-def _finish_snap_record(
-    record: dict[str, str], first: int, raws: list[bytes], size: int, layout: Layout
-) -> tuple[int, dict] | Reject:
-    if size > layout.max_record_bytes:
-        return make_reject(first, "record too long", b"\n".join(raws))
-    return (first, dict(record)) if record else make_reject(first, "no key", b"\n".join(raws))
-
-
-def _number_lines(
-    stream: Stream, layout: Layout, tally: Tally
-) -> Iterator[tuple[int, bytes | Reject]]:
-    for block in read_line_blocks(stream, layout.max_record_bytes, tally):
-        if isinstance(block, Reject):
-            yield block.line, block
-        else:
-            yield from enumerate(block[1], block[0])
+        yield finish_record()
 
 
 def find_blank_line_end(stretch: bytes, least: int, layout: Layout) -> int:
@@ -147,21 +135,23 @@ def detect_blocks(head: bytes, layout: Layout) -> Layout:
     return replace(layout, in_blocks=EMPTY_LINE.search(head.strip()) is not None)
 
 
-def read_text(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tuple[int, dict] | Reject]:
+def read_text(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
     """Read documents of plain text: lines, or blocks that end at an empty line."""
     held: list[bytes] = []
     first, size = 1, 0
 
-    def finish_block() -> tuple[int, dict] | Reject:
+    def finish_block() -> Item:
         block = b"\n".join(held)
         if size > layout.max_record_bytes:
             return make_reject(first, "record too long", block, size)
         return first, {"text": decode_text(block, tally, layout.encoding)}
 
-    for number, raw in _number_lines(stream, layout, tally):
-        if isinstance(raw, Reject):
-            yield raw
-        elif not raw.strip():
+    for item in read_lines(stream, layout.max_record_bytes, tally):
+        if isinstance(item, Reject):
+            yield item
+            continue
+        number, raw = item
+        if not raw.strip():
             if held:
                 yield finish_block()
             held, size = [], 0
@@ -180,4 +170,4 @@ def find_document_end(stretch: bytes, least: int, layout: Layout) -> int:
     """Return the first place at or after `least` behind a document of plain text, or -1."""
     if layout.in_blocks:
         return find_blank_line_end(stretch, least, layout)
-    return find_line_end(stretch, least)
+    return find_line_end(stretch, least, layout)

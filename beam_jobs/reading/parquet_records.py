@@ -15,7 +15,14 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import LIST, Reject, Tally, add_columns, expand_records, make_reject
+from beam_jobs.reading.lines import (
+    LIST,
+    Item,
+    Tally,
+    add_columns,
+    expand_records,
+    make_reject,
+)
 
 
 def read_empty_record(file: BinaryIO, name: str = "a Parquet file") -> dict[str, Any]:
@@ -87,7 +94,7 @@ class RowReader:
         limits = Limits(self._longest, max_expansion)
         self.source = BoundedParquet(file, name, limits, self._columns)
 
-    def read_group(self, group: int, row: int) -> Iterator[tuple[int, Any] | Reject]:
+    def read_group(self, group: int, row: int) -> Iterator[Item]:
         """Yield (row, record) of a row group whose first row has this number."""
         if not self._columns:
             count = self.source.metadata.row_group(group).num_rows
@@ -119,7 +126,7 @@ def read_rows(
     stop: int | None,
     max_expansion: float = 0,
     name: str = "a Parquet file",
-) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+) -> Iterator[Item]:
     """Yield (row, record) of the row groups from `start` to `stop`.
 
     Strings of all rows may take `max_expansion` times the compressed bytes (0: any), those of one

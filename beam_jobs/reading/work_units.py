@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ from beam_jobs.reading.compression import (
 )
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Tally, make_reject
+from beam_jobs.reading.lines import Item, Tally, make_reject
 from beam_jobs.reading.marked_text import UnexpectedLabel
 from beam_jobs.text.splits import KEY_FIELDS
 
@@ -455,7 +455,7 @@ def open_row_groups(unit: Unit) -> BinaryIO:
     return storage.open_bytes(unit.path)
 
 
-def read_records(unit: Unit, tally: Tally) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
     """Yield (line, record) or a reject for everything in a unit, in its order.
 
     Raises UserError at the end if the file is no longer the one that was to be read.
@@ -465,7 +465,7 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[tuple[int, dict[str, Any]
         storage.check_unchanged(unit.file.identity)
 
 
-def _read_unit(unit: Unit, tally: Tally) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+def _read_unit(unit: Unit, tally: Tally) -> Iterator[Item]:
     file = unit.file
     if file.layout.name == "parquet":
         with open_row_groups(unit) as rows:

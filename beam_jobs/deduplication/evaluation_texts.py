@@ -23,9 +23,9 @@ from beam_jobs.core.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.core.nesting import list_strings
 from beam_jobs.reading.compression import (
     Compression,
+    PlainStream,
     detect_compression,
     list_zip_members,
-    open_uncompressed,
 )
 from beam_jobs.reading.lines import Reject, Tally, decode_text, read_lines
 from beam_jobs.text.cleaning import clean_text
@@ -89,7 +89,7 @@ def has_enough_words(text: str) -> bool:
 
 def _read_lines(path: str, compression: Compression, member: str, limits: Limits) -> Iterator[str]:
     tally = Tally()
-    with open_uncompressed(path, compression, member, limits.max_expansion) as stream:
+    with PlainStream(path, compression, member, limits.max_expansion) as stream:
         for line in read_lines(stream, sys.maxsize, tally):
             assert not isinstance(line, Reject)
             yield decode_text(line[1], tally, "utf-8-sig")

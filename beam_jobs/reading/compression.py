@@ -9,6 +9,7 @@ import bz2
 import io
 import lzma
 import re
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ MAGIC: dict[Compression, bytes] = {
 SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
 MAX_ZIP_MEMBERS = 10_000
 """Each becomes a unit."""
-UNREADABLE = {  # what a file without lines is, and how to get lines out of it
+UNREADABLE: dict[bytes | tuple[bytes, ...], tuple[str, str]] = {
     b"\xfd7zXZ\0": ("packed with xz, which is not read", "unpack it first: xz -d"),
     b"\x28\xb5\x2f\xfd": ("packed twice", "unpack it first: zstd -d"),
     b"\x1f\x8b": ("packed twice", "unpack it first: gzip -d"),
@@ -71,8 +72,10 @@ UNREADABLE = {  # what a file without lines is, and how to get lines out of it
     ),
     b"SQLite format 3": ("a SQLite database", "write its table as CSV: sqlite3 -csv -header"),
     b"Obj\x01": ("an Avro file, which is not read", "write it as Parquet first:"),
-    b"\x80\x04\x95": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
-    b"\x80\x05\x95": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
+    (b"\x80\x02", b"\x80\x03", b"\x80\x04\x95", b"\x80\x05\x95"): (
+        "a pickle, which may run programs",
+        "write it as Parquet where it was made:",
+    ),
     b"ORC": (
         "an ORC file, which is not read",
         'convert it first: python -c "import sys, pyarrow.orc as orc, pyarrow.parquet as pq; '
@@ -80,8 +83,6 @@ UNREADABLE = {  # what a file without lines is, and how to get lines out of it
     ),
     b"\x89HDF": ("an HDF5 file, which is not read", "write it as Parquet where it was made:"),
     b"\x93NUMPY": ("a NumPy array, which has no columns", "write it as Parquet with their names:"),
-    b"\x80\x02": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
-    b"\x80\x03": ("a pickle, which may run programs", "write it as Parquet where it was made:"),
     b"PGDMP": ("an archive of pg_dump", "restore it, and write its table as CSV with psql:"),
     b"%PDF-": ("a PDF, which is not read", "leave it out:"),
     b"{\\rtf": ("a document, which is not read", "save it as text:"),
@@ -90,11 +91,10 @@ UNREADABLE = {  # what a file without lines is, and how to get lines out of it
     b"\x5d\x00\x00": ("packed with lzma, which is not read", "unpack it first: unlzma"),
     b"x\x9c": ("packed with zlib, which is not read", "unpack it first: pigz -d"),
     b"PAR1": ("a Parquet file", "give it as it is, neither packed nor in an archive:"),
-    b"\xff\xfe\x00\x00": ("UTF-32", "convert it first: iconv -f UTF-32 -t UTF-8"),
-    b"\x00\x00\xfe\xff": ("UTF-32", "convert it first: iconv -f UTF-32 -t UTF-8"),
-    b"\xff\xfe": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
-    b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
+    (b"\xff\xfe\0\0", b"\0\0\xfe\xff"): ("UTF-32", "convert it first: iconv -f UTF-32 -t UTF-8"),
+    (b"\xff\xfe", b"\xfe\xff"): ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
 }
+"""How a file without lines begins: what it is, and how to get lines out of it."""
 WORKBOOKS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 """Members of a zip file that is one of Excel (xlsx, xlsb) or LibreOffice (ods)."""
 BSON = re.compile(rb".{3}\x00[\x02\x03\x07\x10]\w+\x00", re.DOTALL)
@@ -135,22 +135,6 @@ def refuse_unless_text(head: bytes, name: str) -> None:
     raise UserError(f"{name} is a binary file, no text; leave it out")
 
 
-def open_uncompressed(
-    path: str,
-    compression: Compression = "",
-    member: str = "",
-    max_expansion: float = 0,
-    block_bytes: int | None = None,
-    content: bytes | None = None,
-) -> "PlainStream":
-    """Open the uncompressed bytes of a file, at most `max_expansion` times its size (0: any); of
-    one in a store so many bytes are fetched ahead (`storage.open_bytes`), and none if its `content`
-    is at hand.
-    """
-    packed = io.BytesIO(content) if content is not None else storage.open_bytes(path, block_bytes)
-    return PlainStream(path, packed, compression, member, max_expansion)
-
-
 def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
     if compression == "gz":
         return GzReader(packed)
@@ -159,7 +143,8 @@ def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, me
     if compression == "zst":
         return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
     if compression == "zip":
-        return _open_zip_member(path, member)
+        with _open_zip(path) as archive:
+            return archive.open(member)
     return packed
 
 
@@ -180,17 +165,6 @@ def _open_zip(path: str) -> Iterator[zipfile.ZipFile]:
         raise UserError(f"{path}: not a whole zip file ({error}); fetch it again") from None
     except (RuntimeError, NotImplementedError) as error:  # a password, another method than deflate
         raise UserError(f"{path}: {error}") from None
-
-
-def _open_zip_member(path: str, member: str) -> Any:
-    with _open_zip(path) as archive:
-        return archive.open(member)
-
-
-def _measure_zip_member(path: str, member: str) -> int:
-    """Return a member's packed bytes; the file is no smaller, whatever its list says."""
-    with _open_zip(path) as archive:
-        return min(archive.getinfo(member).compress_size, storage.get_size(path))
 
 
 def list_zip_members(path: str) -> list[str]:
@@ -243,30 +217,17 @@ class GzReader:
                 return plain
 
 
-class SmallReads:
+class SmallReads(io.RawIOBase):
     """Reads a packed file in small steps, of which a decompressor loses the one with the damage."""
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed
-        self.closed = False
 
     def read(self, size: int = -1) -> bytes:
         return self._packed.read(SMALL_READ_BYTES if size < 0 else min(size, SMALL_READ_BYTES))
 
-    def seek(self, position: int, whence: int = 0) -> int:
-        return self._packed.seek(position, whence)
-
-    def tell(self) -> int:
-        return self._packed.tell()
-
     def readable(self) -> bool:
         return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        """Do nothing: whoever opened the file closes it."""
 
 
 class PlainStream:
@@ -275,23 +236,34 @@ class PlainStream:
     Everything before the damage is delivered: where a block cannot be read, the file is unpacked
     again in small steps up to the damage. A disk or network that fails is no damage and ends the
     job.
+
+    The file may expand to `max_expansion` times its size (0: any). Of one in a store `block_bytes`
+    are fetched ahead (`storage.open_bytes`), and none if its `content` is at hand.
     """
 
     def __init__(
         self,
         path: str,
-        packed: BinaryIO,
-        compression: Compression,
-        member: str,
-        max_expansion: float,
+        compression: Compression = "",
+        member: str = "",
+        max_expansion: float = 0,
+        block_bytes: int | None = None,
+        content: bytes | None = None,
     ) -> None:
-        self._packed = packed
-        self._plain = _open_decompressor(self._packed, path, compression, member)
         self._path, self._compression, self._member = path, compression, member
-        self._member_bytes = _measure_zip_member(path, member) if compression == "zip" else 0
+        self._packed: BinaryIO = (
+            storage.open_bytes(path, block_bytes) if content is None else io.BytesIO(content)
+        )
+        self._plain = _open_decompressor(self._packed, path, compression, member)
+        self._member_bytes = 0
+        if compression == "zip":  # the file is no smaller, whatever its list says
+            with _open_zip(path) as archive:
+                listed = archive.getinfo(member).compress_size
+            self._member_bytes = min(listed, storage.get_size(path))
         self._limits = Limits(max_expansion=max_expansion)
-        self._delivered = 0
-        self._block = PLAIN_BLOCK
+        self._block, self._left = PLAIN_BLOCK, sys.maxsize
+        self.delivered = 0
+        """Bytes that were read."""
         self.damage = ""
 
     def read(self, size: int = PLAIN_BLOCK) -> bytes:
@@ -299,35 +271,38 @@ class PlainStream:
         if self.damage:
             return b""
         try:
-            block = self._plain.read(min(size, self._block))
+            block = self._plain.read(min(size, self._block, self._left))
         except DAMAGE_ERRORS as error:
             storage.raise_storage_error(error, self._path)
             if self._compression and self._block > SMALL_READ_BYTES:
                 return self._read_in_small_steps(size)
             self.damage = f"damaged file: {error or type(error).__name__}"
             return b""
-        self._delivered += len(block)
-        if self._compression and self._delivered > UNLIMITED_BYTES:
+        self.delivered += len(block)
+        self._left -= len(block)
+        if self._compression and self.delivered > UNLIMITED_BYTES:
             packed = self._member_bytes or self._packed.tell()
-            self._limits.check_expansion(self._path, packed, self._delivered)
+            self._limits.check_expansion(self._path, packed, self.delivered)
         return block
 
     def _read_in_small_steps(self, size: int) -> bytes:
         """Read again from the beginning of the file in small steps, to where it was and on."""
-        delivered, self._delivered, self._block = self._delivered, 0, SMALL_READ_BYTES
+        delivered, self.delivered, self._block = self.delivered, 0, SMALL_READ_BYTES
         self._plain = None  # Arrow's stream closes the file as it goes
         self._packed.close()
         self._packed = storage.open_bytes(self._path)
         source: Any = SmallReads(self._packed)
         self._plain = _open_decompressor(source, self._path, self._compression, self._member)
-        while self._delivered < delivered and self.read(delivered - self._delivered):
+        while self.delivered < delivered and self.read(delivered - self.delivered):
             pass
         return self.read(size)
 
-    def seek(self, position: int) -> None:
-        """Move to a position, which is possible only in a file that is not packed."""
+    def seek(self, start: int, stop: int | None = None) -> None:
+        """Move to a position of a file that is not packed; what is read ends at `stop`."""
         assert self._plain is self._packed
-        self._packed.seek(position)
+        self._packed.seek(start)
+        if stop is not None:
+            self._left = stop - start
 
     def __enter__(self) -> "PlainStream":
         return self

@@ -19,7 +19,7 @@ from beam_jobs.reading import (
     parquet_records,
     wrapped_records,
 )
-from beam_jobs.reading.compression import Compression, open_uncompressed, refuse_unless_text
+from beam_jobs.reading.compression import Compression, PlainStream, refuse_unless_text
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
@@ -319,9 +319,7 @@ def read_head(path: str, first: bytes, compression: Compression, member: str, si
     if not compression and (is_whole or size <= HEAD_BYTES):
         return first[:size]
     content = first if is_whole and compression != "zip" else None
-    with open_uncompressed(
-        path, compression, member, block_bytes=HEAD_BYTES, content=content
-    ) as stream:
+    with PlainStream(path, compression, member, block_bytes=HEAD_BYTES, content=content) as stream:
         head = b""
         while len(head) < size and (block := stream.read(size - len(head))):
             head += block

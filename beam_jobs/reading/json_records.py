@@ -38,15 +38,14 @@ LAST_COMMA = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|,(?=\s*+[}\]])', re.DOTA
 SURROGATE = re.compile("[\ud800-\udbff]")
 BETWEEN = re.compile(r"[\s,]*+")
 MAX_BLANKS = 1 << 10
-NEXT_OBJECT = re.compile(
-    rb'[^\s\[:]\s*+(?=\{\s*+")'
-)  # neither the first of a list nor the value of a field
+NEXT_OBJECT = re.compile(rb'[^\s\[:]\s*+(?=\{\s*+")')
+"""Neither the first of a list nor the value of a field."""
 NESTED_OBJECT = re.compile(rb"[\r\n,\[][ \t\f\v]*+\{")
 
 
 def read_json_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
     """Yield (line, record); blank lines are not records."""
-    yield from _read_records(stream, layout, tally, orjson.loads, parse_json)
+    return _read_records(stream, layout, tally, orjson.loads, parse_json)
 
 
 def read_python_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
@@ -58,7 +57,7 @@ def read_python_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[
     def parse_fast(line: bytes) -> Any:
         return join_surrogates(ast.literal_eval(line.decode().strip()))
 
-    yield from _read_records(stream, layout, tally, parse_fast, parse_python_literal)
+    return _read_records(stream, layout, tally, parse_fast, parse_python_literal)
 
 
 def _read_records(
@@ -162,9 +161,13 @@ def read_json_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[
     while buffer or not at_end:
         done = 0
         for start, stop, reason in _find_spans(buffer, layout.max_record_bytes, at_end):
-            if not (layout.prefix and at_end and b"{" not in buffer[done:start]):  # "]}" behind it
-                yield from _reject_junk(buffer[done:start], line, reason)
-            line += buffer.count(b"\n", done, start)
+            between = buffer[done:start]
+            junk = between.lstrip(AROUND)
+            is_behind_list = layout.prefix and at_end and b"{" not in between  # such as "]}"
+            if junk and not is_behind_list:
+                above = between.count(b"\n", 0, len(between) - len(junk))
+                yield make_reject(line + above, reason, junk)
+            line += between.count(b"\n")
             if start < stop:
                 yield _parse_object(buffer[start:stop], line, tally, layout)
                 line += buffer.count(b"\n", start, stop)
@@ -192,11 +195,6 @@ def _find_spans(buffer: bytes, longest: int, at_end: bool) -> Iterator[tuple[int
         nested, rest = _find_nested_objects(buffer, done)
         yield from ((start, stop, reason) for start, stop in nested)
         yield rest, rest, reason
-
-
-def _reject_junk(raw: bytes, line: int, reason: str) -> Iterator[Reject]:
-    if inner := raw.lstrip(AROUND):
-        yield make_reject(line + raw.count(b"\n", 0, len(raw) - len(inner)), reason, inner)
 
 
 def _parse_object(raw: bytes, line: int, tally: Tally, layout: Layout) -> Item:
@@ -295,7 +293,10 @@ def detect_json_format(start: bytes) -> str:
     if not whole:
         return "json_objects"
     if any(_is_object(line) for line in whole):
-        return "json_lines" if _has_one_object_per_line(lines) else "json_objects"
+        begun = [line for line in lines[:-1] if line.startswith(b"{")]  # the last may be cut off
+        if all(line.endswith(b"}") for line in begun):
+            return "json_lines"
+        return "json_lines" if sum(map(_is_object, lines)) * 2 > len(lines) else "json_objects"
     if re.match(rb"\{\s*(?:'|u['\"])", whole[0]):
         return "python_lines"
     objects = itertools.islice(find_whole_objects(start), 50)
@@ -307,14 +308,3 @@ def _is_object(line: bytes) -> bool:
         return isinstance(json.loads(line, strict=False), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _has_one_object_per_line(lines: list[bytes]) -> bool:
-    """Return False if lines begin objects without ending them; the last may be cut off."""
-    return all(
-        line.endswith(b"}") for line in lines[:-1] if line.startswith(b"{")
-    ) or _are_mostly_objects(lines)
-
-
-def _are_mostly_objects(lines: list[bytes]) -> bool:
-    return sum(_is_object(line) for line in lines) * 2 > len(lines)

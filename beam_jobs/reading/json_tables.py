@@ -32,8 +32,6 @@ MIN_OBJECTS = 3
 parts of one."""
 LABELED = re.compile(rb"%b%b\{\s*+%b" % (START, KEY, KEY), re.DOTALL)
 """What may be one, with names for its rows, or an object of objects."""
-
-
 LISTS = re.compile(rb"%b%b\[\s*+[^\s{\[\]]" % (START, KEY), re.DOTALL)
 """What may have a list for each column."""
 

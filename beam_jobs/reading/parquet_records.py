@@ -38,18 +38,13 @@ def read_empty_record(file: BinaryIO, name: str = "a Parquet file") -> dict[str,
 def _make_empty(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return {field.name: _make_empty(field.type) for field in kind}
-    if has_items(kind):
+    if isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
         return [_make_empty(kind.value_type)]
     if pa.types.is_nested(kind):
         return []
     if pa.types.is_dictionary(kind):
         return _make_empty(kind.value_type)
     return 0 if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) else ""
-
-
-def has_items(kind: pa.DataType) -> bool:
-    """Return whether a type is that of lists."""
-    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
 def find_type(schema: pa.Schema, name: str) -> pa.DataType:
@@ -64,60 +59,6 @@ def find_type(schema: pa.Schema, name: str) -> pa.DataType:
     return found
 
 
-def count_rows(file: BinaryIO) -> int:
-    """Return the number of rows that the footer says."""
-    return pq.ParquetFile(file).metadata.num_rows
-
-
-def read_row_group_bytes(file: BinaryIO) -> list[int]:
-    """Return the uncompressed bytes of each row group."""
-    metadata = pq.read_metadata(file)
-    return [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
-
-
-class RowReader:
-    """Reads the rows of row groups: too long ones as rejects, of nested columns only those in which
-    a field is wanted.
-    """
-
-    def __init__(self, file: BinaryIO, layout: Layout, max_expansion: float, name: str) -> None:
-        schema = pq.ParquetFile(file).schema_arrow
-        partition = {name for name, _ in layout.partition} - {*schema.names}
-        names = sorted({column for _, column in layout.mapping} - partition)
-        self._longest = layout.max_record_bytes
-        self._unread = [n for n in names if not _is_flat(find_type(schema, n), self._longest)]
-        wanted = [name for name in names if name not in self._unread]
-        self.nested = [name for name in wanted if name not in schema.names]
-        self._columns = sorted(
-            {name.partition(LIST)[0] if name in self.nested else name for name in wanted}
-        )
-        limits = Limits(self._longest, max_expansion)
-        self.source = BoundedParquet(file, name, limits, self._columns)
-
-    def read_group(self, group: int, row: int) -> Iterator[Item]:
-        """Yield (row, record) of a row group whose first row has this number."""
-        if not self._columns:
-            count = self.source.metadata.row_group(group).num_rows
-            yield from ((row + i, self._add_unread({})) for i in range(count))
-            return
-        for batch, lengths in self.source.read_slices(group):
-            fits = lengths <= self._longest
-            fitting = batch if fits.all() else batch.filter(pa.array(fits))
-            records = iter(_decode_columns(fitting).to_pylist())
-            for fit, length in zip(fits, lengths, strict=True):
-                if fit:
-                    yield row, self._add_unread(next(records))
-                else:
-                    yield make_reject(row, "record too long", b"", int(length))
-                row += 1
-
-    def _add_unread(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Put an empty list where a nested value was: its reader counts it as what it is."""
-        for name in self._unread:
-            record[name] = []
-        return record
-
-
 def read_rows(
     file: BinaryIO,
     layout: Layout,
@@ -127,18 +68,43 @@ def read_rows(
     max_expansion: float = 0,
     name: str = "a Parquet file",
 ) -> Iterator[Item]:
-    """Yield (row, record) of the row groups from `start` to `stop`.
+    """Yield (row, record) of the row groups from `start` to `stop`, too long rows as rejects.
 
     Strings of all rows may take `max_expansion` times the compressed bytes (0: any), those of one
-    row `layout.max_record_bytes`.
+    row `layout.max_record_bytes`. Of nested columns only those with a field that is wanted are
+    read; a field that is nested itself is an empty list, which its reader counts as what it is.
     """
-    reader = RowReader(file, layout, max_expansion, name)
-    for group in range(start, reader.source.metadata.num_row_groups if stop is None else stop):
+    schema, longest = pq.ParquetFile(file).schema_arrow, layout.max_record_bytes
+    partition = {column for column, _ in layout.partition} - {*schema.names}
+    names = sorted({column for _, column in layout.mapping} - partition)
+    unread: dict[str, Any] = {n: [] for n in names if not _is_flat(find_type(schema, n), longest)}
+    nested = [n for n in names if n not in unread and n not in schema.names]
+    columns = {n.partition(LIST)[0] if n in nested else n for n in names if n not in unread}
+    source = BoundedParquet(file, name, Limits(longest, max_expansion), sorted(columns))
+
+    def read_group(group: int, row: int) -> Iterator[Item]:
+        if not columns:
+            yield from (
+                (row + i, {**unread}) for i in range(source.metadata.row_group(group).num_rows)
+            )
+            return
+        for batch, lengths in source.read_slices(group):
+            fits = lengths <= longest
+            fitting = batch if fits.all() else batch.filter(pa.array(fits))
+            records = iter(_decode_columns(fitting).to_pylist())
+            for fit, length in zip(fits, lengths, strict=True):
+                if fit:
+                    yield row, next(records) | unread
+                else:
+                    yield make_reject(row, "record too long", b"", int(length))
+                row += 1
+
+    for group in range(start, source.metadata.num_row_groups if stop is None else stop):
         first_row = tally.lines + 1
-        end = first_row + reader.source.count_rows(group)
+        end = first_row + source.count_rows(group)
         try:
-            items = reader.read_group(group, first_row)
-            items = expand_records(items, reader.nested, tally) if reader.nested else items
+            items = read_group(group, first_row)
+            items = expand_records(items, nested, tally) if nested else items
             for item in add_columns(items, dict(layout.partition)) if layout.partition else items:
                 tally.lines = item[0]
                 yield item

@@ -16,13 +16,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import BinaryIO
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from beam_jobs.config import DumpOptions
 from beam_jobs.core import storage
@@ -33,7 +32,6 @@ from beam_jobs.reading.compression import (
     PlainStream,
     detect_compression,
     list_zip_members,
-    open_uncompressed,
 )
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
@@ -235,18 +233,10 @@ def inspect_files(
                     raise UserError(f"{error} (after: unzip {path})") from None
                 name = (member or path).encode(errors="surrogateescape").decode(errors="replace")
                 source = os.path.basename(name.rstrip("/")).split(".")[0] or "dump"
-                files.append(
-                    DumpFile(
-                        len(files),
-                        path,
-                        member,
-                        source,
-                        identity,
-                        compression,
-                        found,
-                        max_expansion,
-                    )
+                file = DumpFile(
+                    0, path, member, source, identity, compression, found, max_expansion
                 )
+                files.append(file)
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
         return files
@@ -276,15 +266,14 @@ def choose_unit_bytes(total: int) -> int:
 
 def estimate_units(file: DumpFile, size: int) -> int:
     """Estimate how many units a file gives."""
-    if file.compression and file.layout.name != "parquet" and not is_cut_anew(file, size):
+    if file.compression and not is_cut_anew(file, size):
         return 1
     return max(1, round(file.plain_size / size))
 
 
 def is_cut_anew(file: DumpFile, size: int) -> bool:
     """Return whether a file is unpacked by one worker, into pieces for all."""
-    is_packed = bool(file.compression) and file.layout.name != "parquet"
-    return is_packed and file.plain_size > RECUT_ABOVE_UNITS * size
+    return bool(file.compression) and file.plain_size > RECUT_ABOVE_UNITS * size
 
 
 def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
@@ -314,14 +303,14 @@ def _cut_by_layout(file: DumpFile, size: int, folder: str) -> Iterator[Unit]:
 
 def _cut_row_groups(whole: Unit, size: int) -> Iterator[Unit]:
     with storage.open_bytes(whole.path) as stream:
-        groups = parquet_records.read_row_group_bytes(stream)
-    start, bytes_ = 0, 0
-    pieces = 0
-    for i, group in enumerate(groups):
-        bytes_ += group
-        if bytes_ >= size or i + 1 == len(groups):
-            yield replace(whole, piece=pieces, start=start, stop=i + 1, plain_size=bytes_)
-            start, bytes_, pieces = i + 1, 0, pieces + 1
+        metadata = pq.read_metadata(stream)
+    groups = metadata.num_row_groups
+    start = width = pieces = 0
+    for i in range(groups):
+        width += metadata.row_group(i).total_byte_size
+        if width >= size or i + 1 == groups:
+            yield replace(whole, piece=pieces, start=start, stop=i + 1, plain_size=width)
+            start, width, pieces = i + 1, 0, pieces + 1
     if not groups:
         yield replace(whole, stop=0, plain_size=0)
 
@@ -329,7 +318,7 @@ def _cut_row_groups(whole: Unit, size: int) -> Iterator[Unit]:
 def _cut_byte_ranges(whole: Unit, size: int) -> Iterator[Unit]:
     """Yield units that are byte ranges of the file itself."""
     cuts = [0]
-    with open_uncompressed(whole.path) as stream:
+    with PlainStream(whole.path) as stream:
         while cuts[-1] + size * 3 // 2 < whole.file.size:
             boundary = _find_boundary(stream, cuts[-1], size, whole.file.layout)
             if boundary is None:
@@ -352,11 +341,11 @@ def _find_boundary(stream: PlainStream, start: int, size: int, detected: Layout)
         # two bytes before, to see a line end or blank line just there
         start, least = start + size - 2, 2
     stream.seek(start)
-    stretch = b"".join(_read_at_least(stream, least + 1))
+    stretch = _read_at_least(stream, least + 1)
     while len(stretch) > least:
         if (at := find_boundary(stretch, least, detected)) >= 0:
             return start + at
-        if not (more := b"".join(_read_at_least(stream, len(stretch)))):
+        if not (more := _read_at_least(stream, len(stretch))):
             break
         stretch += more
     return None
@@ -370,7 +359,7 @@ def _unpack_into_pieces(whole: Unit, size: int, folder: str) -> Iterator[Unit]:
     """
     piece = 0
     compression: Compression = "zst" if storage.is_remote(folder) else ""
-    with open_uncompressed(
+    with PlainStream(
         whole.path, whole.compression, whole.file.member, whole.file.max_expansion
     ) as stream:
         for stretch, damage in _split_stream(stream, size, whole.file.layout):
@@ -392,7 +381,7 @@ def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[
     rest, first = b"", True
     while True:
         wanted = size + 1 - len(rest) if len(rest) <= size else len(rest)
-        read = b"".join(_read_at_least(stream, wanted))
+        read = _read_at_least(stream, wanted)
         ended, rest = not read, rest + read
         del read  # which is large
         while len(rest) > size and (at := find_boundary(rest, size, detected)) >= 0:
@@ -405,54 +394,27 @@ def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[
             return
 
 
-def _read_at_least(stream: PlainStream, size: int) -> Iterator[bytes]:
-    """Yield blocks of `size` bytes or a little more; none only if the stream has ended.
+def _read_at_least(stream: PlainStream, size: int) -> bytes:
+    """Return `size` bytes or a little more; none only if the stream has ended.
 
     Where no boundary was found, as much again is read, so that a search that begins anew costs no
     more than twice the bytes.
     """
-    while block := stream.read():
-        yield block
+    blocks: list[bytes] = []
+    while size > 0 and (block := stream.read()):
+        blocks.append(block)
         size -= len(block)
-        if size <= 0:
-            return
+    return b"".join(blocks)
 
 
-@contextmanager
-def open_unit(unit: Unit) -> Iterator["UnitStream"]:
+def open_unit(unit: Unit) -> PlainStream:
     """Open the uncompressed bytes of a unit and nothing beyond them."""
-    member, max_expansion = (
-        ("", 0.0) if unit.path != unit.file.path else (unit.file.member, unit.file.max_expansion)
-    )
-    with open_uncompressed(unit.path, unit.compression, member, max_expansion) as stream:
-        if unit.start:
-            stream.seek(unit.start)
-        yield UnitStream(stream, None if unit.stop is None else unit.stop - unit.start, unit.damage)
-
-
-class UnitStream:
-    """Reads the next `left` bytes of a stream (None: all)."""
-
-    def __init__(self, stream: PlainStream, left: int | None, damage: str) -> None:
-        self._stream, self._left, self._damage = stream, left, damage
-        self.bytes = 0
-        """So many were read."""
-
-    def read(self, size: int, /) -> bytes:
-        block = self._stream.read(size if self._left is None else min(size, self._left))
-        self.bytes += len(block)
-        if self._left is not None:
-            self._left -= len(block)
-        return block
-
-    @property
-    def damage(self) -> str:
-        """The reason why the bytes ended too early, or nothing."""
-        return self._damage or self._stream.damage
-
-
-def open_row_groups(unit: Unit) -> BinaryIO:
-    return storage.open_bytes(unit.path)
+    if unit.path != unit.file.path:
+        return PlainStream(unit.path, unit.compression)
+    stream = PlainStream(unit.path, unit.compression, unit.file.member, unit.file.max_expansion)
+    if not unit.compression:
+        stream.seek(unit.start, unit.stop)
+    return stream
 
 
 def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
@@ -460,26 +422,23 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
 
     Raises UserError at the end if the file is no longer the one that was to be read.
     """
-    yield from _read_unit(unit, tally)
-    if unit.path == unit.file.path:
-        storage.check_unchanged(unit.file.identity)
-
-
-def _read_unit(unit: Unit, tally: Tally) -> Iterator[Item]:
     file = unit.file
     if file.layout.name == "parquet":
-        with open_row_groups(unit) as rows:
+        with storage.open_bytes(unit.path) as rows:
             yield from parquet_records.read_rows(
                 rows, file.layout, tally, unit.start, unit.stop, file.max_expansion, file.name
             )
         tally.bytes = unit.plain_size
-        return
-    with open_unit(unit) as stream:
-        try:
-            yield from detection.read_records(stream, file.layout, tally, header=unit.piece == 0)
-        except UnexpectedLabel as error:
-            raise UserError(f"{file.name} {error}") from None
-        tally.bytes = stream.bytes
-        if stream.damage:
-            tally.notes["damaged_files"] += 1
-            yield make_reject(tally.lines, stream.damage, b"")
+    else:
+        with open_unit(unit) as stream:
+            header = unit.piece == 0
+            try:
+                yield from detection.read_records(stream, file.layout, tally, header)
+            except UnexpectedLabel as error:
+                raise UserError(f"{file.name} {error}") from None
+            tally.bytes = stream.delivered
+            if damage := unit.damage or stream.damage:
+                tally.notes["damaged_files"] += 1
+                yield make_reject(tally.lines, damage, b"")
+    if unit.path == file.path:
+        storage.check_unchanged(file.identity)

@@ -9,11 +9,13 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from beam_jobs.config import CorpusOptions
+from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import detection, fields, parquet_records, work_units
-from beam_jobs.reading.compression import open_uncompressed
+from beam_jobs.reading.compression import PlainStream
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.stars import BINARY, Scale, decide_scales, parse_scale, show_rating
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
@@ -191,21 +193,20 @@ def read_previews(files: Sequence[DumpFile], chosen: Dump) -> list[Preview]:
 def read_preview(file: DumpFile) -> Preview:
     """Read the first records of a file, and estimate how many it has."""
     if file.layout.name == "parquet":
-        whole = work_units.Unit(file, 0, file.path, "", 0, None, file.plain_size)
-        with work_units.open_row_groups(whole) as stream:
+        with storage.open_bytes(file.path) as stream:
             rows = parquet_records.read_rows(
                 stream, file.layout, Tally(), 0, None, file.max_expansion, file.name
             )
             head = list(islice(rows, PARQUET_ROWS))
             is_whole = next(rows, None) is None
             each = len(head) / max(head[-1][0], 1) if head else 1  # reviews of a row
-            count = len(head) if is_whole else round(each * parquet_records.count_rows(stream))
+            count = len(head) if is_whole else round(each * pq.read_metadata(stream).num_rows)
             return Preview(file, head, count, is_whole)
     if file.layout.name == "json_table":  # which is read whole
         whole = work_units.Unit(file, 0, file.path, file.compression, 0, None, file.plain_size)
         head = list(work_units.read_records(whole, Tally()))
         return Preview(file, head, len(head), is_whole=True)
-    with open_uncompressed(file.path, file.compression, file.member, file.max_expansion) as plain:
+    with PlainStream(file.path, file.compression, file.member, file.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)
         is_damaged = bool(plain.damage)

@@ -22,7 +22,7 @@ from beam_jobs.config import CorpusOptions
 from beam_jobs.core import limits, storage
 from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.reading import compression, detection, work_units
-from beam_jobs.reading.compression import open_uncompressed
+from beam_jobs.reading.compression import PlainStream
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
@@ -145,7 +145,7 @@ def test_a_re_cut_file_is_held_in_two_stretches_at_most(tmp_path):
     path, size = tmp_path / "large.json.gz", 8_000_000
     path.write_bytes(gzip.compress(line * (5 * size // len(line)), 1))
     sizes, layout = [], look_at(path).layout
-    with open_uncompressed(str(path), "gz") as stream:
+    with PlainStream(str(path), "gz") as stream:
         tracemalloc.start()
         for stretch, _ in work_units._split_stream(stream, size, layout):
             sizes.append(len(stretch))
@@ -209,7 +209,7 @@ def test_a_decompression_bomb_stops_at_the_limit(tmp_path):
     )
     with pytest.raises(UserError, match="--max-expansion"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "bomb.json.gz")
-    with open_uncompressed(str(tmp_path / "bomb.json.gz"), "gz", max_expansion=0) as stream:
+    with PlainStream(str(tmp_path / "bomb.json.gz"), "gz", max_expansion=0) as stream:
         assert sum(map(len, iter(lambda: stream.read(1 << 20), b""))) > 200_000_000
 
 
@@ -348,7 +348,7 @@ def test_all_that_comes_before_damage_is_read(tmp_path, compression, how):
     (tmp_path / "d").write_bytes(damaged)
     if compression == "zip" and how == "cut off":
         return  # a zip without its list of members cannot be opened
-    with open_uncompressed(
+    with PlainStream(
         str(tmp_path / "d"), compression, "d.json" if compression == "zip" else ""
     ) as stream:
         read = b"".join(iter(stream.read, b""))
@@ -368,10 +368,10 @@ def test_a_zip_member_expands_as_far_as_its_own_packed_bytes_allow(tmp_path, mon
         archive.writestr("noise", noise)
         archive.writestr("bomb", b"a" * (1 << 22))
     for _ in range(2):
-        with open_uncompressed(path, "zip", "noise", max_expansion=2) as stream:
+        with PlainStream(path, "zip", "noise", max_expansion=2) as stream:
             assert b"".join(iter(stream.read, b"")) == noise
     with (
-        open_uncompressed(path, "zip", "bomb", max_expansion=200) as stream,
+        PlainStream(path, "zip", "bomb", max_expansion=200) as stream,
         pytest.raises(UserError, match="--max-expansion"),
     ):
         list(iter(stream.read, b""))

@@ -16,7 +16,7 @@ from nltk.tokenize.punkt import (
 )
 
 from beam_jobs.reading import detection, fields, work_units
-from beam_jobs.reading.compression import open_uncompressed
+from beam_jobs.reading.compression import PlainStream
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.text import sentences
@@ -146,7 +146,7 @@ def read_real_reviews(data: Path, count: int) -> list[str]:
     texts = []
     for file in work_units.inspect_files(paths, None, {}, Layout("json_lines"), 0):
         read = fields.make_review_reader(dict(file.layout.mapping), Counter())
-        with open_uncompressed(file.path, file.compression) as stream:
+        with PlainStream(file.path, file.compression) as stream:
             records = detection.read_records(stream, file.layout, Tally(), header=True)
             good = (record[1] for record in records if not isinstance(record, Reject))
             texts += [read(record).text for record in itertools.islice(good, count)]

@@ -32,13 +32,13 @@ class LimitOptions(Settings):
     max_record_bytes: int = Field(
         default=Limits.max_record_bytes,
         ge=1,
-        description="longer records are rejected unread, and end a file of --withhold",
+        description="a longer record of a dump is rejected unread; one in an evaluation file ends "
+        "the job",
     )
     max_expansion: float = Field(
         default=Limits.max_expansion,
         ge=0,
-        description="times its size that a packed dump, or file of --withhold, may expand to; 0: "
-        "any",
+        description="how many times its size a compressed file may expand to; 0: no limit",
     )
 
     @property
@@ -50,33 +50,35 @@ class DumpOptions(LimitOptions):
     """The dump."""
 
     input: tuple[Patterns, ...] = Field(
-        description="files, folders or globs; gs:// and s3:// too. Given again: another dump, a "
-        "later one"
+        description="files, folders or globs, also in gs:// and s3://; repeat the option for each "
+        "later dump"
     )
     output: str = Field(description="folder of the result")
     format: formats.FormatName | None = Field(
-        default=None, description="instead of finding it out from the content"
+        default=None,
+        description="format of the files, instead of detecting it from their first bytes",
     )
     columns: str | None = Field(
         default=None,
-        description="columns of a format of your own, for example text=body,stars=score; within "
-        "others text=_source.body, within lists text=products[].reviews[].text; a name with a "
-        'comma in quotes, "text=good, bad",stars=score: ' + ", ".join(fields.FIELDS),
+        description="columns of your own format, for example text=body,stars=score; nested ones as "
+        "text=_source.body, in lists as text=products[].reviews[].text; quote a name with a comma: "
+        '"text=good, bad",stars=score. Fields: ' + ", ".join(fields.FIELDS),
     )
     records: str | None = Field(
         default=None,
-        description="key of the list of reviews, in a file that is one JSON object around it, for "
-        "example reviews or data.reviews",
+        description="key of the list of reviews, in a file that is one JSON object, for example "
+        "reviews or data.reviews",
     )
     encoding: str = Field(
         default="utf-8",
-        description="of the text; what does not follow it is read as cp1252 and counted",
+        description="encoding of the text; bytes that are invalid in it are read as cp1252 and "
+        "counted",
     )
     max_damaged_files: int = Field(
         default=0,
         ge=0,
-        description="so many files may be cut off or broken, and count with what can be read of "
-        "them; one more ends the job",
+        description="how many files may be cut off or broken: they are read up to the damage; one "
+        "more ends the job",
     )
 
     @model_validator(mode="after")
@@ -105,63 +107,67 @@ class CorpusOptions(TextOptions):
 
     keep_raw_rejects: bool = Field(
         default=False,
-        description="write the bytes of records that cannot be read, names and ids of reviewers "
-        "included, into rejects/",
+        description="copy the bytes of unreadable records into rejects/, names and ids of "
+        "reviewers included",
     )
-    min_words: int = Field(default=1, ge=0, description="shorter texts are dropped")
-    max_characters: int = Field(default=20_000, ge=1, description="longer texts are dropped")
+    min_words: int = Field(default=1, ge=0, description="drop texts with fewer words")
+    max_characters: int = Field(default=20_000, ge=1, description="drop texts with more characters")
     languages: tuple[str, ...] = Field(
-        default=(), description="keep only reviews in these, for example en; empty: all. Slow"
+        default=(),
+        description="keep only reviews in these languages, for example en; empty: all. Slow",
     )
     stars_scale: str = Field(
         default="",
-        description="of the column of stars, for example 1-10, or binary for 0 and 1; empty: as "
-        "its values tell",
+        description="scale of the column of stars, for example 1-10, or binary for 0 and 1; "
+        "empty: found from its values",
     )
     label: tuple[str, ...] = Field(
         default=(),
-        description="columns of classes of your own, for example returned_because; each makes a "
-        "task label:COLUMN",
+        description="columns with classes of your own, for example returned_because; each becomes "
+        "a task label:COLUMN",
     )
-    seen: Patterns = Field(default=(), description="earlier corpora: what is in them is left out")
+    seen: Patterns = Field(
+        default=(), description="earlier corpora; reviews that they contain are dropped"
+    )
     near_duplicates: float = Field(
         default=0,
         ge=0,
         le=1,
-        description="drop texts this similar to an earlier one too, for example 0.8, or to one "
-        "that a corpus of --seen kept, which takes 0.14 ms of CPU time for each of its reviews; 0: "
-        "none",
+        description="also drop texts that are this similar to an earlier one, for example 0.8; 0: "
+        "off. An earlier corpus (--seen) costs 0.14 ms of CPU time for each of its reviews",
     )
     near_duplicates_action: NearAction = Field(
         default="drop",
-        description="annotate: keep them; either way the corpus has the columns near_cluster, "
-        "which those near one another share, and near_cluster_size",
+        description="annotate keeps near duplicates; either way the corpus has the columns "
+        "near_cluster, which similar reviews share, and near_cluster_size",
     )
     withhold: Patterns = Field(
-        default=(), description="files of evaluation texts that must never reach pre-training"
+        default=(), description="files of evaluation texts, which must never reach pre-training"
     )
     withhold_corpus: str = Field(
-        default="", description="corpus whose dev and test reviews must not get in either"
+        default="",
+        description="corpus whose dev and test reviews must never reach pre-training either",
     )
     withhold_own: bool = Field(
         default=True,
-        description="drop pretrain and train reviews that nearly repeat a dev or test review; a "
-        "quarter more CPU time of the corpus job",
+        description="drop pretrain and train reviews that nearly repeat a dev or test review; "
+        "costs the corpus job a quarter more CPU time",
     )
     punkt: str | None = Field(
         default=None,
-        description="punkt.json of a corpus, or NLTK's …/punkt_tab/english, instead of training",
+        description="use these Punkt parameters instead of training them: punkt.json of a corpus, "
+        "or NLTK's …/punkt_tab/english",
     )
     punkt_sample_bytes: int = Field(
-        default=MAX_SAMPLE_BYTES, ge=1, description="text to train Punkt on, at most"
+        default=MAX_SAMPLE_BYTES, ge=1, description="bytes of text to train Punkt on, at most"
     )
     split: str = Field(
-        default=splits.DEFAULT_SHARES, description="shares of the distinct texts in each split"
+        default=splits.DEFAULT_SHARES, description="share of the distinct texts in each split"
     )
     split_by: SplitBy = Field(
         default="text",
-        description="what decides the split: the text; the product or user, so that none is on two "
-        "sides; or time, so that the latest reviews are test and those before them dev",
+        description="what decides the split: the text; the product or user, so that none is in "
+        "two splits; or the time: the latest reviews are test, those before them dev",
     )
     seed: int = Field(default=0, description="decides which text falls into which split")
 
@@ -187,18 +193,20 @@ class CorpusOptions(TextOptions):
 class ScoringOptions(TextOptions):
     """Options of beam_jobs.scoring_job."""
 
-    model: str = Field(description="model folder, of model.export or of the registry")
+    model: str = Field(description="model folder, from model.export or from the registry")
     precision: ScoringPrecision = Field(
-        default="fp32", description="int8: model_quantized.onnx, where the folder has it"
+        default="fp32", description="int8 uses model_quantized.onnx, where the folder has it"
     )
     id: str = Field(
         default="",
-        description="column of the input that is copied beside each label, to join by; found by "
-        "its name where there is one such as id, review_id or reviewID",
+        description="column of the input to copy beside each label, so that you can join them; "
+        "empty: a column such as id, review_id or reviewID, where there is one",
     )
-    with_text: bool = Field(default=False, description="write the text that was classified too")
-    output_format: ScoreFormat = Field(default="parquet", description="of the files of scores")
-    model_version: str = Field(default="", description="written beside every label")
+    with_text: bool = Field(default=False, description="write the classified text too")
+    output_format: ScoreFormat = Field(
+        default="parquet", description="format of the files of scores"
+    )
+    model_version: str = Field(default="", description="version to write beside every label")
 
 
 class ShardsOptions(LimitOptions):
@@ -206,31 +214,33 @@ class ShardsOptions(LimitOptions):
 
     corpus: str = Field(default="", description="folder that corpus_job wrote")
     general_text: Patterns = Field(
-        default=(), description="instead: text files, plain or packed, one document a block"
+        default=(),
+        description="instead of a corpus: text files, plain or compressed, with one document a "
+        "block",
     )
     punkt: str | None = Field(
         default=None,
-        description="of --general-text: Punkt parameters, punkt.json of a corpus; else trained on "
-        "the text",
+        description="with --general-text: Punkt parameters, such as punkt.json of a corpus; "
+        "empty: trained on the text",
     )
     withhold: Patterns = Field(
-        default=(), description="of --general-text: evaluation files whose texts must not get in"
+        default=(), description="with --general-text: evaluation files, whose texts are left out"
     )
     withhold_corpus: str = Field(
         default="",
-        description="of --general-text: corpus whose dev and test reviews must not get in",
+        description="with --general-text: corpus whose dev and test reviews are left out",
     )
     vocabulary: str = Field(description="folder that model.vocabulary wrote")
     output: str = Field(description="folder of the shards")
     max_length: int = Field(
-        default=128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE, description="tokens of a sequence"
+        default=128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE, description="tokens in a sequence"
     )
-    split: Split = Field(default="pretrain", description="side of the corpus")
+    split: Split = Field(default="pretrain", description="split of the corpus to pack")
     sample_reviews: int = Field(
         default=0,
         ge=0,
-        description="of --corpus: pack about so many reviews of the split, those that come first; "
-        "there may be none at all then. 0: all",
+        description="with --corpus: pack about this many reviews, the first of the split; of a "
+        "small split there may be none. 0: all",
     )
 
     @model_validator(mode="after")

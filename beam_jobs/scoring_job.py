@@ -25,7 +25,7 @@ from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_fir
 from beam_jobs.scoring.plan import ScoringPlan, plan_scoring
 from beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
 
-DESCRIPTION = "A label and its probability for every review; any Beam option may follow."
+DESCRIPTION = "Label every review of a dump, with probabilities. Any Beam option may follow."
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from beam_jobs.packing.shards import (
     write_totals,
 )
 
-DESCRIPTION = "A corpus to packed sequences of token ids; any Apache Beam option may follow."
+DESCRIPTION = "Pack a corpus into sequences of token ids. Any Beam option may follow."
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ RecipeName = Literal["sample", "published", "small", "base", "large", "amazon-ba
 RecipeChoice = Literal["auto", RecipeName]
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
-AUTO_PRECISION = "arithmetic; auto: bf16 where the device is fast at multiplying it"
+AUTO_PRECISION = "auto: bf16 where the device multiplies it fast, else fp32"
 
 
 class Architecture(Settings):
@@ -38,20 +38,21 @@ class Architecture(Settings):
     heads: int = Field(ge=1, description="attention heads")
     embedding: int = Field(ge=1, description="width of the token embeddings")
     generator_multiplier: float = Field(
-        description="width of the generator as a fraction of `hidden`; 1: all widths and heads "
-        "alike"
+        description="width of the generator as a fraction of `hidden`; 1: the same widths and heads"
     )
     max_positions: int = Field(
         default=512, ge=1, description="longest sequence, in tokens (google)"
     )
-    type_vocabulary_size: int = Field(default=2, ge=1, description="kinds of segments (google)")
+    type_vocabulary_size: int = Field(default=2, ge=1, description="number of token types (google)")
     layer_norm_eps: float = Field(
         default=LAYER_NORM_EPSILON,
         gt=0,
         description="added to the variance in every LayerNorm (google)",
     )
     generator_layers: int = Field(
-        default=0, ge=0, description="of the generator; 0: as many as the discriminator (google)"
+        default=0,
+        ge=0,
+        description="layers of the generator; 0: as many as the discriminator (google)",
     )
 
     @model_validator(mode="after")
@@ -111,39 +112,47 @@ class PretrainingConfig(Settings):
 
     steps: int = Field(ge=1, description="optimizer steps")
     batch: int = Field(ge=1, description="sequences in one optimizer step, over all devices")
-    learning_rate: float = Field(gt=0, description="its peak, after the warm-up")
+    learning_rate: float = Field(gt=0, description="peak, after the warm-up")
     mask_probability: float = Field(
         default=0.15,
         gt=0,
         le=1,
-        description="share of the tokens that are not special (paper: of all; masking.py)",
+        description="share of the tokens that are masked, special ones aside (paper: of all; "
+        "masking.py)",
     )
     segment_probability: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="that a document is cut into A and B (google: an example, 0.9)",
+        description="probability that a document is cut into segments A and B (google: an "
+        "example, 0.9)",
     )
     warmup: float = Field(
         default=0.01, ge=0, le=1, description="share of the steps (google: 10,000 of 1,000,000)"
     )
-    objective: Objective = Field(default="electra", description="what is learnt")
-    discriminator_weight: float = Field(default=50.0, ge=0, description="of its loss (paper)")
+    objective: Objective = Field(
+        default="electra",
+        description="what is learnt: electra, or masked language modelling, with next-sentence "
+        "prediction (mlm+nsp) or without",
+    )
+    discriminator_weight: float = Field(
+        default=50.0, ge=0, description="weight of the discriminator's loss (paper)"
+    )
     generator_weight: float = Field(
-        default=1.0, ge=0, description="of the generator's loss (paper)"
+        default=1.0, ge=0, description="weight of the generator's loss (paper)"
     )
     mask_token_fraction: float = Field(
         default=0.85,
         ge=0,
         le=1,
-        description="share of the chosen positions that become [MASK], the rest keeps its token "
-        "(google); MLM has bert's 80/10/10",
+        description="share of the masked positions that become [MASK]; the others keep their "
+        "token (google); MLM has bert's 80/10/10",
     )
     dropout: float = Field(
-        default=0.1, ge=0, lt=1, description="of hidden states and attention (paper)"
+        default=0.1, ge=0, lt=1, description="dropout of hidden states and attention (paper)"
     )
     weight_decay: float = Field(
-        default=0.01, ge=0, description="not of LayerNorm and biases (paper)"
+        default=0.01, ge=0, description="weight decay, except of LayerNorm and biases (paper)"
     )
     adam_beta1: float = Field(
         default=0.9, ge=0, lt=1, description="Adam's first decay rate (paper)"
@@ -158,39 +167,47 @@ class PretrainingConfig(Settings):
     initializer_range: float = Field(
         default=0.02,
         gt=0,
-        description="deviation of the start weights (google, for widths from 256)",
+        description="standard deviation of the start weights (google, for widths from 256)",
     )
     seed: int = Field(
         default=0,
         ge=0,
         le=LARGEST_SEED,
-        description="of the weights, the order of the sequences and the masked positions",
+        description="decides the weights, the order of the sequences and the masked positions",
     )
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
     device_batch: int = Field(
         default=0,
         ge=0,
-        description="sequences a device takes at once, accumulated; 0: its whole share. Halved "
-        "where they do not fit into its memory",
+        description="sequences that a device computes at once, with accumulated gradients; 0: its "
+        "whole share. Halved if they do not fit into its memory",
     )
     log_every: int = Field(
         default=50, ge=1, description="steps from one line of metrics to the next"
     )
-    validate_every: int = Field(default=0, ge=0, description="steps; 0: ten times in all")
-    validate_sequences: int = Field(default=1024, ge=1, description="the first of the dev shards")
+    validate_every: int = Field(
+        default=0,
+        ge=0,
+        description="steps from one validation to the next; 0: ten validations in all",
+    )
+    validate_sequences: int = Field(
+        default=1024,
+        ge=1,
+        description="number of dev sequences to validate on, the first of the shards",
+    )
     checkpoint_every: int = Field(
         default=500, ge=1, description="steps from one checkpoint to the next"
     )
     keep_checkpoints: int = Field(
         default=2,
         ge=1,
-        description="the newest ones, besides the best; a stage keeps none once it is complete, "
-        "unless this is set",
+        description="number of checkpoints to keep, the newest, besides the best; a complete "
+        "stage keeps none unless this is set",
     )
     compile: Switch = Field(
         default="auto",
-        description="torch.compile, and on one GPU a CUDA graph of the step; auto: on CUDA, and "
-        "without where it fails; on: on a CPU too, which it makes slower",
+        description="torch.compile, and on one GPU a CUDA graph of the step; auto: on CUDA, "
+        "unless it fails; on: also on a CPU, which it slows down",
     )
 
     @property
@@ -206,7 +223,8 @@ class FinetuningSettings(Settings):
     """
 
     learning_rates: tuple[Annotated[float, Field(ge=1e-8, le=1)], ...] = Field(
-        default=(1e-4,), description="each is trained from the same start, the best on dev is kept"
+        default=(1e-4,),
+        description="learning rates to try from the same start; the best on dev is kept",
     )
     epochs: float = Field(
         default=3.0, ge=0.01, le=1000, description="passes through the training examples"
@@ -214,8 +232,8 @@ class FinetuningSettings(Settings):
     least_examples: int = Field(
         default=0,
         ge=0,
-        description="with few labels there are more epochs, up to 20, so that a training goes "
-        "through at least so many examples",
+        description="with few labels, raise the epochs (to 20 at most) until a training goes "
+        "through at least this many examples",
     )
     batch: int = Field(default=32, ge=1, le=65_536, description="examples in one step (paper)")
     warmup: float = Field(default=0.1, ge=0, le=1, description="share of the steps (google)")
@@ -223,20 +241,20 @@ class FinetuningSettings(Settings):
         default=0.0,
         ge=0,
         le=1,
-        description="not of LayerNorm and biases (paper; google's code: 0.01)",
+        description="weight decay, except of LayerNorm and biases (paper; google's code: 0.01)",
     )
     dropout: float | None = Field(
         default=None,
         ge=0,
         le=0.95,
-        description="of hidden states and attention; none: as the encoder's config.json",
+        description="dropout of hidden states and attention; none: as in the encoder's config.json",
     )
     layer_decay: float = Field(
         default=0.8,
         ge=0.1,
         le=1,
-        description="a layer's learning rate over that of the layer above it: 0.8 for small and "
-        "base, 0.9 for large (paper)",
+        description="learning rate of a layer as a fraction of that of the layer above: 0.8 for "
+        "small and base, 0.9 for large (paper)",
     )
     clip: float = Field(
         default=1.0, ge=0, le=1000, description="largest global norm of the gradient"
@@ -245,87 +263,94 @@ class FinetuningSettings(Settings):
         default=None,
         ge=8,
         le=8192,
-        description="tokens; longer texts are cut, questions with passages into overlapping "
-        "windows; none: 128, for questions with passages 384, at most those the encoder was "
-        "trained at",
+        description="tokens of an input; longer texts are cut, questions with passages into "
+        "overlapping windows; none: 128, for questions with passages 384, at most the encoder's "
+        "trained length",
     )
     empty_windows: float | None = Field(
         default=1.0,
         ge=0,
         le=1000,
-        description="windows without an answer that are trained on for each with one, drawn by "
-        "the seed; none: all; of questions with passages",
+        description="of questions with passages: windows without an answer to train on for each "
+        "with one, drawn by the seed; none: all",
     )
     stride: int = Field(
         default=64,
         ge=0,
         le=8192,
-        description="tokens two neighbouring windows of a passage share, at most half of those a "
-        "question leaves to it",
+        description="tokens that neighbouring windows of a passage share, at most half of those "
+        "that the question leaves",
     )
     n_train: int | None = Field(
         default=500_000,
         ge=2,
-        description="training examples at most, chosen by a hash; none: all. The defaults take "
-        "all of every published set, and of a dump of hundreds of millions of reviews what a "
+        description="training examples at most, chosen by a hash; none: all. The default takes "
+        "every published set whole, and of a dump of hundreds of millions of reviews what a "
         "training gets through",
     )
     n_dev: int | None = Field(
-        default=1000, ge=2, description="examples at most that choose rate and epoch; none: all"
+        default=1000,
+        ge=2,
+        description="dev examples at most, which choose learning rate and epoch; none: all",
     )
     n_test: int | None = Field(default=50_000, ge=2, description="test examples at most; none: all")
     fold: str = Field(
         default="",
         pattern=r"^([1-9]\d*/[1-9]\d*)?$",
         description="K/N, of a cross-validation: the labelled reviews of all splits are dealt out "
-        "to N folds by a hash of the text; the K-th is test, a tenth of the others dev, and the "
-        "rest train. Empty: the splits as they are",
+        "to N folds by a hash of the text; the K-th is test, a tenth of the others dev, the rest "
+        "train. Empty: the splits as they are",
     )
     sampling: Literal["balanced", "natural"] = Field(
         default="natural",
-        description="of the training examples; dev and test are natural unless `balanced_test`",
+        description="classes of the training examples; dev and test are natural unless "
+        "balanced_test is set",
     )
     balanced_test: bool = Field(default=False, description="balance dev and test too")
     loss: Literal["cross_entropy", "focal"] = Field(
         default="cross_entropy",
-        description="focal (Lin et al. 2017, arXiv 1708.02002): of classification, tokens and "
-        "choice",
+        description="focal: focal loss (Lin et al. 2017, arXiv 1708.02002), for classification, "
+        "tokens and choice",
     )
     focal_alpha: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
         default=(),
-        description="the weight of each class in focal loss; one number: of the second of two "
-        "classes, the first has the rest to 1 (eq. 5); empty: none (eq. 4)",
+        description="weight of each class in focal loss; one number: the weight of the second of "
+        "two classes, the first has the rest to 1 (eq. 5); empty: none (eq. 4)",
     )
-    focal_gamma: float = Field(default=2.0, ge=0, le=100, description="of focal loss")
+    focal_gamma: float = Field(default=2.0, ge=0, le=100, description="γ of focal loss")
     class_weights: Literal["none", "balanced"] = Field(
-        default="none", description="balanced: inverse to a class's frequency; of classification"
+        default="none",
+        description="balanced: weight each class by its inverse frequency, in classification",
     )
     temperature: float = Field(
         default=2.0,
         ge=0.01,
         le=1000,
-        description="of the teacher's and the student's probabilities in distillation",
+        description="temperature of the teacher's and the student's probabilities in distillation",
     )
     soft_weight: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="of the teacher's outputs in distillation, the labels have the rest",
+        description="weight of the teacher's outputs in distillation; the labels have the rest",
     )
     hidden_weight: float = Field(
         default=0.0,
         ge=0,
         le=1_000_000,
-        description="of the teacher's hidden states in distillation (TinyBERT)",
+        description="weight of the teacher's hidden states in distillation (TinyBERT)",
     )
     attention_weight: float = Field(
         default=0.0,
         ge=0,
         le=1_000_000,
-        description="of the teacher's attention in distillation (TinyBERT)",
+        description="weight of the teacher's attention in distillation (TinyBERT)",
     )
     evaluations_per_epoch: int | None = Field(
-        default=None, ge=1, le=1000, description="on dev; none: five in all, at most one an epoch"
+        default=None,
+        ge=1,
+        le=1000,
+        description="evaluations on dev in an epoch; none: five in all, at most one an epoch",
     )
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
 
@@ -357,34 +382,36 @@ class AdaptationConfig(Settings):
         default=0.0,
         ge=0,
         lt=1,
-        description="share of the steps, the first ones, in which the trunk is frozen and all "
-        "else learns (Kumar et al. 2022, arXiv 2202.10054)",
+        description="share of the steps, the first ones, in which the trunk is frozen and only "
+        "the rest learns (Kumar et al. 2022, arXiv 2202.10054)",
     )
     head_tokens: int = Field(
         default=0,
         ge=0,
-        description="end that share after so many tokens, where the run is longer; 0: no such "
-        "end. A --budget in time does not know its tokens and goes by head_steps alone",
+        description="tokens after which head_steps ends at the latest; 0: no such limit. With a "
+        "--budget in time only head_steps counts",
     )
     trunk_learning_rate: float = Field(
-        default=0.0, ge=0, description="peak of the trunk, all else has learning_rate; 0: the same"
+        default=0.0,
+        ge=0,
+        description="peak learning rate of the trunk; 0: learning_rate, which the rest has",
     )
     origin_average: float = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="share of the loaded weights in the trunk that is written, the trained ones "
+        description="share of the loaded weights in the trunk that is written; the trained ones "
         "have the rest (WiSE-FT, Wortsman et al. 2022, arXiv 2109.01903)",
     )
     probe_train: int = Field(
         default=400,
         ge=4,
-        description="labelled reviews that a probe learns from, half of them positive",
+        description="labelled reviews that the probe learns from, half of them positive",
     )
     probe_dev: int = Field(
         default=1000,
         ge=2,
-        description="dev reviews that a probe is measured on, half of them positive",
+        description="dev reviews that the probe is measured on, half of them positive",
     )
     write_last: bool = Field(
         default=False,

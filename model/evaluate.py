@@ -1,8 +1,8 @@
-"""Evaluates a fine-tuned model folder: `python -m model.evaluate --model DIR --task NAME --data DIR
+"""Evaluate a fine-tuned model folder: `python -m model.evaluate --model DIR --task NAME --data DIR
 --output DIR`.
 
 Writes predictions.parquet (one row per example), metrics.json (every metric with its bootstrap 95%
-interval, confusion matrix) and mistakes.jsonl (the hundred worst, with their text).
+interval, and the confusion matrix) and mistakes.jsonl (the hundred worst, with their text).
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Fine-tune an encoder on a task: `python -m model.finetune --encoder DIR|random --task NAME
 --data DIR --output DIR`. `--encoder tfidf` and `--encoder frozen:DIR` fit a baseline instead.
 
-Every learning rate of the grid is trained from the same start and the best on dev is kept: the
-same care for every arm of a comparison, a random encoder included.
+Every learning rate is trained from the same start and the best on dev is kept: the same care for
+every arm of a comparison, a random encoder included.
 """
 
 from collections.abc import Callable

@@ -16,47 +16,49 @@ DEV_REVIEWS = 20_000
 
 Device = Literal["auto", "cpu", "cuda", "xla"]
 PretrainingDevice = Literal["auto", "cpu", "cuda", "xla", "xla-spmd"]
-DEVICE = "where it is computed: auto takes a GPU where there is one; xla is one core of a TPU"
-TASK = "its name: model/finetuning/tasks/README.md, or table:text=…,label=…"
+DEVICE = "device to compute on: auto takes a GPU if there is one; xla is one core of a TPU"
+TASK = "name of a task (model/finetuning/tasks/README.md), or table:text=…,label=…"
 
 
 class VocabularyOptions(Settings):
     """Options of model.vocabulary."""
 
-    corpus: Path = Field(description="what corpus_job wrote")
-    output: Path = Field(description="where vocab.txt and tokenizer.json go")
+    corpus: Path = Field(description="folder that corpus_job wrote")
+    output: Path = Field(description="folder for vocab.txt and tokenizer.json")
     size: int = Field(
-        default=50_000, ge=SMALLEST_VOCABULARY, description="entries, special ones included"
+        default=50_000, ge=SMALLEST_VOCABULARY, description="entries, special tokens included"
     )
     lower_case: bool = Field(default=True, description="fold case and accents")
     strip_accents: bool | None = Field(
         default=None, description="remove accents; none: as --lower-case says"
     )
-    unused: int = Field(default=100, ge=0, description="[unused…] slots kept free for later")
+    unused: int = Field(default=100, ge=0, description="number of [unused…] entries to reserve")
     sample_reviews: int = Field(
-        default=1_000_000, ge=1, description="train on about so many reviews"
+        default=1_000_000, ge=1, description="train on about this many reviews"
     )
 
 
 class VocabularyFitOptions(Settings):
     """Options of model.vocabulary_fit."""
 
-    corpus: Path = Field(description="what corpus_job made of a new dump")
-    vocabulary: Path = Field(description="what model.vocabulary wrote")
-    output: Path = Field(description="where fit.json goes")
-    reviews: int = Field(default=DEV_REVIEWS, ge=1, description="measure about so many")
+    corpus: Path = Field(description="corpus of a new dump")
+    vocabulary: Path = Field(description="folder that model.vocabulary wrote")
+    output: Path = Field(description="folder for fit.json")
+    reviews: int = Field(
+        default=DEV_REVIEWS, ge=1, description="measure on about this many reviews"
+    )
     unknown_rate: float = Field(
         default=0.005,
         ge=0,
         le=1,
-        description="warn when the vocabulary's share of unknown words in the new dump is higher "
-        "than it was in the first one by more than this",
+        description="warn if the share of unknown words in the new dump exceeds that in the first "
+        "one by more than this",
     )
     tokens_per_word: float = Field(
         default=0.1,
         ge=0,
         le=10,
-        description="warn when tokens per word are more than they were by this share of it",
+        description="warn if the tokens per word have grown by more than this share",
     )
 
 
@@ -65,65 +67,66 @@ class OriginOptions(Settings):
 
     place: str = Field(description=f"the published encoder: {FORMS}")
     generator: str | None = Field(
-        default=None, description="the published generator of an ELECTRA, likewise"
+        default=None, description="published generator of an ELECTRA, in the same notation"
     )
-    output: Path = Field(description="where its folder goes")
+    output: Path = Field(description="folder to copy it into")
 
 
 class PretrainOptions(Settings):
     """Options of model.pretrain."""
 
-    shards: Path = Field(description="folder made by beam_jobs.shards_job")
-    replay: tuple[Path, ...] = Field(default=(), description="earlier shards to mix in")
+    shards: Path = Field(description="folder that beam_jobs.shards_job wrote")
+    replay: tuple[Path, ...] = Field(default=(), description="shards of earlier dumps to mix in")
     replay_ratio: str = Field(
-        default="0.5", description="share of the sequences taken from the earlier shards"
+        default="0.5", description="share of the sequences taken from earlier dumps"
     )
-    output: Path = Field(description="checkpoints, metrics.jsonl and the model folders")
+    output: Path = Field(description="folder for checkpoints, metrics.jsonl and the model folders")
     recipe: RecipeName = Field(description="size of the model and length of its training")
     steps: int | None = Field(
-        default=None, ge=1, description="optimizer steps, instead of the recipe's"
+        default=None, ge=1, description="optimizer steps, instead of the recipe's number"
     )
     budget: str | None = Field(
         default=None,
-        description="instead of steps: a time (30min), or operations in matrix products "
+        description="instead of --steps: a time (30min), or operations in matrix products "
         "(1.5e15flops)",
     )
     validation: Path | None = Field(
-        default=None, description="shards of the dev split, measured every validate_every steps"
+        default=None,
+        description="shards of the dev split; losses are measured on them every validate_every "
+        "steps",
     )
     start_from: str | None = Field(
         default=None,
-        description="weights to begin with, which decide the shape: what model.origin wrote, "
-        f"or a published BERT, ELECTRA or DistilBERT ({FORMS})",
+        description="weights to start from, which decide the shape: a folder that model.origin "
+        f"wrote, or a published BERT, ELECTRA or DistilBERT ({FORMS})",
     )
     start_generator_from: Path | None = Field(
         default=None,
-        description="the generator's transformers folder, if --start-from has none beside it",
+        description="transformers folder of the generator, if there is none beside --start-from",
     )
     probe: Path | None = Field(
         default=None,
-        description="with --start-from: a corpus on whose train and dev labels the loaded weights "
-        "and those that training makes of them are compared; the loaded ones are written where "
-        "these are worse",
+        description="with --start-from: a corpus on whose train and dev labels the loaded and the "
+        "trained weights are compared; if the trained ones are worse, the loaded ones are written",
     )
     device: PretrainingDevice = Field(default="auto", description=f"{DEVICE}, xla-spmd all of them")
     processes: int | None = Field(
         default=None,
         ge=1,
         le=256,
-        description="processes of this machine that share each batch: one for each GPU, or for "
-        "some cores of the CPU; none: one",
+        description="processes on this machine that share each batch: one for each GPU, or for "
+        "each group of CPU cores; none: one",
     )
     threads: int | None = Field(
         default=None,
         ge=1,
-        description="threads of the CPU in each process; none: all cores, shared by --processes",
+        description="CPU threads of each process; none: all cores, shared by the processes",
     )
     tensorboard: bool = Field(default=False, description="also write TensorBoard files at the end")
     set: tuple[str, ...] = Field(
         default=(),
-        description="any field of PretrainingConfig or Architecture (model/config.py), or "
-        "AdaptationConfig (model/config.py); may be repeated",
+        description="any field of PretrainingConfig, Architecture or AdaptationConfig in "
+        "model/config.py; may be repeated",
     )
 
 
@@ -132,58 +135,64 @@ class FinetuneOptions(Settings):
 
     encoder: str = Field(
         description="model folder or hub name; `random` (with --architecture); `half` or "
-        "`layers:N`: layers of --teacher; `tfidf`, or `frozen:` and a folder or hub name: logistic "
-        "regression on n-grams, or on the states of an encoder that is not trained"
+        "`layers:N`: layers of --teacher; `tfidf`: logistic regression on n-grams; `frozen:` and "
+        "a folder or hub name: logistic regression on the states of that encoder"
     )
     architecture: str | None = Field(
-        default=None, description="for `random`: folder whose config and tokenizer to use"
+        default=None, description="for `random`: folder with the config and the tokenizer to use"
     )
     initializer_range: float | None = Field(
         default=None,
         gt=0,
-        description="for `random`: deviation of its start weights, drawn as transformers does; "
-        "none: as the pre-training of the architecture began, where its config.json says how",
+        description="for `random`: standard deviation of the start weights, drawn as transformers "
+        "does; none: drawn as the pre-training of the architecture did, if its config.json says "
+        "how",
     )
     teacher: Path | None = Field(
-        default=None, description="distil: learn from this fine-tuned folder's outputs too"
+        default=None, description="distil: also learn from the outputs of this fine-tuned folder"
     )
     cache: Path | None = Field(
         default=None,
-        description="where tokens and teachers' outputs are kept for other fine-tunings; none: "
-        "nowhere",
+        description="folder in which tokens and teachers' outputs are kept for other "
+        "fine-tunings; none: not kept",
     )
     task: str = Field(description=TASK)
-    data: Path = Field(description="the task's data")
-    output: Path = Field(description="the fine-tuned model folder")
+    data: Path = Field(description="folder or file of the task's data")
+    output: Path = Field(description="folder for the fine-tuned model")
     evaluation: Path | None = Field(
-        default=None, description="also evaluate on test and write it here"
+        default=None, description="also evaluate on test and write the evaluation into this folder"
     )
-    seed: int = Field(default=0, description="head, order, dropout, training examples")
+    seed: int = Field(
+        default=0, description="decides the head, the order, dropout and the training examples"
+    )
     recipe: RecipeName | None = Field(
-        default=None, description="start from this recipe's fine-tuning defaults"
+        default=None, description="take the fine-tuning settings of this recipe as defaults"
     )
     learning_rate: tuple[float, ...] = Field(
-        default=(), description="the grid; best on dev is kept"
+        default=(), description="learning rates to try; the best on dev is kept"
     )
     device: Device = Field(default="auto", description=DEVICE)
     set: tuple[str, ...] = Field(
-        default=(), description="any field of FinetuningSettings (model/config.py); may be repeated"
+        default=(),
+        description="any field of FinetuningSettings in model/config.py; may be repeated",
     )
 
 
 class EvaluateOptions(Settings):
     """Options of model.evaluate."""
 
-    model: Path = Field(description="a folder made by model.finetune")
+    model: Path = Field(description="folder that model.finetune wrote")
     task: str = Field(description=TASK)
-    data: Path = Field(description="the task's data")
-    output: Path = Field(description="folder of predictions and metrics")
+    data: Path = Field(description="folder or file of the task's data")
+    output: Path = Field(description="folder for predictions and metrics")
     folds: tuple[Path, ...] = Field(
         default=(),
-        description="evaluations of the folds of a cross-validation (model.finetune --set fold=K/N "
-        "--evaluation DIR), which are joined; the model is the one that is kept",
+        description="evaluations of the folds of a cross-validation (model.finetune --set "
+        "fold=K/N --evaluation DIR), to be joined; --model is the model that is kept",
     )
-    split: Literal["train", "dev", "test"] = Field(default="test", description="of the task")
+    split: Literal["train", "dev", "test"] = Field(
+        default="test", description="split of the task to evaluate on"
+    )
     device: Device = Field(default="auto", description=DEVICE)
 
 
@@ -192,37 +201,38 @@ class ExportOptions(Settings):
 
     cells: tuple[str, ...] = Field(
         min_length=1,
-        description="[ARM=]DIR: folders made by model.finetune; those of an arm differ in the seed",
+        description="[ARM=]DIR: folders that model.finetune wrote; those of one arm differ in the "
+        "seed",
     )
     evaluations: tuple[Path, ...] = Field(
         default=(),
         description="evaluations of the cells on test, in the same order; none: no test results",
     )
     task: str = Field(description=TASK)
-    data: Path = Field(description="the task's data")
-    output: Path = Field(description="the model folder")
+    data: Path = Field(description="folder or file of the task's data")
+    output: Path = Field(description="folder for the model")
 
 
 class SearchOptions(FinetuneOptions):
     """Options of model.finetuning.search."""
 
-    space: Path = Field(description="JSON: setting → choices or range")
-    trials: int = Field(default=20, ge=1, description="fine-tunings tried; bad ones are pruned")
+    space: Path = Field(description="JSON file: setting → choices or range")
+    trials: int = Field(default=20, ge=1, description="fine-tunings to try; bad ones are pruned")
 
 
 class LatencyOptions(Settings):
     """Options of model.evaluation.latency."""
 
-    model: Path = Field(description="a folder made by model.finetune")
+    model: Path = Field(description="folder that model.finetune wrote")
     task: str = Field(description=TASK)
-    data: Path = Field(description="the task's data")
-    output: Path = Field(description="JSON with the result")
-    threads: int = Field(default=1, ge=1, description="threads of the CPU")
+    data: Path = Field(description="folder or file of the task's data")
+    output: Path = Field(description="JSON file for the result")
+    threads: int = Field(default=1, ge=1, description="CPU threads")
     device: Device = Field(default="auto", description=DEVICE)
 
 
 class ReportOptions(Settings):
     """Options of model.report.report."""
 
-    study: Path = Field(description="JSON: stages and evaluated cells")
-    output: Path = Field(description="folder of the report")
+    study: Path = Field(description="JSON file: stages and evaluated cells")
+    output: Path = Field(description="folder for the report")

@@ -1,9 +1,7 @@
-"""Brings a published encoder into a folder: python -m model.origin --place PLACE --output DIR
+"""Copy a published encoder into a folder: `python -m model.origin --place PLACE --output DIR`.
 
-PLACE is a folder, a hub name (org/name or org/name@revision), `models:/name@alias` in MLflow's
-registry or `package:MODULE`, an installed package with the model inside. The folder is a start for
-model.pretrain (--start-from), an encoder for model.finetune and a vocabulary for
-beam_jobs.shards_job.
+The folder can be given to model.pretrain (--start-from), as encoder to model.finetune and as
+vocabulary to beam_jobs.shards_job. A `package:MODULE` is an installed package with the model inside.
 """
 
 from typing import Any

@@ -43,7 +43,7 @@ BATCH_ROWS = 4096
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Train, and write vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json."""
-    description = "Trains a WordPiece vocabulary on a corpus."
+    description = "Train a WordPiece vocabulary on the pretrain split of a corpus."
     options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
     check_vocabulary_options(options)
     started, cpu_started = time.monotonic(), time.process_time()

@@ -25,7 +25,7 @@ from model.vocabulary import ReviewSample, measure_fit
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    description = "How well a vocabulary fits another corpus."
+    description = "Measure how well a vocabulary fits another corpus."
     options = read_options(
         VocabularyFitOptions, argv, "python -m model.vocabulary_fit", description
     )

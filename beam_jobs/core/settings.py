@@ -218,7 +218,7 @@ def build_parser(kind: type[Settings], program: str, description: str | None) ->
         if plain is bool:  # the option alone says yes
             words |= {"nargs": "?", "const": "true"}
         choices = "{" + ",".join(map(str, get_args(plain))) + "}"
-        words["metavar"] = METAVARS.get(items or plain, choices)
+        words["metavar"] = METAVARS.get(list_items(items) or items or plain, choices)
         parser.add_argument(_name_option(name), dest=name, required=field.is_required(), **words)
     return parser
 

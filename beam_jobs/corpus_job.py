@@ -44,7 +44,7 @@ from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.reading import work_units
 
 get_plain_size = attrgetter("plain_size")
-DESCRIPTION = "Turn review dumps into a corpus of distinct, clean reviews. Any Beam option may follow."
+DESCRIPTION = "Turn review dumps into a corpus of clean sentences. Any Beam option may follow."
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:

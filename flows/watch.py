@@ -45,21 +45,21 @@ class Watch(Settings):
     places: list[Address] = Field(
         default=[INBOX],
         min_length=1,
-        description="Globs, folders or object-store prefixes (gs://bucket/reviews/*); relative "
-        "ones lie in the store",
+        description="Globs, folders or object-store prefixes (gs://bucket/reviews/*) to look "
+        "into; relative ones are below the store",
     )
     settle_seconds: float = Field(
         default=900.0,
         ge=0,
         le=86_400,
-        description="A file that changed more recently may still be being written: uploads stall "
-        "for minutes. An announced one is taken at once",
+        description="Leave a file that changed more recently: it may still be being written, and "
+        "uploads stall for minutes. An announced file is taken at once",
     )
     each: Literal["whole run", "added"] = Field(
         default="whole run",
-        description="whole run: a model of its own for each dump, with the parameters of the "
-        "deployment domain-adaptation; added: each is added, after the one before, with those of "
-        "add-dump, to the newest model that goes back to its increment.base",
+        description="whole run: train a model for each dump, with the parameters of the "
+        "deployment domain-adaptation; added: add one dump after the other, with the parameters "
+        "of add-dump, to the newest model that goes back to its increment.base",
     )
 
 
@@ -70,7 +70,7 @@ class WatchForm(Settings):
     announced: str = Field(
         default="",
         description="A complete dump in one of the places, as an event reports it; usually left "
-        "empty. It is taken immediately. Like places, a relative one lies in the store.",
+        "empty. It is taken immediately. A relative path is below the store.",
     )
     store: str = STORE
 

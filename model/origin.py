@@ -1,7 +1,7 @@
 """Copy a published encoder into a folder: `python -m model.origin --place PLACE --output DIR`.
 
-The folder can be given to model.pretrain (--start-from), as encoder to model.finetune and as
-vocabulary to beam_jobs.shards_job. A `package:MODULE` is an installed package with the model inside.
+Give the folder to model.pretrain (--start-from), to model.finetune as encoder and to
+beam_jobs.shards_job as vocabulary. `package:MODULE` is an installed package with the model inside.
 """
 
 from typing import Any

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.core.errors import UserError
-from flows.cli import main, run_commands
+from flows.cli import main, options, run_commands
+from flows.configuration.form import Scoring
+from flows.configuration.form_tools import fill_form
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -52,7 +54,7 @@ def check_command(command: str) -> None:
     if arguments.command == "run" and arguments.dump:
         run_commands.build_form(arguments)
     if arguments.command == "score":
-        run_commands.build_scoring_form(arguments)
+        fill_form(Scoring, arguments.settings, **options.demand_dump(arguments))
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("amazon-electra ")])

@@ -8,18 +8,20 @@ from typing import Any
 
 def add_dump_commands(commands: Any) -> None:
     dumps = commands.add_parser(
-        "dumps", help="list and fetch public dumps", description="Public review dumps."
+        "dumps",
+        help="list and fetch public dumps",
+        description="List and fetch public review dumps.",
     )
     actions = dumps.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser(
-        "list", help="what can be fetched by name", description="The public releases by name."
+        "list", help="list what can be fetched", description="List the public releases by name."
     )
     listing.add_argument("--release", help="only this release, for example 2023")
     listing.set_defaults(do=list_dumps)
     fetching = actions.add_parser(
         "fetch",
         help="fetch a dump",
-        description="Fetches a dump by its name in `dumps list`, or from any http(s) address. An "
+        description="Fetch a dump by its name in `dumps list`, or from any http(s) address. An "
         "interrupted fetch continues; the file appears under its name once it is complete.",
     )
     fetching.add_argument(

@@ -9,8 +9,8 @@ def add_encoders_command(commands: Any) -> None:
     listing = commands.add_parser(
         "encoders",
         help="list published encoders that are known to work",
-        description="Published encoders for --start-from, of kinds that the tests take all the "
-        "way, and how long one takes to adapt here.",
+        description="List published encoders for --start-from, of kinds that the tests cover from "
+        "start to end, and how long each takes to adapt on this machine.",
     )
     listing.add_argument(
         "--language",

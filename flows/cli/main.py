@@ -34,8 +34,8 @@ def build_parser() -> OptionParser:
     """Return the parser of the command line, each command with the function that runs it."""
     main_parser = OptionParser(
         prog="amazon-electra",
-        description="From dumps of product reviews to an ELECTRA adapted to them, and what the "
-        "adaptation was worth.",
+        description="Train a text classifier on a dump of product reviews, from a published or an "
+        "adapted encoder, and measure what each step gains.",
     )
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run_commands.add_run_commands(commands)

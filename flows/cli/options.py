@@ -22,8 +22,8 @@ def add_command(
     command.add_argument(
         "--store",
         default=os.environ.get("AMAZON_ELECTRA_STORE") or "store",
-        help="folder of the results, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER (default: "
-        "AMAZON_ELECTRA_STORE, or store)",
+        help="folder of the results, or s3://BUCKET/FOLDER or gs://BUCKET/FOLDER (default: "
+        "AMAZON_ELECTRA_STORE, else store)",
     )
     return command
 
@@ -33,14 +33,17 @@ def add_dump_options(
 ) -> None:
     """Add the options of a dump and `--set`; `settings` are examples of what may be set."""
     command.add_argument(
-        "--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER"
+        "--dump",
+        nargs="+",
+        metavar="PATH",
+        help="files, folders or globs of reviews, or sample:NUMBER for synthetic ones",
     )
     about = "columns of the dump, for example text=body,stars=score"
     add_setting_option(command, "--columns", "dump.columns", "FIELD=NAME,…", about)
     about = "key of the list of reviews in a JSON object"
     add_setting_option(command, "--records", "dump.records", "KEY", about)
     if with_labels:
-        about = "scale of the stars, for example 1-10, where its values leave it open"
+        about = "scale of the stars, for example 1-10, if the values leave it open"
         add_setting_option(command, "--stars-scale", "dump.stars_scale", "LOW-HIGH", about)
         command.add_argument(
             "--label",
@@ -48,8 +51,8 @@ def add_dump_options(
             default=[],
             dest="labels",
             metavar="COLUMN",
-            help="a column of classes of your own, which makes a task label:COLUMN; may be given "
-            "again (dump.labels)",
+            help="column with classes of your own, which becomes a task label:COLUMN; may be "
+            "repeated (dump.labels)",
         )
     command.add_argument(
         "--set",
@@ -57,7 +60,7 @@ def add_dump_options(
         default=[],
         dest="settings",
         metavar="SECTION.FIELD=VALUE",
-        help=f"any other setting, for example {settings}",
+        help=f"any other setting, for example {settings}; may be repeated",
     )
 
 

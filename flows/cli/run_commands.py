@@ -35,8 +35,8 @@ def add_run_commands(commands: Any) -> None:
         "run",
         run_from_arguments,
         "run the whole graph on a dump",
-        "Dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. What the store "
-        "holds already is not made again; a run that was interrupted continues.",
+        "Dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. Stages that "
+        "the store has already are not made again; the same command continues an interrupted run.",
     )
     add_dump_options(run, "pretraining.steps=500 or finetuning.seeds=0,1")
     add_start_option(run)
@@ -49,7 +49,7 @@ def add_run_commands(commands: Any) -> None:
     run.add_argument(
         "--add-to",
         metavar="BASE",
-        help="add the dump to what this model has seen: a fingerprint of `runs`, champion, or last",
+        help="add the dump to what a model has seen: a fingerprint from `runs`, champion, or last",
     )
     run.add_argument(
         "--dry-run",
@@ -61,22 +61,22 @@ def add_run_commands(commands: Any) -> None:
         "score",
         score_dump,
         "label every review of a dump with a model of the registry",
-        "A row for every record of each file, in its order: file, row, id, label, probabilities, "
-        "model version, and the reason where there is no label. Files that the model has scored "
+        "Write a row for every record of each file, in order: file, row, id, label, probabilities, "
+        "model version, and the reason if there is no label. Files that the model has scored "
         "before are not scored again.",
     )
     add_dump_options(score, "dump.columns=text=body or model.workers=4", with_labels=False)
     which = score.add_mutually_exclusive_group()
-    which.add_argument("--alias", default="champion", help="of the model (default: champion)")
+    which.add_argument("--alias", default="champion", help="alias of the model (default: champion)")
     which.add_argument(
-        "--model", metavar="FOLDER", help="a model folder in place of the registry's"
+        "--model", metavar="FOLDER", help="model folder to use instead of the registry's"
     )
     score.add_argument(
-        "--output", default="scores", help="folder or address of the scores (default: scores)"
+        "--output", default="scores", help="folder or address for the scores (default: scores)"
     )
-    about = "column of the input to join by (default: found by its name)"
+    about = "column of the input to copy, so that you can join (default: found by its name)"
     add_setting_option(score, "--id", "scores.id", "COLUMN", about)
-    about = "parquet, csv or jsonl (default: parquet)"
+    about = "format of the scores: parquet, csv or jsonl (default: parquet)"
     add_setting_option(score, "--format", "scores.format", "FORMAT", about)
     score.add_argument(
         "--with-text",
@@ -88,7 +88,7 @@ def add_run_commands(commands: Any) -> None:
     score.add_argument(
         "--dry-run",
         action="store_true",
-        help="print which model would label, what each file of the dump holds, and what is to do",
+        help="print the model, what each file of the dump holds, and which stages are complete",
     )
 
 

@@ -22,36 +22,39 @@ def add_server_commands(commands: Any) -> None:
         "up",
         start_servers,
         "start the Prefect and MLflow servers and serve the deployments",
-        "Prefect server, MLflow server and the served deployments on 127.0.0.1; Ctrl-C ends all "
-        "of it.",
+        "Start the Prefect server and the MLflow server on 127.0.0.1 and serve the deployments; "
+        "Ctrl-C stops all of it.",
     )
-    up.add_argument("--detach", action="store_true", help="return once all is up; `down` ends it")
-    up.add_argument("--prefect-port", type=int, default=4200, help="(default: 4200)")
-    up.add_argument("--mlflow-port", type=int, default=5000, help="(default: 5000)")
+    up.add_argument("--detach", action="store_true", help="return once all is up; `down` stops it")
+    up.add_argument("--prefect-port", type=int, default=4200, help="default: 4200")
+    up.add_argument("--mlflow-port", type=int, default=5000, help="default: 5000")
     up.add_argument(
         "--no-password",
         action="store_true",
         help="let everybody who can log in to this machine start runs, which read and write files "
-        "as you (default: where others can, the servers ask for a password, which `up` makes)",
+        "as you (default: if others can log in, `up` makes a password for the servers)",
     )
-    add_command(commands, "status", print_status, "whether the servers are up and well")
-    add_command(commands, "down", stop_servers, "end what `up` started")
+    add_command(commands, "status", print_status, "say whether the servers are up and well")
+    add_command(commands, "down", stop_servers, "stop what `up` started")
     announce = add_command(
         commands,
         "announce",
         announce_dump,
         "tell the watcher that a dump is complete",
-        "Makes the watcher look immediately and take a dump in one of its places, for example "
+        "Make the watcher look at once and take a dump in one of its places, for example "
         "STORE/inbox.",
     )
-    announce.add_argument("dump", metavar="FILE", help="the dump, or its address")
+    announce.add_argument("dump", metavar="FILE", help="path or address of the dump")
     promote = add_command(
         commands, "promote", promote_version, "make a model of the registry the champion"
     )
     promote.add_argument(
-        "version", help="its number in the MLflow registry, or how its encoder's fingerprint begins"
+        "version",
+        help="version number in the MLflow registry, or first digits of the encoder's fingerprint",
     )
-    promote.add_argument("--reason", default="by hand", help="kept with the model")
+    promote.add_argument(
+        "--reason", default="by hand", help="reason to keep with the model (default: by hand)"
+    )
     add_command(commands, "rollback", roll_back, "make the previous champion the champion again")
 
 

@@ -21,58 +21,62 @@ MOST_DIFFERENCES = 10
 def add_store_commands(commands: Any) -> None:
     """Add the commands that look at a store."""
     runs = add_command(
-        commands, "runs", print_runs, "what is in the store", "The runs of a store, oldest first."
+        commands,
+        "runs",
+        print_runs,
+        "list the runs of a store",
+        "List the runs of a store, oldest first.",
     )
-    runs.add_argument("--stages", action="store_true", help="every complete stage, a line each")
+    runs.add_argument("--stages", action="store_true", help="list every complete stage instead")
     show = add_command(
         commands,
         "show",
         show_stage,
-        "one stage and its lineage",
-        "A stage, what it was made of, its result and settings.",
+        "show a stage and its lineage",
+        "Show a stage: what it was made of, its result and its settings.",
     )
-    show.add_argument("fingerprint", help="of a stage, or how it begins")
-    show.add_argument("--json", action="store_true", help="the whole manifest")
+    show.add_argument("fingerprint", help="of a stage, or its first digits")
+    show.add_argument("--json", action="store_true", help="print the whole manifest")
     why = add_command(
         commands,
         "why",
         print_differences,
-        "why two stages are not the same",
-        "The fields in which two stages, or what they were made of, differ.",
+        "say why two stages differ",
+        "Print the fields in which two stages, or what they were made of, differ.",
     )
-    why.add_argument("first", help="fingerprint of a stage, or how it begins")
+    why.add_argument("first", help="fingerprint of a stage, or its first digits")
     why.add_argument("second", help="that of another one")
-    actions = commands.add_parser("store", help="what is damaged, and what may go").add_subparsers(
-        dest="action", required=True, metavar="ACTION"
-    )
+    actions = commands.add_parser(
+        "store", help="check a store for damage, or remove what is not needed"
+    ).add_subparsers(dest="action", required=True, metavar="ACTION")
     add_command(
         actions,
         "verify",
         verify_store,
         "compare every file with the SHA-256 of its stage's manifest",
-        "Reads every complete stage, of a bucket too; ends with an error if one is damaged.",
+        "Read every complete stage, in a bucket too; fail if one is damaged.",
     )
     prune = add_command(
         actions,
         "prune",
         prune_store,
         "remove what no kept run, study or model of the registry needs",
-        "Lists unfinished stages and stages of runs that are not kept; with --yes removes them. "
-        "What is being made stays, and what runs that did not end have made.",
+        "List unfinished stages and stages of runs that are not kept; remove them with --yes. "
+        "Stages that are being made stay, and those of runs that did not end.",
     )
     prune.add_argument(
         "--keep",
         nargs="+",
         default=[],
         metavar="FINGERPRINT",
-        help="keep these runs, studies and the registry's models alone (default: every run)",
+        help="keep only these runs and studies, and the registry's models (default: every run)",
     )
     prune.add_argument(
         "--drop",
         nargs="+",
         default=[],
         metavar="FINGERPRINT",
-        help="remove these complete stages of runs that did not end too",
+        help="also remove these complete stages of runs that did not end",
     )
     prune.add_argument("--yes", action="store_true", help="remove, instead of listing")
 

@@ -1,6 +1,4 @@
-"""`amazon-electra study`: a study file from a dump to its report, or on data and encoders that are
-there already.
-"""
+"""Run a study file from a dump to its report, or on data and encoders that exist already."""
 
 import argparse
 import json
@@ -21,17 +19,16 @@ from flows.studies.study_reading import LoadedStudy, load_study
 from flows.ui import terminal
 from model.config import FinetuningSettings
 
-EPILOG = """A study is arms × tasks × seeds × settings in a YAML file; the shipped ones are in
-flows/studies/shipped/README.md.
-With --dump, what the file calls ${corpus}, ${shards} and ${encoder} is made
-of the dump first, ${general_shards} of the text that --general names, and the texts of the other
-tasks are withheld from all of them. A study that was ended goes on; one that was changed repeats
-what changed."""
+EPILOG = """A study is arms × tasks × seeds × settings in a YAML file;
+flows/studies/shipped/README.md lists the shipped ones. With --dump, ${corpus}, ${shards} and
+${encoder} of the file are made from the dump first, and ${general_shards} from the text of
+--general; the texts of the other tasks are withheld from all of them. The same command continues
+an interrupted study; after a change it makes only what changed."""
 
 
 def add_study(commands: Any, recipes: tuple[str, ...]) -> None:
     """Add `study`."""
-    study = add_command(commands, "study", run_study, "run a study file", __doc__ or "")
+    study = add_command(commands, "study", run_study, "run a study", __doc__ or "")
     study.epilog = EPILOG
     study.add_argument("study", metavar="NAME|FILE", help="a shipped study, or a YAML file")
     add_dump_options(
@@ -41,13 +38,16 @@ def add_study(commands: Any, recipes: tuple[str, ...]) -> None:
     )
     add_start_option(study)
     study.add_argument(
-        "--general", nargs="+", default=[], metavar="PATH", help="text that is not reviews"
+        "--general", nargs="+", default=[], metavar="PATH", help="files of text other than reviews"
     )
     study.add_argument(
-        "--recipe", choices=recipes, default="sample", help="of what is made of the dump"
+        "--recipe", choices=recipes, default="sample", help="recipe of what is made from the dump"
     )
     study.add_argument(
-        "--at-once", type=int, default=2, help="cells at a time; they share the cores (default: 2)"
+        "--at-once",
+        type=int,
+        default=2,
+        help="cells that run side by side and share the cores (default: 2)",
     )
     study.add_argument(
         "--dry-run", action="store_true", help="print the stages and cells and which are complete"

@@ -62,13 +62,17 @@ class Dump(Settings):
     )
     columns: str = make_form_field(CorpusOptions, "columns", default="")
     records: str = make_form_field(CorpusOptions, "records", default="")
-    format: Format = Field(default="", description="Empty: found out from the content")
-    encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
+    format: Format = Field(
+        default="", description="Format of the files; empty: detected from their first bytes"
+    )
+    encoding: str = Field(
+        default="", description="Encoding of the text, for example cp1252; empty: UTF-8"
+    )
     stars_scale: str = make_form_field(CorpusOptions, "stars_scale")
     labels: list[Annotated[str, Field(min_length=1)]] = Field(
         default=[],
-        description="Columns of classes of your own, for example returned_because: each makes a "
-        "task label:COLUMN",
+        description="Columns with classes of your own, for example returned_because; each becomes "
+        "a task label:COLUMN",
     )
     max_damaged_files: int = make_form_field(CorpusOptions, "max_damaged_files")
     max_record_bytes: int = make_form_field(CorpusOptions, "max_record_bytes")
@@ -158,49 +162,51 @@ class Engine(Settings):
 
     placement: Literal["one process tree", "pools"] = Field(
         default="one process tree",
-        description="one process tree: the run makes every stage itself; pools: a worker of the "
-        "pool cpu makes the data, one of training_pool trains, and the run waits for them",
+        description="one process tree: the run makes every stage itself; pools: workers of the "
+        "pool cpu make the data, workers of training_pool train, and the run waits for them",
     )
     training_pool: Literal["accelerator", "tpu"] = Field(
         default="accelerator",
-        description="Of pools: the work pool whose workers train, fine-tune and evaluate",
+        description="For pools: the work pool whose workers train, fine-tune and evaluate",
     )
 
     kind: Literal["local", "flink", "dataflow"] = Field(
         default="local",
-        description="Of the Beam jobs. local: processes of one machine; flink: a cluster behind "
-        "Beam's job server; dataflow: Google's service",
+        description="Where the Beam jobs run. local: in processes of one machine; flink: on a "
+        "cluster behind Beam's job server; dataflow: on Google's service",
     )
     job_endpoint: str = Field(
         default="",
         pattern=HOST_AND_PORT,
-        description="Of flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
+        description="For flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
     )
     worker_address: str = Field(
         default="localhost:50000",
         pattern=HOST_AND_PORT,
-        description="Of flink: HOST:PORT of the pool of Python workers, as the engine sees it; the "
-        "default is a sidecar of each TaskManager",
+        description="For flink: HOST:PORT of the pool of Python workers, as a TaskManager sees "
+        "it; the default is a sidecar of each TaskManager",
     )
     flink_master: str = Field(
         default="",
         pattern=HOST_AND_PORT,
-        description="Of flink: HOST:PORT of the JobManager's REST address, which tells how the job "
-        "is and cancels it with its run",
+        description="For flink: HOST:PORT of the JobManager's REST API, which reports the state "
+        "of a job and cancels it together with its run",
     )
-    project: str = Field(default="", description="Of dataflow: the Google Cloud project")
-    region: str = Field(default="", description="Of dataflow: for example europe-west4")
+    project: str = Field(default="", description="For dataflow: the Google Cloud project")
+    region: str = Field(
+        default="", description="For dataflow: the region, for example europe-west4"
+    )
     temp_location: str = Field(
         default="",
         pattern=r"^(gs://[\w.-]+(/.*)?)?$",
-        description="Of dataflow: folder in gs:// for what it keeps meanwhile",
+        description="For dataflow: a gs:// folder for temporary files",
     )
     workers: int = Field(
         default=0,
         ge=0,
         le=4096,
-        description="Slots of Flink, or workers of Dataflow at most; 0: as the engine says. Of "
-        "local it is corpus.workers",
+        description="For flink: slots; for dataflow: workers at most; 0: as the engine decides. "
+        "For local, set corpus.workers",
     )
 
     @model_validator(mode="after")
@@ -354,11 +360,12 @@ class Finetuning(Settings):
 
     arms: list[Arm] = Field(
         default=[],
-        description="Where the encoder comes from; champion: the one in the MLflow registry; base: "
-        "what a new dump was added to; origin: the one that pre-training starts from, as it is; "
-        "frozen: logistic regression on the states of that one; tfidf: logistic regression on "
-        "n-grams. Empty: pre-trained, and what it is to beat: tfidf, and origin and frozen where "
-        "there is a published start, else random",
+        description="Where the encoder comes from. pre-trained: trained by this run; origin: the "
+        "published encoder of pretraining.start_from as it is; frozen: logistic regression on the "
+        "states of that encoder; tfidf: logistic regression on n-grams; random: untrained; "
+        "champion: the model in the MLflow registry; base: the model that a new dump was added "
+        "to. Empty: pre-trained and tfidf, with origin and frozen if there is a published start, "
+        "else random",
     )
     tasks: list[Task] = Field(
         default=[],
@@ -368,24 +375,26 @@ class Finetuning(Settings):
     labels: int = Field(
         default=0,
         ge=0,
-        description="Training examples at most; 0: all, with the recipe `sample` 100 and with "
-        "recipes from random weights 500,000",
+        description="Training examples at most; 0: all, but 100 with the recipe `sample`, and "
+        "500,000 with recipes that start from random weights",
     )
     seeds: list[Seed] = Field(
         default=[0],
         min_length=1,
-        description="Each is a fine-tuning of its own; several show how much results vary",
+        description="One fine-tuning for each; several show how much results vary",
     )
     folds: int = Field(
         default=0,
         ge=0,
         le=20,
-        description="Folds of a cross-validation, which measures the arms on all labelled reviews; "
-        "the model that is kept is trained on the splits as they are. 1: none, arms are measured "
-        "on test; 0: 5 below 1,000 labelled reviews and 3 below 2,000, if they are real ones",
+        description="Folds of a cross-validation, which measures the arms on all labelled "
+        "reviews; the model that is kept is trained on the splits as they are. 1: no "
+        "cross-validation; 0: 5 folds below 1,000 labelled reviews and 3 below 2,000, unless the "
+        "dump is synthetic",
     )
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
-        default=[], description="Each is tried and the best on dev kept; empty: as the recipe says"
+        default=[],
+        description="Learning rates to try; the best on dev is kept. Empty: as the recipe says",
     )
     at_once: int = Field(
         default=2,
@@ -419,8 +428,8 @@ class Comparison(Finetuning):
     arms: list[Arm] = Field(
         default=["pre-trained", "champion"],
         min_length=1,
-        description="pre-trained: the new model; champion: the one in the registry, the base where "
-        "there is none",
+        description="pre-trained: the new model; champion: the model in the registry, or the base "
+        "where there is none",
     )
 
     @field_validator("arms")
@@ -434,16 +443,17 @@ class Promotion(Settings):
 
     mode: Literal["off", "automatic", "ask"] = Field(
         default="automatic",
-        description="automatic: the model is registered, and champion, which `score` takes, where "
-        "there is none and it beats TF-IDF and the majority class on test, or where it is better "
-        "than the champion by the rule below; ask: a person approves; off: not registered",
+        description="automatic: the model is registered. It becomes champion, the model that "
+        "`score` takes, if it is better than the champion by the rule below or, where there is "
+        "none, if it beats TF-IDF and the majority class on test. ask: a person approves; off: "
+        "not registered",
     )
     margin: float = Field(
         default=0.0,
         ge=0,
         le=100,
-        description="Points of accuracy on the first task; more than 0: not worse by more than "
-        "that is enough",
+        description="Points of accuracy on the first task. 0: the new model must be better; more: "
+        "it must not be worse by more than this",
     )
 
 
@@ -460,21 +470,22 @@ class Corpus(Settings):
     split: str = Field(
         default="pretrain=80,train=8,dev=4,test=8",
         pattern=r"^pretrain=\d+,train=\d+,dev=\d+,test=\d+$",
-        description="Percent of the distinct texts in each split; equal texts share a side",
+        description="Percent of the distinct texts in each split; equal texts share a split",
     )
     split_by: SplitBy = make_form_field(CorpusOptions, "split_by")
     withhold: list[Address] = Field(
         default=[],
-        description="Files of evaluation texts that must never reach pre-training, besides the "
+        description="Files of evaluation texts, which must never reach pre-training, besides the "
         "corpus's own test split",
     )
     languages: list[Annotated[str, Field(pattern=r"^[a-z]{2}$")]] = Field(
-        default=[], description="Keep only reviews in these, for example en; empty: all. Slow"
+        default=[],
+        description="Keep only reviews in these languages, for example en; empty: all. Slow",
     )
     title: bool = make_form_field(CorpusOptions, "title")
     near_duplicates: float = make_form_field(CorpusOptions, "near_duplicates", default=0.0)
     workers: int = Field(
-        default=0, ge=0, le=1024, description="Processes of the Beam job; 0: one per core"
+        default=0, ge=0, le=1024, description="Processes of the Beam job; 0: one for each core"
     )
 
     @field_validator("split")
@@ -515,14 +526,14 @@ class Pretraining(Settings):
 
     start_from: Place = Field(
         default="",
-        description="Published encoder whose weights, shape and vocabulary it starts with: a "
+        description="Published encoder whose weights, shape and vocabulary to start from: a "
         "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
         "empty: random weights",
     )
     start_generator_from: Place = Field(
         default="",
-        description="Published generator of the ELECTRA discriminator in start_from, a place "
-        "likewise; empty: the first layers of start_from, where a generator is trained",
+        description="Published generator of the ELECTRA discriminator in start_from, in the same "
+        "notation; empty: the first layers of start_from, if a generator is trained",
     )
     steps: int = make_recipe_field(PretrainingConfig, "steps", le=10_000_000)
     device: PretrainingDevice = make_form_field(PretrainOptions, "device")
@@ -530,8 +541,8 @@ class Pretraining(Settings):
         PretrainOptions,
         "processes",
         default=1,
-        description="Processes of the worker's machine that share each batch: one for each GPU, or "
-        "for some cores of the CPU",
+        description="Processes on the worker's machine that share each batch: one for each GPU, "
+        "or for each group of CPU cores",
     )
     seed: Seed = make_form_field(PretrainingConfig, "seed", le=None)
     settings: dict[str, str] = Field(
@@ -552,32 +563,31 @@ class Increment(Settings):
     base: str = Field(
         default="last",
         min_length=1,
-        description="Fingerprint of a pre-training or of a report (`amazon-electra runs`), or how "
-        "it begins; champion: "
-        "the one in the MLflow registry; last: the newest model of the store that has not seen "
-        "this dump",
+        description="Fingerprint of a pre-training or of a report (`amazon-electra runs`), or its "
+        "first digits; champion: the model in the MLflow registry; last: the newest model of the "
+        "store that has not seen this dump",
     )
     replay_ratio: float = Field(
         default=0.5,
         ge=0,
         le=0.95,
-        description="Share of the sequences taken from the earlier dumps",
+        description="Share of the sequences taken from earlier dumps",
     )
     steps: int = Field(
         default=0,
         ge=0,
         le=10_000_000,
-        description="Optimizer steps; 0: the new dump is gone through as often as the first was",
+        description="Optimizer steps; 0: as many passes through the new dump as through the first",
     )
     device: Device = make_form_field(FinetuneOptions, "device")
     settings: dict[str, str] = Field(
         default={},
-        description='Where pre-training is to differ from the base, for example {"learning_rate": '
-        '"1e-4"}',
+        description="Settings of pre-training that differ from the base, for example "
+        '{"learning_rate": "1e-4"}',
     )
 
     workers: int = Field(
-        default=0, ge=0, le=1024, description="Processes of the Beam jobs; 0: one per core"
+        default=0, ge=0, le=1024, description="Processes of the Beam jobs; 0: one for each core"
     )
 
 
@@ -615,10 +625,10 @@ class Parameters(Settings):
     dump: Dump = Dump()
     recipe: RecipeChoice = Field(
         default="auto",
-        description="Size of the model and length of its training; every number of it is in "
-        "model/recipes. auto: sample for the synthetic sample, else published, which starts from "
-        "pretraining.start_from, or from the MiniLM of the extra `published`. From random weights "
-        "the others need 64 million tokens and more.",
+        description="Size of the model and length of its training; model/recipes has all the "
+        "numbers. auto: sample for the synthetic sample, else published, which starts from "
+        "pretraining.start_from, or from the MiniLM of the extra `published`. The others start "
+        "from random weights and need 64 million tokens and more.",
     )
     corpus: Corpus = Corpus()
     vocabulary: Vocabulary = Vocabulary()
@@ -688,7 +698,7 @@ class AdditionParameters(Parameters):
     increment: Increment = Increment()
     finetuning: Comparison = Comparison()
     from_published: bool = Field(
-        default=False, description="Whether the base began with a published encoder"
+        default=False, description="Whether the base started from a published encoder"
     )
 
     @model_validator(mode="after")
@@ -737,8 +747,8 @@ class Scoring(Settings):
     output: Address = Field(
         default="scored",
         min_length=1,
-        description="Folder or address that gets one file of scores for each file of the dump; "
-        "a relative one lies in the store",
+        description="Folder or address for the scores, one file for each file of the dump; a "
+        "relative one is below the store",
     )
     store: str = STORE
 

@@ -35,23 +35,26 @@ class Pretraining(Part):
     recipe: str = Field(default="sample", description="Size of the encoder")
     start_from: str = Field(
         default="",
-        description="Published encoder whose weights and shape it starts with: a folder, a name on "
+        description="Published encoder whose weights and shape to start from: a folder, a name on "
         "the hub, models:/NAME@ALIAS, package:MODULE, or ${origin}",
     )
     start_generator_from: str = Field(
         default="",
-        description="Published generator of the ELECTRA discriminator in start_from, likewise",
+        description="Published generator of the ELECTRA discriminator in start_from, in the same "
+        "notation",
     )
     set: dict[str, Any] = Field(
         default={}, description="Any field of PretrainingConfig or Architecture"
     )
     same_flops_as: str = Field(
-        default="", description="The arm whose pre-training FLOPs this one gets; its steps follow"
+        default="",
+        description="Name of the arm whose pre-training FLOPs this one gets; the steps follow "
+        "from them",
     )
     same_tokens_as: str = Field(
         default="",
-        description="The arm as many of whose tokens this one sees: other shards may be filled "
-        "less",
+        description="Name of the arm whose number of tokens this one sees, although its shards "
+        "may be less full",
     )
 
     def __bool__(self) -> bool:
@@ -61,7 +64,7 @@ class Pretraining(Part):
 class Arm(Part):
     """A way to get an encoder, and the settings it is fine-tuned with where they differ."""
 
-    name: str = Field(min_length=1, description="As the report calls it")
+    name: str = Field(min_length=1, description="Its name in the report")
     encoder: str = Field(
         default="",
         description="Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, "
@@ -70,28 +73,27 @@ class Arm(Part):
         "pre-trains it",
     )
     architecture: str = Field(
-        default="", description="For `random`: a folder, or `arm:NAME` for the one of another arm"
+        default="", description="For `random`: a folder, or `arm:NAME` for that of another arm"
     )
     initializer_range: float = Field(
         default=0.0,
         ge=0,
-        description="For `random`: deviation of its start weights, drawn as transformers does; 0: "
-        "as the pre-training of its architecture began",
+        description="For `random`: standard deviation of the start weights, drawn as transformers "
+        "does; 0: drawn as the pre-training of the architecture did",
     )
     pretraining: Pretraining = Pretraining()
     teacher: str = Field(
         default="",
-        description="`arm:NAME`: distilled from that arm's model of the same task and seed; or a "
+        description="`arm:NAME`: distil from that arm's model of the same task and seed; or a "
         "fine-tuned folder",
     )
     settings: dict[str, Any] = Field(
-        default={}, description="Of fine-tuning, where this arm differs"
+        default={}, description="Settings of fine-tuning that differ in this arm"
     )
     training_data: Literal["", "known", "unknown"] = Field(
         default="",
-        description="Whether it is known what its encoder was trained on, so that test texts were "
-        "withheld; empty: "
-        "known for what is pre-trained here or random",
+        description="Whether it is known what the encoder was trained on, so that test texts were "
+        "withheld; empty: known for arms that are pre-trained here or random",
     )
 
     @property
@@ -133,16 +135,18 @@ class StudyTask(Part):
         description="polarity, stars, sst-2, imdb, …: model/finetuning/tasks/README.md",
     )
     data: str = Field(min_length=1, description="Its folder or file")
-    title: str = Field(default="", description="As the report calls it, where a task occurs twice")
+    title: str = Field(default="", description="Its name in the report, if a task occurs twice")
     optional: bool = Field(
         default=False,
-        description="Leave the task out if the variables of its data are not set; otherwise that "
-        "is an error",
+        description="Leave the task out if the variables of its data are not set, instead of "
+        "failing",
     )
-    arms: list[str] = Field(default=[], description="Arms that are run on this task; empty: all")
-    seeds: list[Seed] = Field(default=[], description="Of fine-tuning, where this task differs")
+    arms: list[str] = Field(default=[], description="Arms to run on this task; empty: all")
+    seeds: list[Seed] = Field(
+        default=[], description="Seeds of fine-tuning, if this task has its own"
+    )
     settings: dict[str, Any] = Field(
-        default={}, description="Of fine-tuning, where this task differs"
+        default={}, description="Settings of fine-tuning that differ in this task"
     )
 
     @property
@@ -154,7 +158,7 @@ class Search(Part):
     """Settings searched on dev by Optuna before the cells are run, for each arm by itself."""
 
     trials: int = Field(
-        default=20, ge=1, le=1000, description="Fine-tunings tried; bad ones are pruned"
+        default=20, ge=1, le=1000, description="Fine-tunings to try; bad ones are pruned"
     )
     space: dict[str, Any] = Field(
         default={}, description="Setting → list of choices, or {low, high, log}; empty: no search"
@@ -167,33 +171,37 @@ class Search(Part):
 class Study(Part):
     """Arms × tasks × seeds × settings."""
 
-    title: str = Field(default="Study", description="As the report and the run are called")
-    question: str = Field(default="Which arm is better?", description="What the report answers")
-    recipe: str = Field(
-        default="", description="Whose fine-tuning settings hold where nothing else is said"
+    title: str = Field(default="Study", description="Title of the report and of the run")
+    question: str = Field(
+        default="Which arm is better?", description="The question that the report answers"
     )
-    seeds: list[Seed] = Field(default=[0, 1, 2], description="One fine-tuning each")
+    recipe: str = Field(
+        default="", description="Recipe whose fine-tuning settings are the defaults"
+    )
+    seeds: list[Seed] = Field(default=[0, 1, 2], description="One fine-tuning for each")
     pretraining_seeds: list[Seed] = Field(
         default=[0],
         min_length=1,
-        description="Every arm that is pre-trained by the study is so once with each, and "
+        description="Every arm that the study pre-trains is pre-trained once with each, and "
         "fine-tuned with all seeds",
     )
     arms: list[Arm] = Field(default=[], description="Ways to get an encoder")
-    tasks: list[StudyTask] = Field(default=[], description="What they are judged by")
+    tasks: list[StudyTask] = Field(default=[], description="What the arms are judged by")
     comparisons: list[tuple[str, str]] = Field(
         default=[],
-        description="Pairs of arms; empty: the first with each of the others; with a grid, each "
-        "combination by itself",
+        description="Pairs of arms; empty: the first with each of the others. With a grid, each "
+        "combination is compared by itself",
     )
     settings: dict[str, Any] = Field(
-        default={}, description="Of fine-tuning, for all arms and tasks"
+        default={}, description="Settings of fine-tuning for all arms and tasks"
     )
     grid: dict[str, list[Any]] = Field(
         default={}, description="Setting → values; every arm is run with every combination"
     )
     search: Search = Search()
-    latency: bool = Field(default=False, description="Measure size, speed and memory of every arm")
+    latency: bool = Field(
+        default=False, description="Also measure size, speed and memory of every arm"
+    )
 
     def find_arm(self, name: str) -> Arm:
         for arm in self.arms:
@@ -261,19 +269,23 @@ class StudyChoice(Settings):
         description="A study file (YAML), or a shipped one: losses, search, sizes, …",
     )
     variables: dict[str, str] = Field(
-        default={}, description='Fills ${name} in the file, for example {"reviews": "…"}'
+        default={}, description='Values for ${name} in the file, for example {"reviews": "…"}'
     )
     settings: dict[str, str] = Field(
         default={},
-        description='Instead of what the file says for all arms and tasks, for example {"seeds": '
-        '"0,1"}',
+        description="Settings to use instead of those in the file for all arms and tasks, for "
+        'example {"seeds": "0,1"}',
     )
     general_text: list[Address] = Field(
         default=[],
-        description="Files of text that is not reviews, for the studies that pre-train on it too",
+        description="Files of text other than reviews, for studies that also pre-train on such "
+        "text",
     )
     at_once: int = Field(
-        default=2, ge=1, le=MOST_AT_ONCE, description="Cells side by side; they share the cores"
+        default=2,
+        ge=1,
+        le=MOST_AT_ONCE,
+        description="Cells that run side by side and share the cores",
     )
 
     @property

@@ -47,16 +47,9 @@ reach the server.
 ATTEMPTS = 12
 """Of a change that meets 503; the pauses between them add up to half a minute at most."""
 MAX_PAUSE_SECONDS = 4.0
-
-
 WHAT_RUNS = {
-    "pull_steps",
-    "entrypoint",
-    "path",
-    "job_variables",
-    "base_job_template",
-    "storage_document_id",
-    "infrastructure_document_id",
+    *("pull_steps", "entrypoint", "path", "job_variables", "base_job_template"),
+    *("storage_document_id", "infrastructure_document_id"),
 }
 """Fields of deployments, runs, schedules, automations and pools that decide which program runs."""
 OF_USERS = {"parameters", "parameter_openapi_schema", "context", "labels", "state"}
@@ -104,11 +97,9 @@ class ChangeMiddleware:
             return ""
         if found.get("job_variables") and "deployments" in parts[:-1]:
             place = "/".join(parts[: parts.index("deployments") + 2])
-            inner = httpx.AsyncClient(
-                transport=httpx.ASGITransport(self.app), base_url="http://localhost"
-            )
             names = {"authorization", "host"} & set(headers)
-            async with inner:
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as inner:
                 there = await inner.get(f"/{place}", headers={n: headers[n] for n in names})
             if there.is_success and found["job_variables"] == [there.json().get("job_variables")]:
                 del found["job_variables"]
@@ -184,26 +175,14 @@ class WebSocketOriginMiddleware:
 
 
 class ContentPolicyMiddleware:
-    """Has browsers load and send what the server's pages want only from and to these origins."""
+    """Has browsers load and send what the server's pages want only from and to these origins, at
+    which the API answers.
+    """
 
     def __init__(self, app: ASGIApp, origins: Iterable[str]):
         self.app = app
-        self.policy = build_content_policy(origins)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_policy(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["Content-Security-Policy"] = self.policy
-            await send(message)
-
-        await self.app(scope, receive, send_with_policy)
-
-
-def build_content_policy(origins: Iterable[str]) -> str:
-    """Return the Content-Security-Policy of pages whose API answers at the origins."""
-    sockets = [re.sub("^http", "ws", origin) for origin in origins]
-    return "; ".join(
-        [
+        sockets = [re.sub("^http", "ws", origin) for origin in origins]
+        rules = [
             "default-src 'self'",
             " ".join(["connect-src 'self' data: blob:", *origins, *sockets]),
             "font-src 'self' data:",
@@ -215,7 +194,15 @@ def build_content_policy(origins: Iterable[str]) -> str:
             "form-action 'self'",
             "frame-ancestors 'self'",
         ]
-    )
+        self.policy = "; ".join(rules)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_policy(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Content-Security-Policy"] = self.policy
+            await send(message)
+
+        await self.app(scope, receive, send_with_policy)
 
 
 def create_app() -> ASGIApp:

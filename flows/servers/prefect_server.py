@@ -41,17 +41,10 @@ LEAST_FILE_BYTES = 100_000_000
 """What files must be allowed to have: a new database has 1 MB, a model some 100."""
 DATABASE_NAMES = ("PREFECT_API_DATABASE_CONNECTION_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL")
 """Both names of the same setting."""
-WITHOUT_SERVICES = {
-    f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
-    for name in (
-        "SCHEDULER",
-        "LATE_RUNS",
-        "CANCELLATION_CLEANUP",
-        "PAUSE_EXPIRATIONS",
-        "TRIGGERS",
-        "FOREMAN",
-    )
-}
+UNNEEDED = (
+    *("SCHEDULER", "LATE_RUNS", "CANCELLATION_CLEANUP"),
+    *("PAUSE_EXPIRATIONS", "TRIGGERS", "FOREMAN"),
+)
 """Services that a server which lives for one run does not need."""
 
 
@@ -62,7 +55,14 @@ def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {
     address = ["--host", HOST, "--port", str(port)]
     command = [sys.executable, "-m", "flows.servers.prefect_application", *address]
     url = f"http://{HOST}:{port}/api"
-    own = {"PREFECT_SERVER_UI_API_URL": url, **build_csrf_settings(port), **SERVER}
+    # A change needs a token, which no page but the server's own UI may read; Prefect's default
+    # answers the pages of every origin.
+    own = {
+        "PREFECT_SERVER_UI_API_URL": url,
+        "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{HOST}:{port},http://localhost:{port}",
+        **SERVER,
+    }
     for name in DATABASE_NAMES:
         if os.environ.get(name):
             own[name] = set_database_driver(os.environ[name], "asyncpg")
@@ -81,18 +81,6 @@ def check_database_file(file: Path) -> None:
         with file.open("rb") as database:
             if database.read(16) != b"SQLite format 3\0":
                 raise UserError(f"{file} is no SQLite database; move it away, a new one is made")
-
-
-def build_csrf_settings(port: int) -> dict[str, str]:
-    """Return settings that demand a token for changes and let only the server's own UI read one.
-
-    Prefect's default answers the pages of every origin.
-    """
-    pages = ",".join(f"http://{name}:{port}" for name in (HOST, "localhost"))
-    return {
-        "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": pages,
-    }
 
 
 def set_database_driver(url: str, driver: str) -> str:
@@ -123,7 +111,7 @@ def keep_running(start: Callable[[], Child], server: Child) -> Callable[[], None
                 running = start()
         running.end()
 
-    watcher = threading.Thread(target=watch, name="server", daemon=True)
+    watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
 
     def end() -> None:
@@ -148,7 +136,8 @@ def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None)
         port = find_free_port()
         url = f"http://{HOST}:{port}/api"
         os.environ.update(build_admin_environment())
-        without = {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES}
+        names = (f"PREFECT_SERVER_SERVICES_{name}_ENABLED" for name in UNNEEDED)
+        without = dict.fromkeys((*names, "PREFECT_SERVER_UI_ENABLED"), "false")
         start = partial(start_prefect_server, store, port, without)
         server = start()
         atexit.register(keep_running(start, server))

@@ -17,14 +17,7 @@ from beam_jobs.core.locks import try_lock
 @contextmanager
 def hold_store(store: Path) -> Iterator[None]:
     """Hold the store for one `up`; UserError where another one holds it."""
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        lock = open(store / "up.lock", "a+")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UserError(
-            f"--store {store}: cannot be written: {error.strerror}; choose another folder"
-        ) from None
-    with lock:
+    with open(store / "up.lock", "a+") as lock:
         if not try_lock(lock):
             raise store_in_use_error(store)
         lock.truncate(0)

@@ -103,14 +103,8 @@ def start_detached(store: Path, words: list[str]) -> None:
     if is_up(store):
         raise store_in_use_error(store)
     log = store / "logs" / "up.log"
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        output = open(log, "ab")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UserError(
-            f"--store {store}: cannot be written: {error.strerror}; choose another folder"
-        ) from None
-    with output:
+    log.parent.mkdir(exist_ok=True)
+    with open(log, "ab") as output:
         log_start = output.tell()
         command = [sys.executable, "-m", "flows.cli.main", "up", *words]
         process = subprocess.Popen(
@@ -124,24 +118,19 @@ def start_detached(store: Path, words: list[str]) -> None:
     print(f"starting (log: {log})", file=sys.stderr, flush=True)
     told = 0
     while (state := read_server_state(store)).get("pid") != process.pid:
+        code = process.poll()  # before the last look at the log
         lines = log.read_bytes()[log_start:].decode(errors="replace").splitlines()
         for line in lines[told:]:
             if line.endswith(" is up"):
                 print(line, file=sys.stderr, flush=True)
         told = len(lines)
-        if process.poll() is not None:
-            words_left = log.read_bytes()[log_start:].decode(errors="replace")
-            raise explain_failed_start(process.returncode, words_left)
+        if code is not None:  # the error that it would have ended with in this terminal
+            last = next((line for line in reversed(lines) if line), "it ended without a word")
+            if code == 2:
+                raise UserError(last.removeprefix("error: "))
+            raise ServerFailed(last.removeprefix("failed: "))
         time.sleep(0.2)
     print_addresses(state)
-
-
-def explain_failed_start(code: int, output: str) -> Exception:
-    """Return the error that `up` would have ended with in this terminal."""
-    last = (output.strip().splitlines() or ["it ended without a word"])[-1]
-    if code == 2:
-        return UserError(last.removeprefix("error: "))
-    return ServerFailed(last.removeprefix("failed: "))
 
 
 def print_status(store: Path) -> bool:
@@ -162,12 +151,18 @@ def print_status(store: Path) -> bool:
 
 
 def stop_servers(store: Path) -> None:
-    """End what `up` started, or is starting, and wait for it."""
+    """End what `up` started, or is starting, and wait for it; UserError if it is another user's."""
     deadline, terminated = time.monotonic() + DOWN_SECONDS, None
     while is_up(store):
         owner = find_owner(store)
         if owner and owner != terminated:
-            terminate_process(store, owner)
+            with suppress(psutil.NoSuchProcess):
+                try:
+                    owner.terminate()
+                except psutil.AccessDenied:
+                    raise UserError(
+                        f"--store {store}: process {owner.pid} is another user's; ask them"
+                    ) from None
             terminated = owner
         if time.monotonic() > deadline:
             who = f"process {owner.pid}" if owner else "the process that holds up.lock"
@@ -176,17 +171,6 @@ def stop_servers(store: Path) -> None:
             )
         time.sleep(0.1)
     print(f"{store} is down")
-
-
-def terminate_process(store: Path, process: psutil.Process) -> None:
-    """Send SIGTERM; raise UserError if the process is another user's."""
-    with suppress(psutil.NoSuchProcess):
-        try:
-            process.terminate()
-        except psutil.AccessDenied:
-            raise UserError(
-                f"--store {store}: process {process.pid} is another user's; ask them"
-            ) from None
 
 
 def check_ports(prefect_port: int, mlflow_port: int) -> None:

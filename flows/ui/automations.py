@@ -14,13 +14,7 @@ from prefect.events.actions import CallWebhook, ChangeFlowRunState, DoNothing
 from prefect.events.schemas.automations import Posture
 from pydantic import SecretStr
 
-from flows.servers.settings import (
-    LOST_PART_SECONDS,
-    LOST_SECONDS,
-    PART_FLOW,
-    PAUSED_EVENT,
-    TAG,
-)
+from flows.servers.settings import LOST_PART_SECONDS, LOST_SECONDS, PART_FLOW, PAUSED_EVENT, TAG
 from flows.store.store import ACCELERATOR
 
 OUR_RUNS: dict[str, str | list[str]] = {

@@ -71,15 +71,11 @@ def list_lines(plan: Plan) -> list[str]:
     """
     lines = []
     for stage, is_complete in plan.stages:
-        state, about = "complete" if is_complete else "to do", describe_training(stage)
+        state, about = "complete" if is_complete else "to do", ""
+        if stage.name == "pretraining" and (counted := count_training(stage)):
+            about = f", {counted[0]:,} steps, {counted[1] / 1e6:,.1f} M tokens"
         lines.append(f"{state:<10}{stage.name:<14}{stage.fingerprint}  {stage.label}{about}")
     lines.append(format_total(plan))
     if warning := find_small_budget(plan):
         lines.append(f"warning: {warning}")
     return lines
-
-
-def describe_training(stage: Stage) -> str:
-    """Return `, 6,000 steps, 24.6 M tokens` of a pre-training whose steps are known."""
-    counted = count_training(stage) if stage.name == "pretraining" else None
-    return f", {counted[0]:,} steps, {counted[1] / 1e6:,.1f} M tokens" if counted else ""

@@ -5,6 +5,7 @@ results printed at the end.
 import importlib
 import json
 import logging
+import math
 import os
 import signal
 import threading
@@ -69,17 +70,12 @@ class Terminal:
         if self.console.is_terminal:
             about = f": {progress['description']}" if progress["description"] else ""
             self._bars.show(stage.fingerprint, f"{stage.label}{about}", progress)
-        elif self._is_due(stage.fingerprint):
-            self.print_line(f"{stage.label}: {format_report(progress)}")
-
-    def _is_due(self, fingerprint: str) -> bool:
-        """Return whether the last line about a stage is long enough ago; then this is the last."""
+            return
         with self._lock:
-            now = time.monotonic()
-            is_due = now - self._printed_at.get(fingerprint, float("-inf")) >= LINE_SECONDS
-            if is_due:
-                self._printed_at[fingerprint] = now
-            return is_due
+            now, printed_at = time.monotonic(), self._printed_at.get(stage.fingerprint, -math.inf)
+            if now - printed_at >= LINE_SECONDS:
+                self._printed_at[stage.fingerprint] = now
+                self.print_line(f"{stage.label}: {format_report(progress)}")
 
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
         self._bars.remove(stage.fingerprint)
@@ -115,6 +111,11 @@ def run_in_terminal(
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # what fails is told here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
     health.interrupt_on_signals(signal.SIGTERM)
+
+    def load_libraries() -> None:  # Prefect and MLflow take seconds
+        importlib.import_module("flows.runs.graph_run")
+        importlib.import_module("mlflow")
+
     prefect_server.connect_prefect(store.root, load_libraries)
 
     from prefect import tags
@@ -132,12 +133,6 @@ def run_in_terminal(
         finally:
             logging.getLogger("prefect.flow_runs").removeHandler(warnings)
             graph_run.LISTENERS.remove(terminal)
-
-
-def load_libraries() -> None:
-    """Import what every run needs: Prefect and MLflow take seconds."""
-    importlib.import_module("flows.runs.graph_run")
-    importlib.import_module("mlflow")
 
 
 class RunWarnings(logging.Handler):

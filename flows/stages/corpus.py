@@ -40,24 +40,16 @@ def build_corpus_stage(
     ]
     asked = {"label": parameters.dump.labels, "stars_scale": parameters.dump.stars_scale}
     labels = {name: value for name, value in asked.items() if value}
-    options = {
-        **list_reading_options(parameters.dump),
-        **labels,
-        **list_selection_options(chosen),
-    }
-    is_far, known = parameters.engine.is_far, know_files(withheld, store)
+    options = list_reading_options(parameters.dump) | labels | list_selection_options(chosen)
+    known = know_files(withheld, store)
     return Stage(
         "corpus",
         VERSIONS["corpus"],
-        {
-            "split": chosen.split,
-            "withhold": [sha256 for _, sha256 in known],
-            **options,
-        },
+        {"split": chosen.split, "withhold": [sha256 for _, sha256 in known], **options},
         {"dump": dump, **({"earlier": earlier[-1]} if earlier else {})},
         "beam_jobs.corpus_job",
         partial(format_arguments, chosen, parameters.engine, dump, earlier, known, options),
-        on_engine=is_far,
+        on_engine=parameters.engine.is_far,
     )
 
 

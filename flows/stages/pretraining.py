@@ -85,21 +85,15 @@ class PretrainingRequest:
 
 def describe_training(parameters: Parameters) -> PretrainingRequest:
     """Return the pre-training that the form of a run describes."""
-    chosen = parameters.pretraining
+    chosen, recipe = parameters.pretraining, RECIPES[parameters.recipe]
     return PretrainingRequest(
         parameters.recipe,
         chosen.settings,
         chosen.seed,
         chosen.device,
         processes=chosen.processes,
-        is_probed=reads_all_labels(parameters),
+        is_probed=not parameters.finetuning.labels and recipe.finetuning.n_train is None,
     )
-
-
-def reads_all_labels(parameters: Parameters) -> bool:
-    """Return whether the arms of a run are trained on all labels of the dump."""
-    labels = parameters.finetuning.labels
-    return not labels and RECIPES[parameters.recipe].finetuning.n_train is None
 
 
 def has_accelerator(device: str) -> bool:
@@ -117,14 +111,6 @@ def shares_cores(parameters: Parameters) -> bool:
     if parameters.engine.placement == "pools":
         return device == "cpu"
     return not has_accelerator(device)
-
-
-def count_threads(training: PretrainingRequest) -> int:
-    """Return the threads of a training on this machine; 0: all cores, or an accelerator."""
-    if training.threads or not training.beside or has_accelerator(training.device):
-        return training.threads
-    cores = (os.cpu_count() or 1) - training.beside
-    return max(1, cores // training.processes)
 
 
 def build_pretraining_stage(
@@ -199,13 +185,6 @@ def build_training_stage(training: PretrainingRequest, shards: Stage, steps: int
 def list_steps(steps: int, store: Store) -> list[str]:
     """Return the option that sets the steps; none for as many as the recipe says."""
     return ["--steps", str(steps)] if steps else []
-
-
-def list_validation_options(store: Store, dev: Stage) -> list[str]:
-    """Return the option that measures the networks on dev reviews; none where there are none."""
-    made = store.manifest(dev)
-    has_reviews = bool(made and made["result"]["sequences"])
-    return ["--validation", str(store.fetch(dev))] if has_reviews else []
 
 
 def list_probe_options(store: Store, corpus: Stage) -> list[str]:
@@ -306,8 +285,10 @@ def format_arguments(
 ) -> list[str]:
     """Return the command line of a pre-training; `list_more` are the options of its kind alone."""
     settings = {**training.settings, "seed": str(training.seed)}
-    origin, corpus = training.origin, inputs.get("corpus")
-    validation = list_validation_options(store, training.dev) if training.dev else []
+    origin, corpus, dev = training.origin, inputs.get("corpus"), training.dev
+    validation: list[str] = []
+    if dev and (made := store.manifest(dev)) and made["result"]["sequences"]:
+        validation = ["--validation", str(store.fetch(dev))]
     probe = list_probe_options(store, corpus) if corpus else []
     unread: tuple[str, ...] = ()
     if not probe and (origin or corpus) and training.is_probed:
@@ -316,6 +297,9 @@ def format_arguments(
         unread += OF_A_PROBE
     if not (validation or probe):  # as where a dump is so small that it has no dev reviews
         unread += OF_VALIDATION
+    threads = training.threads  # 0: all cores, or an accelerator
+    if not threads and training.beside and not has_accelerator(training.device):
+        threads = max(1, ((os.cpu_count() or 1) - training.beside) // training.processes)
     settings = {name: text for name, text in settings.items() if name not in unread}
     return [
         *["--shards", locate_stage(store, inputs["shards"])],
@@ -325,7 +309,7 @@ def format_arguments(
         *validation,
         *probe,
         *(["--processes", str(training.processes)] if training.processes > 1 else []),
-        *(["--threads", str(threads)] if (threads := count_threads(training)) else []),
+        *(["--threads", str(threads)] if threads else []),
         *list_more(store),
         *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
     ]

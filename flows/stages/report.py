@@ -129,32 +129,27 @@ def _describe_arms(store: Store, cells: Sequence[Cell], trained: Stage) -> list[
     tasks = list(dict.fromkeys(cell.task for cell in cells))
     facts: dict[str, ArmFacts] = {}
     for cell in cells:
-        if cell.arm not in facts:
-            encoder, corpus = cell.finetuned.inputs.get("encoder"), cell.finetuned.inputs["data"]
-            if cell.arm == ADAPTED:  # its cells are of the published one where that was kept
-                encoder = trained
-            facts[cell.arm] = (
-                _describe_arm(store, cell.arm, tasks, encoder, corpus)
-                if encoder
-                else ArmFacts(name=cell.arm)
-            )
+        if cell.arm in facts:
+            continue
+        inputs = cell.finetuned.inputs
+        # the adapted one's cells are of the published one where that was kept
+        encoder = trained if cell.arm == ADAPTED else inputs.get("encoder")
+        if encoder is None:
+            facts[cell.arm] = ArmFacts(name=cell.arm)
+            continue
+        made, held_out = store.manifest(encoder), None
+        lineage = store.trace_lineage(made) if made else []
+        origins = [one["fingerprint"] for _, one in lineage if one["stage"] == "origin"]
+        if made and made["stage"] == "pretraining":
+            held_out = tasks if is_held_out(store, made, inputs["data"]) else []
+        facts[cell.arm] = ArmFacts(
+            name=cell.arm,
+            data_known=held_out is not None,
+            origin=origins[0] if origins else "",
+            written_steps=list_written_steps(store, [encoder]),
+            held_out=held_out,
+        )
     return list(facts.values())
-
-
-def _describe_arm(
-    store: Store, name: str, tasks: list[str], encoder: Stage, corpus: Stage
-) -> ArmFacts:
-    made = store.manifest(encoder)
-    origin, steps = trace_origin(store, made), list_written_steps(store, [encoder])
-    if made is None or made["stage"] != "pretraining":
-        return ArmFacts(name=name, data_known=False, origin=origin, written_steps=steps)
-    return ArmFacts(
-        name=name,
-        data_known=True,
-        origin=origin,
-        written_steps=steps,
-        held_out=tasks if is_held_out(store, made, corpus) else [],
-    )
 
 
 def list_written_steps(store: Store, pretrainings: Sequence[Stage]) -> list[int]:
@@ -163,12 +158,6 @@ def list_written_steps(store: Store, pretrainings: Sequence[Stage]) -> list[int]
     """
     results = [made["result"] for stage in pretrainings if (made := store.manifest(stage))]
     return [result["written_step"] for result in results if "written_step" in result]
-
-
-def trace_origin(store: Store, made: Manifest | None) -> str:
-    """Return the fingerprint of the published encoder that one began with; empty if it did not."""
-    lineage = store.trace_lineage(made) if made else []
-    return next((one["fingerprint"] for _, one in lineage if one["stage"] == "origin"), "")
 
 
 def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:

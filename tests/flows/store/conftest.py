@@ -2,8 +2,6 @@
 there, and as many hosts as it wants. Of gs:// a small server for each test.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
 
@@ -38,8 +36,12 @@ def as_user(s3, monkeypatch):
 
 
 @pytest.fixture
-def address(as_user):
-    """An address that nothing lies below."""
+def address(request):
+    """An address that nothing lies below: in s3://, or in gs:// where a test asks for that."""
+    if getattr(request, "param", "s3") == "gs":
+        request.getfixturevalue("gs")
+        return "gs://bucket/store"
+    request.getfixturevalue("as_user")
     return f"s3://{BUCKET}/{uuid4().hex}"
 
 
@@ -65,19 +67,7 @@ def gs(monkeypatch):
 
 @pytest.fixture
 def open_host(address, tmp_path, monkeypatch):
-    """Opens the store as another host sees it: with a folder of its own."""
-    return make_opener(address, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def open_gs_host(gs, tmp_path, monkeypatch):
-    return make_opener("gs://bucket/store", tmp_path, monkeypatch)
-
-
-def make_opener(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], Store]:
-    """Return a function that opens the store as the host of this name."""
+    """Opens the store as the host of a name sees it: with a folder of its own."""
     monkeypatch.setattr("flows.store.attempt.LOOK_SECONDS", 0.1)
     monkeypatch.setenv("AMAZON_ELECTRA_LEASE_SECONDS", "2")
 

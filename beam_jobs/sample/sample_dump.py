@@ -4,17 +4,17 @@ in known amounts.
 The records have the field names of the 2018 release (Ni et al. 2019): JSON lines, gzip when the
 path ends in `.gz`. Line i depends on (seed, i) alone (a repeated line copies an earlier one of the
 same thousand), so memory does not grow with the size, and the first lines of a large dump are the
-small dump of the same seed.
+small dump of the same seed. Words and sentence frames are in lexicon.json.
 
 What the language is designed to show. A review talks about two or three aspects of a product
-(durability, taste, …; see lexicon.json) and describes each with a few opinion words of one
-family, that is of one aspect and one polarity. There are some 1,300 such words, so a few hundred
-labelled reviews contain each about once or not at all, and all else in a review (frames, purchase
-stories, subjects) is the same for praise and for blame. In unlabelled text, however, words of a
-family keep company with each other, and praise keeps company with praise, so pre-training can learn
-from the dump what the labels are too few to teach. Real reviews are not that simple: on them
-minutes of pre-training are worth nothing. The sample shows that the path works, not how much it
-brings.
+(durability, taste, …) and describes each with a few opinion words of one family, that is of one
+aspect and one polarity; every opinion word belongs to exactly one. There are some 1,300 such words,
+so a few hundred labelled reviews contain each about once or not at all, and all else in a review
+(frames, purchase stories, subjects) is the same for praise and for blame. In unlabelled text,
+however, words of a family keep company with each other, and praise keeps company with praise, so
+pre-training can learn from the dump what the labels are too few to teach. Real reviews are not that
+simple: on them minutes of pre-training are worth nothing. The sample shows that the path works, not
+how much it brings.
 
 How opinions agree with the stars (`_OPINIONS`): 5 and 1 stars are unanimous, 4 and 2 are hedged
 ("fairly …") or have one aspect of the other polarity among three, 3 stars are split.
@@ -25,35 +25,22 @@ import json
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from random import Random
-from typing import IO, Any, cast
+from typing import Any
 
 from beam_jobs.config import SampleOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import read_options
-from beam_jobs.sample.lexicon import (
-    ACCENTS,
-    ASPECTS,
-    BRANDS,
-    CATEGORIES,
-    COLORS,
-    FILLERS,
-    FRAMES,
-    HEDGES,
-    PEOPLE,
-    PLACES,
-    PLAIN_ADVERBS,
-    SPANS,
-    TIMES,
-    TITLES,
-    VERBS,
-    Aspect,
-)
 
+LEXICON: dict[str, Any] = json.loads(
+    resources.files(__package__).joinpath("lexicon.json").read_text()
+)
+"""Frames are opinions: {s} subject, {v} verb, {d} adverb, {a} {b} {c} {e} opinion words of one
+family."""
 MESS_PER_THOUSAND = {
     "broken_line": 3,  # the JSON is cut off in the middle of the record
     "missing_text": 4,  # no reviewText field
@@ -85,13 +72,7 @@ _OPINIONS: dict[float, tuple[tuple[tuple[int, ...], bool], ...]] = {
     2.0: (((0, 0), True), ((0, 0, 1), True), ((0, 0, 0), True)),
     1.0: (((0, 0), False), ((0, 0), False), ((0, 0, 0), False)),
 }
-_STAR_TITLES = {
-    1.0: "One Star",
-    2.0: "Two Stars",
-    3.0: "Three Stars",
-    4.0: "Four Stars",
-    5.0: "Five Stars",
-}
+_STAR_TITLES = ("", "One Star", "Two Stars", "Three Stars", "Four Stars", "Five Stars")
 _DAYS = 4_000  # review dates span the days from 2007-06-01, as in the 2018 release
 _FIRST_DAY = 1_180_656_000  # 2007-06-01, seconds since 1970
 _ID_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -112,19 +93,16 @@ def _list_slot_kinds() -> tuple[str, ...]:
 _SLOTS = _list_slot_kinds()
 
 
-def _find_original_slot(slot: int) -> int:
-    """Return the plain slot that a repeated line copies, if possible not among the last six."""
-    return max(s for s in range(max(slot - 6, 1)) if _SLOTS[s] == "plain")
-
-
 _ORIGINALS = {
-    slot: _find_original_slot(slot)
+    slot: max(s for s in range(max(slot - 6, 1)) if _SLOTS[s] == "plain")
     for slot, kind in enumerate(_SLOTS)
     if kind.startswith("repeated")
 }
-_BY_NAME = {aspect.name: aspect for aspect in ASPECTS}
+"""The plain slot that a repeated line copies, if possible not among the last six."""
+_BY_NAME = {aspect["name"]: aspect for aspect in LEXICON["aspects"]}
 _CATEGORY_ASPECTS = tuple(
-    (c.products, tuple(_BY_NAME[name] for name in c.aspects)) for c in CATEGORIES
+    (category["products"], [_BY_NAME[name] for name in category["aspects"]])
+    for category in LEXICON["categories"]
 )
 
 
@@ -174,11 +152,9 @@ class ReviewWriter:
             original = self._write_record(self._find_original(index))
             record |= {key: original[key] for key in ("reviewText", "overall", "summary")}
         elif kind == "one_word":
-            praised = record["overall"] >= 3
-            aspect = self._pick_one(ASPECTS)
-            record["reviewText"] = self._pick_one(
-                aspect.praise if praised else aspect.blame
-            ).capitalize()
+            words = self._pick_one(LEXICON["aspects"])
+            polarity = "praise" if record["overall"] >= 3 else "blame"
+            record["reviewText"] = self._pick_one(words[polarity]).capitalize()
         elif kind == "very_long":
             record["reviewText"] = self._lengthen_text(text, record["overall"])
         else:
@@ -197,18 +173,15 @@ class ReviewWriter:
         if kind == "line_breaks":
             return text.replace(". ", ".\n")
         if kind == "accents":
-            return f"{text} {self._pick_one(ACCENTS)}"
+            return f"{text} {self._pick_one(LEXICON['accents'])}"
         if kind == "personal":
             number = int(self._rng.random() * 100)
-            address = f"{self._pick_one(PEOPLE)}{number}@example.com"
+            address = f"{self._pick_one(LEXICON['people'])}{number}@example.com"
             return f"{text} Write to {address} or call 555-01{number:02d}."
         if kind == "video_marker":
             return f"[[VIDEOID:{self._make_identifier('', 12).lower()}]] {text}"
         assert kind == "typo", kind
-        return self._add_typo(text)
-
-    def _add_typo(self, text: str) -> str:
-        """Exchange the first two different lower-case neighbours after a random place."""
+        # exchange the first two different lower-case neighbours after a random place
         for i in range(int(self._rng.random() * (len(text) - 12)), len(text) - 1):
             if text[i] != text[i + 1] and text[i].islower() and text[i + 1].islower():
                 return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
@@ -238,10 +211,12 @@ class ReviewWriter:
             "reviewerID": self._make_identifier("A", 10),
             "asin": f"B0{int(random() ** 3 * 30_000):08d}",
             "reviewerName": (
-                f"{self._pick_one(PEOPLE).capitalize()} {self._make_identifier('', 1)}."
+                f"{self._pick_one(LEXICON['people']).capitalize()} {self._make_identifier('', 1)}."
             ),
             "reviewText": text,
-            "summary": self._write_title(stars, scene),
+            "summary": self._pick_one(LEXICON["titles"]).format_map(
+                scene | {"stars": _STAR_TITLES[int(stars)]}
+            ),
             "unixReviewTime": second,
         }
         if random() < 0.1:
@@ -250,22 +225,24 @@ class ReviewWriter:
             record["style"] = {"Color:": f" {scene['color']}"}
         return record
 
-    def _pick_scene(self, products: tuple[str, ...]) -> dict[str, str]:
+    def _pick_scene(self, products: list[str]) -> dict[str, str]:
         """Pick the values of the frames' fields that stay the same within a review."""
-        pick, random = self._pick_one, self._rng.random
+        pick, random, brands = self._pick_one, self._rng.random, LEXICON["brands"]
         return {
             "product": pick(products),
-            "p": pick(PEOPLE),
-            "place": pick(PLACES),
-            "time": pick(TIMES),
-            "span": pick(SPANS),
-            "color": pick(COLORS),
+            "p": pick(LEXICON["people"]),
+            "place": pick(LEXICON["places"]),
+            "time": pick(LEXICON["times"]),
+            "span": pick(LEXICON["spans"]),
+            "color": pick(LEXICON["colors"]),
             # a few brands are everywhere, most are rare
-            "brand": BRANDS[int(random() ** 4 * len(BRANDS))],
+            "brand": brands[int(random() ** 4 * len(brands))],
             "n": str(4 + int(random() ** 2 * 96)),
         }
 
-    def _write_text(self, stars: float, scene: dict[str, str], aspects: tuple[Aspect, ...]) -> str:
+    def _write_text(
+        self, stars: float, scene: dict[str, str], aspects: list[dict[str, Any]]
+    ) -> str:
         """Write a sentence per aspect and one or two neutral ones, the first often in front.
 
         Leaves the last aspect's words in the scene, for the title.
@@ -273,22 +250,22 @@ class ReviewWriter:
         random = self._rng.random
         polarities, hedged = self._pick_one(_OPINIONS[stars])
         fillers = [
-            self._pick_one(FILLERS).format_map(scene) for _ in range(1 + int(random() * 1.5))
+            self._pick_one(LEXICON["fillers"]).format_map(scene)
+            for _ in range(1 + int(random() * 1.5))
         ]
         at = int(random() * len(aspects))
         opinions = []
         for step, polarity in enumerate(polarities):
             aspect = aspects[(at + step * 2) % len(aspects)]
-            opinions.append(self._write_opinion(aspect, polarity, hedged, scene))
+            words = aspect["praise" if polarity else "blame"]
+            opinions.append(self._write_opinion(words, aspect["subjects"], hedged, scene))
         sentences = fillers[:1] + opinions + fillers[1:] if random() < 0.7 else opinions + fillers
         return " ".join(sentences)
 
     def _write_opinion(
-        self, aspect: Aspect, polarity: int, hedged: bool, scene: dict[str, str]
+        self, words: list[str], subjects: list[str], hedged: bool, scene: dict[str, str]
     ) -> str:
-        random = self._rng.random
-        words = aspect.praise if polarity else aspect.blame
-        n = len(words)
+        random, n = self._rng.random, len(words)
         a = int(random() * n)
         third = n // 3  # steps of less than a third of the family never come back to a word
         b = (a + 1 + int(random() * third)) % n
@@ -296,13 +273,10 @@ class ReviewWriter:
         e = (c + 1 + int(random() * (third - 3))) % n
         scene["a"], scene["b"], scene["c"], scene["e"] = words[a], words[b], words[c], words[e]
         scene["A"] = words[a].capitalize()
-        scene["s"] = self._pick_one(aspect.subjects)
-        scene["v"] = self._pick_one(VERBS)
-        scene["d"] = self._pick_one(HEDGES if hedged else PLAIN_ADVERBS)
-        return self._pick_one(FRAMES).format_map(scene)
-
-    def _write_title(self, stars: float, scene: dict[str, str]) -> str:
-        return self._pick_one(TITLES).format_map(scene | {"stars": _STAR_TITLES[stars]})
+        scene["s"] = self._pick_one(subjects)
+        scene["v"] = self._pick_one(LEXICON["verbs"])
+        scene["d"] = self._pick_one(LEXICON["hedges" if hedged else "plain_adverbs"])
+        return self._pick_one(LEXICON["frames"]).format_map(scene)
 
     def _make_identifier(self, start: str, letters: int) -> str:
         number = int(self._rng.random() * 36**letters)
@@ -316,24 +290,9 @@ class ReviewWriter:
         return values[int(self._rng.random() * len(values))]
 
 
-def generate_lines(reviews: int, seed: int, start: int = 0) -> Iterator[str]:
-    """Yield the lines start … reviews - 1 of the dump of this seed."""
-    writer = ReviewWriter(seed)
-    return (writer.write_line(index) for index in range(start, reviews))
-
-
-@contextmanager
-def _open_output(path: Path) -> Iterator[IO[bytes]]:
-    """Open a stream to a file that appears under its name only when whole.
-
-    Gzip carries neither time nor name, so the same reviews give the same bytes.
-    """
-    with storage.atomic_path(path) as temporary, open(temporary, "wb") as file:
-        if path.suffix == ".gz":
-            with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
-                yield cast(IO[bytes], stream)
-        else:
-            yield file
+def generate_lines(reviews: int, seed: int) -> Iterator[str]:
+    """Yield the first lines of the dump of this seed."""
+    return map(ReviewWriter(seed).write_line, range(reviews))
 
 
 def is_sample(path: str | Path) -> bool:
@@ -355,11 +314,13 @@ def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:
     if reviews < 1:
         raise ValueError(f"reviews is {reviews}; it must be at least 1")
     path = Path(path)
-    writer = ReviewWriter(seed)
-    with _open_output(path) as stream:
-        for start in range(0, reviews, 1_000):
-            block = [writer.write_line(i) for i in range(start, min(start + 1_000, reviews))]
-            stream.write(("\n".join(block) + "\n").encode())
+    lines = (f"{line}\n".encode() for line in generate_lines(reviews, seed))
+    with storage.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        if path.suffix == ".gz":  # without time and name, so the same reviews give the same bytes
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                packed.writelines(lines)
+        else:
+            file.writelines(lines)
     return {
         "path": str(path),
         "reviews": reviews,
@@ -370,11 +331,8 @@ def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    program, description = (
-        "python -m beam_jobs.sample.sample_dump",
-        "Write a synthetic review dump.",
-    )
-    options = read_options(SampleOptions, argv, program, description)
+    program = "python -m beam_jobs.sample.sample_dump"
+    options = read_options(SampleOptions, argv, program, "Write a synthetic review dump.")
     try:
         return write_sample(options.output, options.reviews, options.seed)
     except OSError as error:

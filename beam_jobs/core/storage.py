@@ -217,13 +217,6 @@ def remove_path(path: str) -> None:
             os.unlink(path)
 
 
-def remove_temporary_files(folder: str) -> None:
-    """Remove what killed writers have left: files under temporary names."""
-    for name in list_names(folder):
-        if name.startswith(".") and name.endswith(".tmp"):
-            remove_path(join_path(folder, name))
-
-
 def remove_matching(folder: str, pattern: str) -> None:
     """Remove everything whose name matches the pattern; what else is in the folder is not ours."""
     for name in list_names(folder):
@@ -365,26 +358,23 @@ def _expand(pattern: str, option: str, places: Places) -> dict[str, Identity | N
             files: dict[str, dict[str, Any]] = {}
             for name, info in match_remote(fs, inner).items():
                 files |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
-            shown = [path for path in files if _is_shown(path, inner)]
             known: dict[str, Identity | None] = {}
-            for name in leave_out_others(shown, inner, option):
+            for name in _leave_out_others(files, inner, option):
                 identity = _identify(path := str(fs.unstrip_protocol(name)), files[name], SURE)
                 known[path] = identity if identity[2] else None
             return known
+    named = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
     paths = [
-        path
-        for name in match_local(pattern)
-        for path in ([name] if os.path.isfile(name) else _walk_folder(name))
+        path for name in named for path in ([name] if os.path.isfile(name) else _walk_folder(name))
     ]
-    shown = [path for path in paths if _is_shown(path, pattern)]
-    return {os.path.abspath(path): None for path in leave_out_others(shown, pattern, option)}
+    return {os.path.abspath(path): None for path in _leave_out_others(paths, pattern, option)}
 
 
-def leave_out_others(paths: Iterable[str], pattern: str, option: str) -> list[str]:
-    """Return the paths without marks and checksums, which are told on stderr; what the pattern
-    names stays.
+def _leave_out_others(found: Iterable[str], pattern: str, option: str) -> list[str]:
+    """Return the paths that are not hidden, without marks and checksums, which are told on stderr;
+    what the pattern names stays.
     """
-    paths = list(paths)
+    paths = [path for path in found if _is_shown(path, pattern)]
     if any(map(TABLES.search, paths)):
         raise UserError(
             f"{option} {pattern}: a Delta or Iceberg table, whose log says which files count; "
@@ -414,11 +404,6 @@ def match_remote(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
         if isinstance(error.__cause__, UserError):  # of an address that may not be read from
             raise error.__cause__ from None
         return dict(fs.glob(pattern, detail=True)) if glob.has_magic(pattern) else {}
-
-
-def match_local(pattern: str) -> list[str]:
-    """Return the local files and folders of this name, or else of this glob."""
-    return [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
 
 
 def _walk_folder(folder: str) -> Iterator[str]:

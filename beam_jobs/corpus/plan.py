@@ -17,7 +17,6 @@ from beam_jobs.engine import beam_options
 from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
-from beam_jobs.text.cleaning import CleaningOptions
 
 VERSION = 18
 """Has to be raised when the same dump gives another corpus."""
@@ -77,7 +76,7 @@ class Folders:
         """
         rejects = storage.join_path(self.output, "rejects")
         for folder in (self.output, rejects):
-            storage.remove_temporary_files(folder)
+            storage.remove_matching(folder, r"\..*\.tmp")
         storage.remove_path(self.failed)
         if not storage.exists(self.work):
             storage.remove_matching(rejects, rf"{UNIT_NAME}\.jsonl")
@@ -195,7 +194,7 @@ def plan_preparation(
         seed=args.seed,
         split_by=args.split_by,
         sample_share=min(1.0, sample_bytes / text_bytes),
-        cleaning=CleaningOptions(repair_run_ons=args.repair_run_ons),
+        repair_run_ons=args.repair_run_ons,
         mask_personal_data=args.mask_personal_data,
         keep_raw_rejects=args.keep_raw_rejects,
         with_titles=args.title,

@@ -18,7 +18,7 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from beam_jobs.reading.dates import FORMS, parse_day
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
 from beam_jobs.text import languages, personal_data, splits
-from beam_jobs.text.cleaning import CleaningOptions, clean_text
+from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.word_runs import count_words
 
 BATCH_REVIEWS, BATCH_CHARACTERS = 4096, 1 << 28
@@ -78,7 +78,7 @@ class Preparation:
     bounds: tuple[float, ...]  # splits.parse_shares
     seed: int
     sample_share: float  # of the pretrain reviews, for Punkt and to count languages
-    cleaning: CleaningOptions = field(default_factory=CleaningOptions)
+    repair_run_ons: bool = True
     mask_personal_data: bool = True
     with_titles: bool = True
     min_words: int = 1
@@ -189,14 +189,14 @@ def hash_identifier(value: Any) -> bytes | None:
     return xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) if text else None
 
 
-def make_title(title: Any, text: str, cleaning: CleaningOptions, max_characters: int) -> str:
+def make_title(title: Any, text: str, repair_run_ons: bool, max_characters: int) -> str:
     """Return a review's title as a sentence, or "" if it has none or repeats how the text begins.
 
     `text` is clean. A title that ends in no punctuation gets a full stop.
     """
     if not isinstance(title, str) or not title or len(title) > max_characters:
         return ""
-    title = clean_text(title, cleaning)
+    title = clean_text(title, repair_run_ons)
     begin = title.rstrip("….")
     is_repeated = text[: len(begin)].casefold() == begin.casefold()
     if not begin or (is_repeated and not text[len(begin) : len(begin) + 1].isalnum()):
@@ -359,7 +359,7 @@ class UnitReader:
                 title = ""
                 if self.preparation.with_titles:
                     longest = self.preparation.max_characters
-                    title = make_title(review.title, text, self.preparation.cleaning, longest)
+                    title = make_title(review.title, text, self.preparation.repair_run_ons, longest)
                 batch.add_review(review, title, text)
                 characters += len(text)
                 if len(batch.texts) == BATCH_REVIEWS or characters > BATCH_CHARACTERS:
@@ -400,7 +400,7 @@ class UnitReader:
         if len(text) > MAX_RAW_EXPANSION * self.preparation.max_characters:
             self.dropped["too long"] += 1
             return None
-        text = clean_text(text, self.preparation.cleaning)
+        text = clean_text(text, self.preparation.repair_run_ons)
         if not text:
             self.dropped["empty text"] += 1
         elif len(text) > self.preparation.max_characters:

@@ -22,54 +22,25 @@ from beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "text": (
-        *(
-            "reviewText",
-            "review_body",
-            "review/text",
-            "text",
-            "Text",
-            "verified_reviews",
-            "review_text",
-            "reviewtext",
-        ),
-        *("review", "body", "content", "comment", "Review", "reviews.text"),
+        *("reviewText", "review_body", "review/text", "text", "Text", "verified_reviews"),
+        *("review_text", "reviewtext", "review", "body", "content", "comment", "Review"),
+        "reviews.text",
     ),
     "title": (
-        "summary",
-        "review_headline",
-        "review/summary",
-        "title",
-        "Summary",
-        "headline",
+        *("summary", "review_headline", "review/summary", "title", "Summary", "headline"),
         "reviews.title",
     ),
     "stars": (
-        "overall",
-        "star_rating",
-        "review/score",
-        "rating",
-        "Score",
-        "stars",
-        "score",
+        *("overall", "star_rating", "review/score", "rating", "Score", "stars", "score"),
         "reviews.rating",
     ),
     "item_id": (
-        "asin",
-        "product_id",
-        "product/productId",
-        "ProductId",
-        "item_id",
-        "parent_asin",
+        *("asin", "product_id", "product/productId", "ProductId", "item_id", "parent_asin"),
         "item",
     ),
     "user_id": ("reviewerID", "customer_id", "review/userId", "user_id", "UserId", "user"),
     "timestamp": (
-        "unixReviewTime",
-        "review_date",
-        "review/time",
-        "timestamp",
-        "Time",
-        "date",
+        *("unixReviewTime", "review_date", "review/time", "timestamp", "Time", "date"),
         "reviewTime",
     ),
 }
@@ -124,13 +95,8 @@ MAX_LISTED_COLUMNS = 50  # a file may have any number
 MAX_SHOWN, SHOWN_CHARACTERS = 20, 60  # in a message
 MIN_ALIKE = 3
 """Objects with a text each that are reviews by their keys."""
-
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
-
-
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
-
-
 LABEL = "label."
 """What the field of a label column begins with, in a mapping and in a corpus; its name follows."""
 MAX_LABEL_CHARACTERS = 200
@@ -290,15 +256,9 @@ def make_review_reader(
         if not all(map(is_identifier, places)):
             notes["identifiers_left_out"] += 1
             places = [place if is_identifier(place) else None for place in places]
-        return Review(
-            get(text),
-            get(title),
-            rating,
-            places[0],
-            places[1],
-            places[2],
-            tuple(parse_label(get(column)) for column in own) if own else (),
-        )
+        classes = tuple(parse_label(get(column)) for column in own) if own else ()
+        item_id, user_id, timestamp = places
+        return Review(get(text), get(title), rating, item_id, user_id, timestamp, classes)
 
     return read_review
 

@@ -37,7 +37,7 @@ from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
 from beam_jobs.scoring.classifier import Classifier, load_classifier
 from beam_jobs.scoring.plan import ID, ScoringPlan
 from beam_jobs.text import personal_data
-from beam_jobs.text.cleaning import CleaningOptions, clean_text
+from beam_jobs.text.cleaning import clean_text
 
 MOST_CHARACTERS = 200_000
 """Of a text that are cleaned and classified: the rest of what is longer is left aside."""
@@ -139,13 +139,13 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
     """Return a row for each record of a unit, one that cannot be read as well."""
     mapping, rows, titles = dict(unit.file.layout.mapping), Rows(), list[str]()
     is_text = unit.file.layout.name in ("delimited", "snap")  # where all values are strings
-    cleaning = CleaningOptions(repair_run_ons=options.repair_run_ons)
+    repair = options.repair_run_ons
     for item in work_units.read_records(unit, rows.tally):
         if isinstance(item, Reject):
             record, text, reason = {}, "", item.reason
         else:
             record = item[1]
-            text, reason = prepare_text(record.get(mapping["text"]), cleaning)
+            text, reason = prepare_text(record.get(mapping["text"]), repair)
         value, title = (
             record.get(mapping[key]) if key in mapping else None for key in (ID, "title")
         )
@@ -156,7 +156,7 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
         rows.reasons.append(reason or None)
         has_title = options.title and not reason
         longest = Preparation.max_characters
-        titles.append(make_title(title, text, cleaning, longest) if has_title else "")
+        titles.append(make_title(title, text, repair, longest) if has_title else "")
     if options.mask_personal_data:
         for texts in (titles, rows.texts):
             for number in personal_data.find_suspects(texts):
@@ -165,11 +165,11 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
     return rows
 
 
-def prepare_text(text: Any, cleaning: CleaningOptions) -> tuple[str, str]:
+def prepare_text(text: Any, repair_run_ons: bool) -> tuple[str, str]:
     """Return the clean text, or an empty one and why there is none."""
     if not isinstance(text, str):
         return "", "no text" if text is None else "text is not a string"
-    cleaned = clean_text(text[:MOST_CHARACTERS], cleaning)
+    cleaned = clean_text(text[:MOST_CHARACTERS], repair_run_ons)
     return cleaned, "" if cleaned else "empty text"
 
 

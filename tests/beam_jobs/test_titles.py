@@ -7,7 +7,6 @@ from beam_jobs.corpus.prepare import make_title
 from beam_jobs.deduplication.held_out import read_held_out_batches
 from beam_jobs.reading import work_units
 from beam_jobs.scoring.score_files import read_rows
-from beam_jobs.text.cleaning import CleaningOptions
 from tests.beam_jobs.dumps import digests, review, rows_of, run_job, run_steps, text_of, write_lines
 
 TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now</b>", "Five Stars"]
@@ -28,7 +27,7 @@ TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now
     ],
 )
 def test_a_title_is_a_sentence_or_nothing(title, text, sentence):
-    assert make_title(title, text, CleaningOptions(), max_characters=50) == sentence
+    assert make_title(title, text, repair_run_ons=True, max_characters=50) == sentence
 
 
 def write_dump(folder, titles=TITLES, count=120):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from beam_jobs.deduplication import evaluation_texts
-from beam_jobs.text.cleaning import CleaningOptions, clean_text
+from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.personal_data import mask_personal_data
 from tests.beam_jobs.deduplication.word_texts import find_withheld
 from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
@@ -44,7 +44,7 @@ def test_a_text_is_withheld_whatever_the_job_makes_of_it(tmp_path):
         "Obsessed!It works fine",
     ]
     for repair in (True, False):
-        cleaned = [clean_text(text, CleaningOptions(repair)) for text in texts]
+        cleaned = [clean_text(text, repair) for text in texts]
         masked = [mask_personal_data(text)[0] for text in cleaned]
         assert masked[:2] == ["Call [phone] now please", "Mail [email] for info"]
         (folder := tmp_path / str(repair)).mkdir()

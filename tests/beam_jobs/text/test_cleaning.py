@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.text.cleaning import CleaningOptions, clean_text
+from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.personal_data import find_suspects, mask_personal_data
 
 
@@ -47,7 +47,7 @@ def test_clean(raw, expected):
 
 
 def test_run_ons_are_repaired_only_if_wanted():
-    assert clean_text("great!It is", CleaningOptions(repair_run_ons=False)) == "great!It is"
+    assert clean_text("great!It is", repair_run_ons=False) == "great!It is"
 
 
 @settings(max_examples=300)

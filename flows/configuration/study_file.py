@@ -1,16 +1,13 @@
-"""A study as it is written: arms × tasks × seeds × settings in a YAML file; and the form in the
+"""A study as it is written: arms × tasks × seeds in a YAML file; and the form in the
 Prefect UI that names such a file.
 """
 
-import itertools
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import Settings, format_value
+from beam_jobs.core.settings import Settings
 from flows.configuration.addresses import Address
 from model.finetuning.request import FROZEN, is_part_of_teacher
 from model.finetuning.tasks import TASKS
@@ -121,7 +118,7 @@ class Arm(Part):
 
     def suits(self, task: "StudyTask") -> bool:
         """Return whether the arm is run on a task: baselines are for classes alone."""
-        if task.arms and not any(f"{self.name}, ".startswith(f"{name}, ") for name in task.arms):
+        if task.arms and self.name not in task.arms:
             return False
         known = TASKS.get(task.task)
         return not self.is_baseline or known is None or known.shape == "classification"
@@ -169,7 +166,7 @@ class Search(Part):
 
 
 class Study(Part):
-    """Arms × tasks × seeds × settings."""
+    """Arms × tasks × seeds."""
 
     title: str = Field(default="Study", description="Title of the report and of the run")
     question: str = Field(
@@ -188,76 +185,21 @@ class Study(Part):
     arms: list[Arm] = Field(default=[], description="Ways to get an encoder")
     tasks: list[StudyTask] = Field(default=[], description="What the arms are judged by")
     comparisons: list[tuple[str, str]] = Field(
-        default=[],
-        description="Pairs of arms; empty: the first with each of the others. With a grid, each "
-        "combination is compared by itself",
+        default=[], description="Pairs of arms; empty: the first with each of the others"
     )
     settings: dict[str, Any] = Field(
         default={}, description="Settings of fine-tuning for all arms and tasks"
-    )
-    grid: dict[str, list[Any]] = Field(
-        default={}, description="Setting → values; every arm is run with every combination"
     )
     search: Search = Search()
     latency: bool = Field(
         default=False, description="Also measure size, speed and memory of every arm"
     )
 
-    def find_arm(self, name: str) -> Arm:
-        for arm in self.arms:
-            if arm.name == name:
-                return arm
-        raise UserError(
-            f"study {self.title!r}: no arm {name!r}; its arms are "
-            f"{', '.join(a.name for a in self.arms)}"
-        )
-
-
-def expand_grid(study: Study) -> list[Arm]:
-    """Return arms × combinations of the grid, each an arm of its own named after its values and
-    taught by its like.
-    """
-    return [
-        arm.model_copy(
-            update={
-                "name": arm.name + _format_combination(values),
-                "settings": {**arm.settings, **values},
-                "teacher": arm.teacher + (_format_combination(values) if arm.taught_by else ""),
-            }
-        )
-        for arm in study.arms
-        for values in list_combinations(study)
-    ]
-
-
-def list_combinations(study: Study) -> list[dict[str, Any]]:
-    """Return all combinations of the grid's values; without a grid the one of nothing."""
-    return [
-        dict(zip(study.grid, values, strict=True))
-        for values in itertools.product(*study.grid.values())
-    ]
-
-
-def _format_combination(values: Mapping[str, Any]) -> str:
-    return "".join(f", {name}={format_value(value)}" for name, value in values.items())
-
-
-def list_pairs(study: Study) -> list[tuple[str, str]]:
-    """Return what is compared, by the names of `expand_grid`: arms at the same combination, or two
-    combinations by name.
-    """
-    arms = {arm.name for arm in study.arms}
-    if len(arms) == 1 and not study.comparisons:
-        first, *others = (arm.name for arm in expand_grid(study))
-        return [(first, other) for other in others]
-    named = study.comparisons or [(study.arms[0].name, other.name) for other in study.arms[1:]]
-    found = []
-    for a, b in named:
-        every = list_combinations(study) if {a, b} <= arms else [{}]
-        found += [
-            (a + _format_combination(values), b + _format_combination(values)) for values in every
-        ]
-    return found
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the arms that are compared, by their names."""
+        first, *others = self.arms
+        return self.comparisons or [(first.name, other.name) for other in others]
 
 
 class StudyChoice(Settings):

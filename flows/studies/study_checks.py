@@ -11,7 +11,7 @@ from typing import Any
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import format_value
 from flows.configuration.form import SHAPE
-from flows.configuration.study_file import Arm, Study, StudyTask, expand_grid, list_combinations
+from flows.configuration.study_file import Arm, Study, StudyTask
 from model.config import FinetuningSettings
 from model.encoders.places import FORMS, find_kind
 from model.finetuning import search
@@ -183,7 +183,7 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
     for field in ("same_flops_as", "same_tokens_as"):
         if not (name := getattr(own, field)):
             continue
-        other = study.find_arm(name).pretraining
+        other = next(other for other in study.arms if other.name == name).pretraining
         if not other:
             yield f"pretraining.{field}: {name!r} is not pre-trained by the study"
         if name == arm.name or other.same_flops_as or other.same_tokens_as:
@@ -192,14 +192,15 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
 
 def _find_circles(study: Study) -> Iterator[str]:
     """Yield arms that teach each other, and architectures of arms that have none of their own."""
+    arms = {arm.name: arm for arm in study.arms}
     for i, arm in enumerate(study.arms):
         chain = [arm.name]
-        while (teacher := study.find_arm(chain[-1]).taught_by) and teacher not in chain:
+        while (teacher := arms[chain[-1]].taught_by) and teacher not in chain:
             chain.append(teacher)
         if teacher == arm.name:
             yield f"arms[{i}].teacher: the arm is taught by itself: {' ← '.join([*chain, teacher])}"
         source = arm.shaped_by
-        if source and study.find_arm(source).is_without_folder:
+        if source and arms[source].is_without_folder:
             yield (
                 f"arms[{i}].architecture: {source!r} has no folder of its own; "
                 "name an arm that has one"
@@ -229,18 +230,13 @@ def _check_settings(study: Study) -> Iterator[str]:
         yield f"recipe: no recipe {study.recipe!r}; there are {', '.join(RECIPES)}"
         return
     base = RECIPES[study.recipe].finetuning if study.recipe else FinetuningSettings()
-    layers = [("settings", study.settings), *_list_own_settings(study)]
-    layers += [("grid", values) for values in list_combinations(study)]
-    for field, layer in layers:
+    for field, layer in [("settings", study.settings), *_list_own_settings(study)]:
         for name, value in layer.items():
             yield from _check_values(base, f"{field}.{name}", {name: value})
-    for name, values in study.grid.items():
-        if not values:
-            yield f"grid.{name}: no values"
     known: dict[Any, StudyTask] = {}
     for i, task in enumerate(study.tasks):
         cells = []
-        for arm in expand_grid(study):
+        for arm in study.arms:
             together = {**study.settings, **task.settings, **arm.settings}
             if not arm.suits(task):
                 continue
@@ -290,7 +286,7 @@ def _check_search(study: Study) -> Iterator[str]:
     )
     for name in study.search.space:
         setting = "learning_rates" if name == "learning_rate" else name
-        for field, layer in [*_list_own_settings(study), ("grid", study.grid)]:
+        for field, layer in _list_own_settings(study):
             if setting in layer:
                 yield (
                     f"search.space.{name}: {field}.{setting} would hold, not what is found: "
@@ -299,16 +295,11 @@ def _check_search(study: Study) -> Iterator[str]:
 
 
 def _check_comparisons(study: Study) -> Iterator[str]:
-    """Yield compared names that are neither arms nor arms with their values of the grid."""
-    arms, combined = [arm.name for arm in study.arms], [arm.name for arm in expand_grid(study)]
+    arms = [arm.name for arm in study.arms]
     for i, (a, b) in enumerate(study.comparisons):
-        for name in (a, b):
-            if name not in arms and name not in combined:
-                known = ", ".join(dict.fromkeys([*arms, *combined]))
-                yield f"comparisons[{i}]: no arm {name!r}; there are {known}"
+        if unknown := [name for name in (a, b) if name not in arms]:
+            yield f"comparisons[{i}]: no arm {unknown[0]!r}; there are {', '.join(arms)}"
         if a == b:
             yield f"comparisons[{i}]: {a!r} is compared with itself"
-        if (a in arms) != (b in arms):
-            yield f"comparisons[{i}]: name both arms with their values of the grid, or neither"
     if len(set(study.comparisons)) < len(study.comparisons):
         yield "comparisons: a pair is named twice"

@@ -194,7 +194,7 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
             for arm in study.arms
             for task in study.tasks
         )
-        if study.arms and study.tasks and (field in study.grid or not is_read):
+        if study.arms and study.tasks and not is_read:
             raise UserError(
                 f"{name}: --set {field}={text} changes nothing: "
                 "every arm or task of the study sets its own value"
@@ -226,11 +226,7 @@ def drop_arms(study: Study, left_out: Mapping[str, str], name: str) -> Study:
     arms = [arm for arm in study.arms if arm.name not in left_out]
     if not arms:
         raise UserError(f"{name} pre-trains on general text alone: give --general FILES")
-    kept = [
-        pair
-        for pair in study.comparisons
-        if not any(end == arm or end.startswith(f"{arm}, ") for end in pair for arm in left_out)
-    ]
+    kept = [pair for pair in study.comparisons if left_out.keys().isdisjoint(pair)]
     return study.model_copy(update={"arms": arms, "comparisons": kept})
 
 

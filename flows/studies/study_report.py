@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.configuration.form import Parameters
-from flows.configuration.study_file import Arm, StudyChoice, list_pairs
+from flows.configuration.study_file import Arm, StudyChoice
 from flows.stages.report import (
     describe_dump,
     describe_origins,
@@ -61,7 +61,7 @@ def describe_study(
         title=study.title,
         question=study.question,
         command=format_command(stages.loaded, parameters),
-        comparisons=list_pairs(study),
+        comparisons=study.pairs,
         arms=[describe_arm(stages, arm) for arm in stages.arms.values()],
         left_out=dict(stages.loaded.left_out),
         dump=describe_dump(dump) if dump else {},

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.settings import format_value
-from flows.configuration.study_file import Arm, StudyTask, expand_grid
+from flows.configuration.study_file import Arm, StudyTask
 from flows.stages.finetuning import (
     Finetuning,
     Start,
@@ -71,7 +71,7 @@ class StudyStages:
         self.loaded, self.study, self.store = loaded, loaded.study, store
         self.device, self.threads = device, threads
         self.sources = dict(sources)
-        self.arms = {arm.name: arm for arm in expand_grid(self.study)}
+        self.arms = {arm.name: arm for arm in self.study.arms}
         self._made: dict[Any, Stage] = {}
 
     def find_source(self, place: str) -> Stage:
@@ -147,7 +147,7 @@ class StudyStages:
             ("same_tokens_as", count_equal_tokens),
         ):
             if name := getattr(own, budget):
-                other = self.build_pretraining(self.study.find_arm(name), seed)
+                other = self.build_pretraining(self.arms[name], seed)
                 stage = build_training_stage(training, shards, 0)
                 count_steps = partial(count, own=stage, other=other)
                 made = build_equal_stage(training, shards, other, budget, count_steps)
@@ -193,7 +193,7 @@ class StudyStages:
             return Start(None, arm.encoder, teacher)
         if arm.encoder == "random":
             other = arm.shaped_by
-            shaped = self.study.find_arm(other) if other else None
+            shaped = self.arms[other] if other else None
             encoder = (
                 self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
             )

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from flows.configuration.form import Parameters, fill_parameters
-from flows.configuration.study_file import StudyChoice, expand_grid, list_pairs
+from flows.configuration.study_file import StudyChoice
 from flows.runner import stage_runner
 from flows.runner.pools.maker import choose_pool
 from flows.runner.pools.order import Order, read_order, write_order
@@ -96,15 +96,15 @@ def test_a_shipped_study_is_planned_with_all_its_cells(name, place):
     trainings = [stage for stage, _ in plan.stages if stage.name == "pretraining"]
     assert not any("corpus" in stage.inputs for stage in trainings), "a probe would read labels"
     cells = {s.label.partition(" · seed ")[0] for s, _ in plan.stages if s.name == "evaluation"}
-    arms = {arm.name for arm in expand_grid(study)}
+    arms = {arm.name for arm in study.arms}
     assert {
         f"{arm.name} · {task.name}"
-        for arm in expand_grid(study)
+        for arm in study.arms
         for task in study.tasks
         if arm.name in (task.arms or arms)
         if arm.name not in ("TF-IDF", "frozen") or task.task != "subjqa"
     } <= cells
-    assert {a for pair in list_pairs(study) for a in pair} <= arms
+    assert {a for pair in study.pairs for a in pair} <= arms
     assert (made.name, plan.stages[-1][0].name) == ("study", "study")
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.study_file import Study, expand_grid, list_pairs
+from flows.configuration.study_file import Study
 from flows.studies import study_checks, study_reading
 
 ONE = {"name": "one", "encoder": "e"}
@@ -71,12 +71,8 @@ def parse(**changes):
         ),
         (space(soft_weight=[0.5]), "search.space.soft_weight: has no effect without a teacher"),
         (
-            {"comparisons": [["one", "three"]], "grid": {"batch": [8]}},
-            r"comparisons\[0\]: no arm 'three'; there are one, two, one, batch=8",
-        ),
-        (
-            {"comparisons": [["one", "two, batch=8"]], "grid": {"batch": [8]}},
-            r"comparisons\[0\]: name both arms with their values of the grid, or neither",
+            {"comparisons": [["one", "three"]]},
+            r"comparisons\[0\]: no arm 'three'; there are one, two",
         ),
     ],
 )
@@ -205,25 +201,7 @@ def test_what_is_not_yaml_is_told_in_one_line(tmp_path):
         study_reading.read_yaml(file)
 
 
-def test_with_a_grid_like_is_compared_with_like():
-    grid = {"focal_gamma": [1.0, 2.0], "loss": ["focal"]}
-    alike = [
-        (f"one, focal_gamma={gamma}, loss=focal", f"two, focal_gamma={gamma}, loss=focal")
-        for gamma in (1.0, 2.0)
-    ]
-    assert list_pairs(parse(grid=grid)) == list_pairs(
-        parse(grid=grid, comparisons=[("one", "two")])
-    )
-    assert list_pairs(parse(grid=grid)) == alike
-    named = ("one, batch=8", "one, batch=16")
-    grid = {"batch": [8, 16]}
-    assert list_pairs(parse(grid=grid, comparisons=[named])) == [named]
-    assert list_pairs(parse(arms=[ONE], grid=grid)) == [named]
-    assert list_pairs(parse(arms=[ONE])) == []
-
-
-def test_with_a_grid_a_student_is_taught_by_its_like():
-    student = {"name": "student", "encoder": "half", "teacher": "arm:one"}
-    study = parse(arms=[ONE, student], grid={"batch": [8, 16]})
-    teachers = [arm.teacher for arm in expand_grid(study)]
-    assert teachers == ["", "", "arm:one, batch=8", "arm:one, batch=16"]
+def test_the_first_arm_is_compared_with_each_of_the_others_unless_the_file_says_otherwise():
+    three = [{**ONE, "name": name} for name in ("one", "two", "three")]
+    assert parse(arms=three).pairs == [("one", "two"), ("one", "three")]
+    assert parse(arms=three, comparisons=[("three", "two")]).pairs == [("three", "two")]

@@ -153,7 +153,7 @@ class FinetuneOptions(Settings):
     )
     cache: Path | None = Field(
         default=None,
-        description="folder in which tokens and teachers' outputs are kept for other "
+        description="folder in which tokens, and states of frozen encoders, are kept for other "
         "fine-tunings; none: not kept",
     )
     task: str = Field(description=TASK)

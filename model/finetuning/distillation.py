@@ -2,12 +2,10 @@
 
 Soft targets with a temperature (Hinton et al. 2015, arXiv 1503.02531); a student of some
 layers of the teacher (DistilBERT, arXiv 1910.01108); hidden states and attention as further targets
-(TinyBERT, arXiv 1909.10351). The teacher's logits are computed once and kept for other students
-too; its hidden states are too large to keep and are computed where a loss needs them.
+(TinyBERT, arXiv 1909.10351). The teacher's logits are computed once; its hidden states are too
+large to keep and are computed where a loss needs them.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import atomic_path
 from model.config import FinetuningSettings
 from model.device import Device
 from model.finetuning import network
@@ -45,10 +41,8 @@ class Teacher:
     """Float32 [examples, classes], in the order of the features."""
 
 
-def load_teacher(
-    folder: Path, task: Task, examples: Sequence[Example], device: Device, cache: Path
-) -> Teacher:
-    """Load the teacher; read its logits from `cache`, or compute them and write them there."""
+def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: Device) -> Teacher:
+    """Load the teacher and compute its logits of the examples."""
     if task.shape not in SHAPES:
         raise UserError(
             f"--teacher: tasks of shape {task.shape} cannot be distilled, only {', '.join(SHAPES)}"
@@ -59,28 +53,9 @@ def load_teacher(
             f"--teacher {folder}: its labels are {head.labels}, the task's {task.labels}"
         )
     model = model.to(device.torch).eval().requires_grad_(False)
-    file = cache / f"teacher-{_hash_teacher(folder, examples)}.safetensors"
-    if not file.exists():
-        featurizer = head.make_featurizer(tokenizer)
-        features = PackedFeatures.pack(featurizer.stream_features(examples))
-        logits = predict_logits(model, features, head.shape, device)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(file) as temporary:
-            save_file({"logits": torch.from_numpy(np.stack(logits))}, temporary)
-    return Teacher(folder, model, tokenizer, load_file(file)["logits"].to(device.torch))
-
-
-def _hash_teacher(folder: Path, examples: Sequence[Example]) -> str:
-    """Return a hash of what decides the logits: weights, head, tokenizer, texts."""
-    sources = hashlib.sha256()
-    for name in ("model.safetensors", "task.json", "tokenizer.json"):
-        if (folder / name).exists():
-            sources.update((folder / name).read_bytes())
-    for example in examples:
-        sources.update(
-            json.dumps([example.id, example.text, example.pair, example.choices]).encode()
-        )
-    return sources.hexdigest()[:16]
+    features = PackedFeatures.pack(head.make_featurizer(tokenizer).stream_features(examples))
+    logits = torch.from_numpy(np.stack(predict_logits(model, features, head.shape, device)))
+    return Teacher(folder, model, tokenizer, logits.to(device.torch))
 
 
 def cut_teacher(folder: Path, encoder: str, dropout: float | None = None) -> nn.Module:
@@ -89,10 +64,7 @@ def cut_teacher(folder: Path, encoder: str, dropout: float | None = None) -> nn.
     for module in model.modules():
         layers = getattr(module, "layer", None)
         if isinstance(layers, nn.ModuleList):
-            try:
-                kept = [layers[place] for place in choose_layers(encoder, len(layers))]
-            except ValueError as error:
-                raise UserError(f"--encoder {error}") from None
+            kept = [layers[place] for place in choose_layers(encoder, len(layers))]
             module.layer = nn.ModuleList(kept)
             config: Any = model.config
             name = "num_hidden_layers" if hasattr(config, "num_hidden_layers") else "n_layers"

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +109,6 @@ def prepare_data(request: Request) -> PreparedData:
     """Read and tokenize the train and dev splits; print the warnings too."""
     task, settings, seed = request.task, request.settings, request.seed
     (train, train_left), (dev, dev_left) = (load_split(request, s) for s in ("train", "dev"))
-    left_out = {"train": train_left, "dev": dev_left}
     folder = find_tokenizer(request.start)
     max_length, warning = network.choose_max_length(folder, task, settings)
     head = Head(task.name, task.shape, task.labels, max_length, settings.stride)
@@ -118,16 +116,19 @@ def prepare_data(request: Request) -> PreparedData:
     features = load_features(featurizer, train, request.cache)
     if task.shape == "span" and settings.empty_windows is not None:
         features.drop_empty_windows(settings.empty_windows, np.random.default_rng(seed))
-    counts = {split: dict(by_reason) for split, by_reason in left_out.items()}
-    dev_features = load_features(featurizer, dev, request.cache)
-    warnings = [warning] if warning else []
-    for told in warnings:
-        print(f"warning: {told}", file=sys.stderr)
-    labels = features.targets.numbers
-    n_train = sum(not example.is_swapped for example in train)
-    train = train if request.start.teacher else []
+    if warning:
+        print(f"warning: {warning}", file=sys.stderr)
     return PreparedData(
-        head, featurizer, train, labels, n_train, dev, features, dev_features, counts, warnings
+        head=head,
+        featurizer=featurizer,
+        train=train if request.start.teacher else [],
+        labels=features.targets.numbers,
+        n_train=sum(not example.is_swapped for example in train),
+        dev=dev,
+        train_features=features,
+        dev_features=load_features(featurizer, dev, request.cache),
+        left_out={"train": dict(train_left), "dev": dict(dev_left)},
+        warnings=[warning] if warning else [],
     )
 
 
@@ -159,7 +160,7 @@ def _train_all_rates(
     attempts: list[Attempt] = []
     model: nn.Module | None = None
     training = make_training(request, prepared, device)
-    teacher = load_start_teacher(request, prepared, device, output)
+    teacher = load_start_teacher(request, prepared, device)
     title = f"fine-tuning {request.task.name}, seed {request.seed}"
     with track_progress(training.steps * len(rates), "steps", title) as shown:
         for i, rate in enumerate(rates):
@@ -168,15 +169,8 @@ def _train_all_rates(
             if attempt is None:
                 model, loss = _begin(request, prepared, training, teacher)
                 checkpoint = folder / "checkpoint.pt"
-                log = MetricsLog(
-                    output, after_step=i * training.steps + read_checkpoint_step(checkpoint)
-                )
-                report = _make_reporter(log, shown, i, training.steps, rate)
-                show_step = partial(_show_step, shown, i * training.steps)
-                own = replace(
-                    training, report=report, loss=loss, checkpoint=checkpoint, show_step=show_step
-                )
-                attempt = train(model, own, rate)
+                own = replace(training, loss=loss, checkpoint=checkpoint)
+                attempt = train(model, _show_training(own, i, rate, output, shown), rate)
                 write_attempt(attempt, folder)
             attempts.append(attempt)
             shown.update((i + 1) * training.steps)
@@ -192,6 +186,25 @@ def _train_all_rates(
     return model, best, attempts
 
 
+def _show_training(
+    training: Training, attempt: int, rate: float, output: Path, shown: Progress
+) -> Training:
+    """Return the training with what logs its numbers and shows its steps.
+
+    Steps of one learning rate follow those of the one before, so that a curve of the run has one
+    value at each step.
+    """
+    before = attempt * training.steps
+    assert training.checkpoint
+    log = MetricsLog(output, after_step=before + read_checkpoint_step(training.checkpoint))
+
+    def report(step: int, numbers: dict[str, Any]) -> None:
+        log.log(before + step, attempt=attempt, peak_learning_rate=rate, **numbers)
+        shown.update(before + step, loss=numbers["train_loss"])
+
+    return replace(training, report=report, show_step=lambda step: shown.update(before + step))
+
+
 def train_first_rate(
     request: Request,
     prepared: PreparedData,
@@ -205,11 +218,9 @@ def train_first_rate(
     """
     training = make_training(request, prepared, device)
     model, loss = _begin(request, prepared, training, teacher)
-
-    def report_share(step: int, numbers: dict[str, Any]) -> None:
-        report(step / training.steps, numbers)
-
-    own = replace(training, report=report_share, loss=loss)
+    own = replace(
+        training, loss=loss, report=lambda step, numbers: report(step / training.steps, numbers)
+    )
     return train(model, own, request.settings.learning_rates[0])
 
 
@@ -232,14 +243,11 @@ def make_training(request: Request, prepared: PreparedData, device: Device) -> T
     )
 
 
-def load_start_teacher(
-    request: Request, prepared: PreparedData, device: Device, output: Path
-) -> Teacher | None:
+def load_start_teacher(request: Request, prepared: PreparedData, device: Device) -> Teacher | None:
     """Load the teacher of a distillation with its logits; None where there is none."""
     if request.start.teacher is None:
         return None
-    cache = request.cache or output
-    return load_teacher(request.start.teacher, request.task, prepared.train, device, cache)
+    return load_teacher(request.start.teacher, request.task, prepared.train, device)
 
 
 def _begin(
@@ -279,27 +287,6 @@ def _score_dev(
         chosen["threshold"], _ = spans.find_best_threshold(predictions)
         predictions = spans.apply_threshold(predictions, chosen["threshold"])
     return {name: metrics.compute_metric(name, predictions) for name in task.metrics} | chosen
-
-
-def _make_reporter(
-    log: MetricsLog, shown: Progress, attempt: int, steps: int, rate: float
-) -> Callable[[int, dict[str, Any]], None]:
-    """Return a function that logs the numbers of a step.
-
-    Steps of one learning rate follow those of the one before, so that a curve of the run has one
-    value at each step.
-    """
-
-    def report(step: int, numbers: dict[str, Any]) -> None:
-        log.log(attempt * steps + step, attempt=attempt, peak_learning_rate=rate, **numbers)
-        shown.update(attempt * steps + step, loss=numbers["train_loss"])
-
-    return report
-
-
-def _show_step(shown: Progress, before: int, step: int) -> None:
-    """Show the steps of all learning rates that are done."""
-    shown.update(before + step)
 
 
 def _locate_attempt(output: Path, rate: float) -> Path:

@@ -68,7 +68,7 @@ class Request:
     seed: int = 0
     """Decides the head, the order, dropout and the training examples."""
     cache: Path | None = None
-    """Folder of tokenized texts and teachers' outputs, which decides nothing."""
+    """Folder of tokenized texts and states, which decides nothing."""
 
     def check(self) -> None:
         """Raise a UserError for what can be refused before anything is read."""
@@ -189,15 +189,12 @@ def is_part_of_teacher(encoder: str) -> bool:
 def choose_layers(encoder: str, depth: int) -> list[int]:
     """Return the layers, from 0, of a teacher with so many: every second one, or N evenly spread.
 
-    Both begin with the first, as DistilBERT does (arXiv 1910.01108). Raise ValueError where the
+    Both begin with the first, as DistilBERT does (arXiv 1910.01108). Raise a UserError where the
     teacher has fewer.
     """
-    found = PART_OF_TEACHER.fullmatch(encoder)
-    if not found:
-        raise ValueError(f"{encoder}: neither half nor layers:N")
-    if not found[1]:
+    if encoder == "half":
         return list(range(0, depth, 2))
-    count = int(found[1])
+    count = int(encoder.removeprefix("layers:"))
     if count > depth:
-        raise ValueError(f"{encoder}: the teacher has {depth} layers")
+        raise UserError(f"--encoder {encoder}: the teacher has {depth} layers")
     return [i * depth // count for i in range(count)]

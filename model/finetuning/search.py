@@ -65,7 +65,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     make_writable_folder("--output", arguments.output)
     prepared = prepare_data(request)
     device = open_device(arguments.device, request.settings.precision)
-    teacher = load_start_teacher(request, prepared, device, arguments.output)
+    teacher = load_start_teacher(request, prepared, device)
     study = optuna.create_study(
         direction="maximize",
         storage=f"sqlite:///{arguments.output.resolve()}/optuna.db",

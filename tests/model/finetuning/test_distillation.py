@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -46,28 +45,6 @@ def test_soft_targets_alone_carry_the_task(made):
     teacher = ["--teacher", str(made / "teacher-cls"), "--set", "soft_weight=1.0"]
     result = tune(made, "soft", *LEARN, *teacher, encoder="bert")
     assert result["dev"]["accuracy"] > 0.9
-
-
-def test_a_teacher_killed_while_it_writes_speaks_again(made, monkeypatch):
-    """And what it said serves every student of the same examples."""
-    arguments = ["--encoder", "half", "--teacher", str(made / "teacher-cls")]
-    arguments += ["--cache", str(made / "said")]
-
-    def die(tensors, file):
-        Path(file).write_bytes(b"half of it")
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(distillation, "save_file", die)
-        with pytest.raises(KeyboardInterrupt):
-            tune(made, "interrupted", *arguments)
-    tune(made, "interrupted", *arguments)
-    kept = list((made / "said").glob("teacher-*.safetensors"))
-    assert len(kept) == 1
-    before = kept[0].stat().st_mtime_ns
-    tune(made, "another", *arguments, "--set", "soft_weight=0.9")
-    assert kept[0].stat().st_mtime_ns == before
-    assert not list((made / "another").glob("teacher-*"))
 
 
 def test_a_student_of_another_width_learns_through_a_layer_that_is_dropped(made, monkeypatch):

@@ -39,7 +39,7 @@ from model.encoders.origin import describe_start
 from model.evaluation.metrics import METRICS, compute_metric, rank_arm, rank_dev_metrics
 from model.evaluation.predict import predict_examples, predict_features
 from model.evaluation.predictions import Predictions, read_predictions
-from model.evaluation.significance import Comparison, compare_arms
+from model.evaluation.significance import compare_arms
 from model.finetuning import network
 from model.finetuning.examples import Example, Task, load_examples
 from model.finetuning.request import choose_sampling
@@ -81,6 +81,13 @@ class Cell:
         """Content of task.json."""
         return dict(json.loads((self.folder / "task.json").read_text()))
 
+    @cached_property
+    def measured(self) -> dict[str, Any]:
+        """Content of the evaluation's metrics.json; empty where there is none."""
+        if self.evaluation is None:
+            return {}
+        return dict(json.loads((self.evaluation / "metrics.json").read_text()))
+
     @property
     def kind(self) -> str:
         """Return transformers, tfidf or frozen."""
@@ -120,8 +127,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     metric = task.metrics[0]
     best = choose_best([cell for cell in cells if cell.is_candidate])
     examples = load_dev(best, task, options.data)
-    write = write_pipeline if best.kind == "tfidf" else write_network
-    dev, told = write(best, task, examples, options.output)
+    told: dict[str, Any] = {}
+    if best.kind == "tfidf":
+        shutil.copyfile(best.folder / PIPELINE, options.output / PIPELINE)
+        dev = predict_examples(best.folder, task, examples)
+    else:
+        dev, told = write_network(best, task, examples, options.output)
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     write_config(best, options.output, temperature)
@@ -134,7 +145,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "kind": best.kind,
         "best_arm": choose_best(cells).arm,
         "best_is_random": choose_best(cells).is_random,
-        "folds": read_folds(best),
+        "folds": best.measured.get("folds", 1),
         "arms": summarize_arms(cells, task.metrics),
         "temperature": temperature,
         "calibration": {
@@ -343,14 +354,6 @@ def write_tokenizer(source: Path, output: Path, head: network.Head, names: Seque
     write_json(output / "tokenizer_config.json", config)
 
 
-def write_pipeline(
-    cell: Cell, task: Task, examples: Sequence[Example], output: Path
-) -> tuple[Predictions, dict[str, Any]]:
-    """Copy a TF-IDF pipeline; return its predictions on dev."""
-    shutil.copyfile(cell.folder / PIPELINE, output / PIPELINE)
-    return predict_examples(cell.folder, task, examples), {}
-
-
 def fit_temperature(dev: Predictions) -> float:
     """Return the temperature with the smallest cross-entropy on dev (Guo et al. 2017)."""
     assert dev.probabilities is not None
@@ -394,7 +397,7 @@ def summarize_arms(cells: Sequence[Cell], metrics: Sequence[str]) -> list[dict[s
         splits = {"dev": [cell.dev for cell in own]}
         if all(cell.evaluation for cell in own):
             splits["test"] = [
-                {name: metric["value"] for name, metric in read_metrics(cell).items()}
+                {name: metric["value"] for name, metric in cell.measured["metrics"].items()}
                 for cell in own
             ]
         means = {
@@ -403,19 +406,6 @@ def summarize_arms(cells: Sequence[Cell], metrics: Sequence[str]) -> list[dict[s
         }
         rows.append({"arm": arm, "kind": own[0].kind, "seeds": len(own), **means})
     return rows
-
-
-def read_metrics(cell: Cell) -> dict[str, dict[str, float]]:
-    """Return {metric: value, low, high} of a cell on test."""
-    assert cell.evaluation is not None
-    return dict(json.loads((cell.evaluation / "metrics.json").read_text())["metrics"])
-
-
-def read_folds(cell: Cell) -> int:
-    """Return the folds of the cross-validation that measured a cell; 1: it was measured on test."""
-    if not cell.evaluation:
-        return 1
-    return int(json.loads((cell.evaluation / "metrics.json").read_text()).get("folds", 1))
 
 
 def compare_with_simple_models(
@@ -437,11 +427,10 @@ def compare_with_simple_models(
         and (cell.kind == "tfidf" or cell.arm == "champion")
     }
     found = {name: compare_arms(METRICS[metric], [test], [other]) for name, other in others.items()}
-    return {name: describe_difference(comparison) for name, comparison in found.items()}
-
-
-def describe_difference(comparison: Comparison) -> dict[str, float]:
-    return {name: getattr(comparison, name) for name in ("difference", "low", "high")}
+    return {
+        name: {"difference": c.difference, "low": c.low, "high": c.high}
+        for name, c in found.items()
+    }
 
 
 def write_card(cell: Cell, task: Task, results: Mapping[str, Any], output: Path) -> None:
@@ -451,7 +440,7 @@ def write_card(cell: Cell, task: Task, results: Mapping[str, Any], output: Path)
     told = json.loads((cell.folder / "run.json").read_text())
     encoder = describe_start(Path(told["encoder"])) if Path(told["encoder"]).is_dir() else {}
     license = encoder.get("license", "unknown")
-    measured = read_metrics(cell) if cell.evaluation else {}
+    measured = cell.measured.get("metrics", {})
     data = ModelCardData(
         license=license if license != "unknown" else None,
         library_name="transformers" if cell.kind == "transformers" else "scikit-learn",

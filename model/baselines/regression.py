@@ -4,7 +4,7 @@ it with what comes before it, `model.skops`: what both baselines share.
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 from zipfile import ZIP_DEFLATED
@@ -35,9 +35,6 @@ class Attempt:
     C: float
     class_weight: Literal["balanced"] | None
     dev: dict[str, float]
-
-    def summarize(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def fit_regression(

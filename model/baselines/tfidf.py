@@ -85,17 +85,11 @@ def fit_pipeline(
     best, tried = fit_regression(
         features[:, kept], labels, dev_features, len(classes), STRENGTHS, score_dev
     )
-    best.coef_ = _spread_columns(best.coef_, kept, features.shape[1])
-    best.n_features_in_ = features.shape[1]
+    weights = np.zeros((len(best.coef_), features.shape[1]), np.float32)
+    weights[:, kept] = best.coef_
+    best.coef_, best.n_features_in_ = weights, features.shape[1]
     best.classes_ = np.array(classes)[best.classes_]
     return make_pipeline(vectorizer, best), tried
-
-
-def _spread_columns(weights: np.ndarray, columns: np.ndarray, width: int) -> np.ndarray:
-    """Return the weights [classes, width], 0 in all but these columns."""
-    spread = np.zeros((len(weights), width), np.float32)
-    spread[:, columns] = weights
-    return spread
 
 
 def predict_logits(

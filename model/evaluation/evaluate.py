@@ -46,7 +46,11 @@ def evaluate_model(
     `cache` is the folder where their tokens are kept for the others.
     """
     started = time.perf_counter()
-    _check_task(folder, task)
+    trained = network.read_task_head(folder).task
+    if trained not in (task.name, *task.trained_as):
+        raise UserError(
+            f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}"
+        )
     finetuning_run = json.loads((folder / "run.json").read_text())
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
@@ -111,15 +115,6 @@ def _write_metrics(
     return measured
 
 
-def _check_task(folder: Path, task: Task) -> None:
-    """Raise UserError where the folder was fine-tuned on another task."""
-    trained = network.read_task_head(folder).task
-    if trained not in (task.name, *task.trained_as):
-        raise UserError(
-            f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}"
-        )
-
-
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:
     """Return metrics.json of a split: every metric with its 95% interval; of classes also their
     confusion matrix.
@@ -153,12 +148,8 @@ def _write_mistakes(
                 "loss": float(predictions.loss[i]),
                 "text": example.text,
             }
-            file.write(
-                json.dumps(
-                    row | ({"pair": example.pair} if example.pair else {}), ensure_ascii=False
-                )
-                + "\n"
-            )
+            row |= {"pair": example.pair} if example.pair else {}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def _format_answer(task: Task, example: Example, answer: Any) -> Any:

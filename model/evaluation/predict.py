@@ -13,7 +13,7 @@ from torch import nn
 from model.config import Precision
 from model.device import Device, open_device
 from model.evaluation import spans
-from model.evaluation.predictions import Predictions
+from model.evaluation.predictions import Predictions, compute_log_softmax
 from model.finetuning.examples import Example, Task
 from model.finetuning.feature_cache import load_features
 from model.finetuning.features import Feature
@@ -102,9 +102,8 @@ def make_predictions(
 
 def _predict_classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
     """Predict classes from logits [classes] each; without a published label the loss is NaN."""
-    scores = np.stack(logits).astype(np.float64)
-    scores -= scores.max(1, keepdims=True)
-    log_probabilities = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    scores = np.stack(logits)
+    log_probabilities = compute_log_softmax(scores)
     labels = [-1 if e.label is None else int(e.label) for e in examples]
     loss = -log_probabilities[np.arange(len(labels)), labels]
     loss[np.array(labels) < 0] = np.nan
@@ -174,9 +173,7 @@ def _compute_loss(scores: np.ndarray, targets: np.ndarray) -> float:
     """Return the mean cross-entropy of a sentence's tags, 0 where no word is left."""
     if not len(targets):
         return 0.0
-    shifted = scores.astype(np.float64) - scores.max(1, keepdims=True)
-    log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return float(-log_probabilities[np.arange(len(targets)), targets].mean())
+    return float(-compute_log_softmax(scores)[np.arange(len(targets)), targets].mean())
 
 
 def find_entities(tags: Sequence[str]) -> set[Entity]:

@@ -78,6 +78,12 @@ class Predictions:
         )
 
 
+def compute_log_softmax(scores: np.ndarray) -> np.ndarray:
+    """Return the logarithms of the softmax of each row, float64 [n, classes]."""
+    shifted = scores.astype(np.float64) - scores.max(1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+
+
 def join_predictions(parts: Sequence[Predictions]) -> Predictions:
     """Return the predictions of all parts, one after the other: those of one task, whose columns
     are the same.

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from model.evaluation.predictions import Predictions
+from model.evaluation.predictions import Predictions, compute_log_softmax
 from model.finetuning.examples import Example
 from model.finetuning.features import Feature
 
@@ -44,20 +44,17 @@ def predict_answers(
         windows[feature.example].append(i)
     best_texts, nulls, losses = [], [], []
     for e, example in enumerate(examples):
-        text, null = _find_best_answer(
-            example, [features[i] for i in windows[e]], [logits[i] for i in windows[e]]
-        )
+        own, scored = [features[i] for i in windows[e]], [logits[i] for i in windows[e]]
+        text, null = _find_best_answer(example, own, scored)
         best_texts.append(text)
         nulls.append(null)
-        losses.append(
-            _compute_loss([features[i] for i in windows[e]], [logits[i] for i in windows[e]])
-        )
+        losses.append(_compute_loss(own, scored))
     golds = [[answer for answer, _ in example.answers] for example in examples]
     is_answered = always_answered | (np.array(nulls) <= threshold)
     texts = [text if here else "" for text, here in zip(best_texts, is_answered, strict=True)]
-    measure = score_always_answered if always_answered else score_answers
-    scores = measure(texts, golds) | {
-        f"answered_{name}": values for name, values in measure(best_texts, golds).items()
+    answered = score_answers(best_texts, golds, always_answered)
+    scores = score_answers(texts, golds, always_answered) | {
+        f"answered_{name}": values for name, values in answered.items()
     }
     scores |= {
         "answered": np.array([float(bool(text)) for text in best_texts]),
@@ -96,8 +93,7 @@ def _compute_loss(features: Sequence[Feature], logits: Sequence[np.ndarray]) -> 
     losses, has_answer = [], []
     for feature, scores in zip(features, logits, strict=True):
         assert isinstance(feature.target, list)
-        shifted = scores.astype(np.float64) - scores.max(1, keepdims=True)
-        log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+        log_probabilities = compute_log_softmax(scores)
         losses.append(
             -(log_probabilities[0, feature.target[0]] + log_probabilities[1, feature.target[1]]) / 2
         )
@@ -109,35 +105,22 @@ def _compute_loss(features: Sequence[Feature], logits: Sequence[np.ndarray]) -> 
     )
 
 
-def score_answers(texts: Sequence[str], golds: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-    """Return SQuAD 2.0's exact match and F1 of each text, the best over the right answers.
-
-    Where there is no right answer, "" is right.
-    """
-    exact, f1 = [], []
-    for text, right in zip(texts, golds, strict=True):
-        accepted = [answer for answer in right if normalize_answer(answer)] or [""]
-        exact.append(float(max(normalize_answer(a) == normalize_answer(text) for a in accepted)))
-        f1.append(max(compute_overlap_f1(answer, text) for answer in accepted))
-    return {"exact": np.array(exact), "f1": np.array(f1)}
-
-
-def score_always_answered(
-    texts: Sequence[str], golds: Sequence[Sequence[str]]
+def score_answers(
+    texts: Sequence[str], golds: Sequence[Sequence[str]], always_answered: bool = False
 ) -> dict[str, np.ndarray]:
-    """Return SQuAD 1.1's scores, where every question has an answer.
+    """Return SQuAD 2.0's exact match and F1 of each text, the best over the right answers; where
+    there is no right answer, "" is right.
 
-    Texts that share no word have F1 0, even if neither has a word.
+    With `always_answered` they are SQuAD 1.1's: texts that share no word have F1 0, even if neither
+    has a word.
     """
     exact, f1 = [], []
     for text, right in zip(texts, golds, strict=True):
-        exact.append(float(max(normalize_answer(a) == normalize_answer(text) for a in right)))
-        f1.append(
-            max(
-                compute_overlap_f1(answer, text) if normalize_answer(answer) else 0.0
-                for answer in right
-            )
-        )
+        with_words = [answer for answer in right if normalize_answer(answer)]
+        accepted = right if always_answered else with_words or [""]
+        exact.append(float(max(normalize_answer(a) == normalize_answer(text) for a in accepted)))
+        compared = with_words if always_answered else accepted
+        f1.append(max((compute_overlap_f1(answer, text) for answer in compared), default=0.0))
     return {"exact": np.array(exact), "f1": np.array(f1)}
 
 

@@ -148,7 +148,8 @@ def _check_same_vocabulary(
             "hidden and attention "
             "losses need the same tokens: set hidden_weight and attention_weight to 0"
         )
-    network.check_length(teacher.model, settings.max_length or 0, str(teacher.folder))
+    config: Any = teacher.model.config
+    network.check_length(config, settings.max_length or 0, str(teacher.folder))
 
 
 def compute_soft_loss(

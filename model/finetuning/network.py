@@ -92,7 +92,7 @@ def build_network(
     config = _load_config(folder, task, dropout)
     auto = _choose_auto_class(task.shape)
     if encoder == "random":
-        return build_random_network(auto, config, initializer_range)
+        return _build_random_network(auto, config, initializer_range)
     return _load_encoder(auto, folder, config)
 
 
@@ -102,7 +102,8 @@ def prepare_network(
     """Move the network to the device, and let it compute what the head reads as fast as it can;
     with `needs_states` all layers give the states of all tokens.
     """
-    if is_judged_by_first(head) and not needs_states:
+    reads_first_alone = head.shape in ("classification", "regression")
+    if reads_first_alone and not needs_states:
         replace_last_layer(model)
     if device.kind == "cpu" and head.max_length <= UNFUSED_ATTENTION_TOKENS:
         use_unfused_attention(model)
@@ -113,11 +114,6 @@ def use_unfused_attention(model: nn.Module) -> None:
     """Compute products and softmax one by one; a fused kernel gives no attention weights."""
     network: Any = model
     network.set_attn_implementation("eager")
-
-
-def is_judged_by_first(head: Head) -> bool:
-    """Return whether the head reads the state of [CLS] alone."""
-    return head.shape in ("classification", "regression")
 
 
 def find_source_folder(encoder: str, architecture: str | None) -> str:
@@ -136,7 +132,7 @@ def find_source_folder(encoder: str, architecture: str | None) -> str:
     return architecture
 
 
-def build_random_network(auto: Any, config: Any, initializer_range: float | None) -> nn.Module:
+def _build_random_network(auto: Any, config: Any, initializer_range: float | None) -> nn.Module:
     """Return the network of one of transformers' AutoModel classes; torch's seed draws it.
 
     The head is drawn by transformers, with the `initializer_range` of `config`. So is the encoder
@@ -145,24 +141,18 @@ def build_random_network(auto: Any, config: Any, initializer_range: float | None
     """
     model: Any = auto.from_config(config, dtype=torch.float32)
     if initializer_range is not None:
-        model.base_model.load_state_dict(_draw_as_transformers(auto, config, initializer_range))
+        other = copy(config)
+        other.initializer_range = initializer_range
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(torch.initial_seed())
+            drawn: Any = auto.from_config(other, dtype=torch.float32)
+        model.base_model.load_state_dict(drawn.base_model.state_dict())
     elif getattr(config, START, None):
         weights = draw_start_weights(config.to_dict(), torch.initial_seed())
         ours = {name.removeprefix("electra."): tensor for name, tensor in weights.items()}
         model.base_model.load_state_dict(ours)
     network: nn.Module = model
     return network
-
-
-def _draw_as_transformers(auto: Any, config: Any, initializer_range: float) -> dict[str, Tensor]:
-    """Return an encoder's weights, drawn as they would be if config.json said this range."""
-    other = copy(config)
-    other.initializer_range = initializer_range
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(torch.initial_seed())
-        network: Any = auto.from_config(other, dtype=torch.float32)
-    weights: dict[str, Tensor] = network.base_model.state_dict()
-    return weights
 
 
 def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
@@ -288,7 +278,7 @@ def choose_max_length(
     wanted = settings.max_length or DEFAULT_TOKENS.get(task.shape, 128)
     positions, trained = count_positions(config), getattr(config, TRAINED_LENGTH, None)
     if settings.max_length is not None:
-        _check_positions(config, wanted, folder)
+        check_length(config, wanted, folder)
     length = min(wanted, *(limit for limit in (positions, trained) if limit is not None), wanted)
     is_wanted = settings.max_length is not None or task.shape in DEFAULT_TOKENS
     if length == wanted or not is_wanted:
@@ -302,12 +292,8 @@ def choose_max_length(
     )
 
 
-def check_length(model: nn.Module, max_length: int, folder: str) -> None:
-    """Raise a UserError where texts may be longer than the encoder has positions for."""
-    _check_positions(model.config, max_length, folder)
-
-
-def _check_positions(config: Any, max_length: int, folder: str) -> None:
+def check_length(config: Any, max_length: int, folder: str) -> None:
+    """Raise a UserError where texts may be longer than an encoder has positions for."""
     positions = count_positions(config)
     if positions is not None and max_length > positions:
         raise UserError(
@@ -359,19 +345,17 @@ def save_finetuned(model: nn.Module, head: Head, tokenizer_folder: str, output: 
     output.mkdir(parents=True, exist_ok=True)
     network: Any = model
     network.save_pretrained(output)
-    _save_tokenizer(tokenizer_folder, output)
+    files = [Path(tokenizer_folder) / name for name in TOKENIZER_FILES]
+    if files[0].exists():
+        for file in files:
+            if file.exists():
+                shutil.copyfile(file, output / file.name)
+    else:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder, trust_remote_code=False)
+        tokenizer.save_pretrained(output)
     write_json(output / "task.json", asdict(head))
-
-
-def _save_tokenizer(folder: str, output: Path) -> None:
-    if (Path(folder) / "tokenizer.json").exists():
-        for name in TOKENIZER_FILES:
-            if (Path(folder) / name).exists():
-                shutil.copyfile(Path(folder) / name, output / name)
-        return
-    from transformers import AutoTokenizer
-
-    AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(output)
 
 
 def read_task_head(folder: Path) -> Head:
@@ -430,18 +414,19 @@ def predict_logits(
     model.eval()
     results: list[np.ndarray] = [np.empty(0)] * len(features)
     before: tuple[np.ndarray, Tensor] | None = None
-    longest = int(list_lengths(features).max(initial=0))
+    lengths = list_lengths(features)
+    longest = int(lengths.max(initial=0))
 
     def read(members: np.ndarray, logits: Tensor) -> None:
         for i, row in zip(members, logits.float().cpu().numpy(), strict=True):
             if shape == "span":
-                row = row[:, : features[i].length]
+                row = row[:, : lengths[i]]
             elif shape == "tokens":
-                row = row[: features[i].length]
+                row = row[: lengths[i]]
             results[i] = row
 
     for members in cut_prediction_batches(features, batch, PREDICTION_TOKENS.get(device.kind, 0)):
-        pad_to = round_length(features[members[-1]].length, longest, device.torch)
+        pad_to = round_length(int(lengths[members[-1]]), longest, device.torch)
         inputs, _ = collate_features([features[i] for i in members], shape, pad_to, pad_id)
         with open_autocast(device):
             output = model(**select_inputs(model, device.put(inputs)))

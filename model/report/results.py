@@ -141,19 +141,19 @@ class Results:
         answers = Counter(answer for answer in found if answer is not None)
         return (", ".join(answers), answers.total()) if answers else None
 
+    def read_about(self, task: str) -> Mapping[str, Any]:
+        """Return metrics.json of the first cell of a task."""
+        return next(c for c in self.cells if c.task == task).about
+
     def list_metrics(self, task: str) -> list[str]:
         """Return names in model/evaluation/metrics.py, the main metric first."""
-        return list(next(c for c in self.cells if c.task == task).about["metrics"])
-
-    def get_base_task(self, task: str) -> str:
-        """Return the task's own name, whatever the study calls it."""
-        return next(c for c in self.cells if c.task == task).about["task"]
+        return list(self.read_about(task)["metrics"])
 
     def find_exposure(self, task: str) -> str | None:
         """Return how far the source of a task is among what a published encoder was trained on,
         " in part" or "" for all of it; None where nobody says so.
         """
-        names = f"{task} {self.get_base_task(task)}"
+        names = f"{task} {self.read_about(task)['task']}"  # the study's name, and the task's own
         for data, of_task, part in EXPOSURES:
             found = (re.search(data, self.training_data, re.I), re.search(of_task, names, re.I))
             if all(found):
@@ -174,7 +174,7 @@ class Results:
 
     def get_main_metric(self, task: str) -> str:
         """Return the metric by which arms are compared."""
-        return next(c for c in self.cells if c.task == task).about["main_metric"]
+        return self.read_about(task)["main_metric"]
 
     def pool_metrics(self, arm: str, task: str) -> dict[str, dict[str, float]]:
         """Return each metric's mean over seeds with its interval, none where there is no cell."""
@@ -203,9 +203,11 @@ class Results:
 
     def measure_majority(self, task: str) -> float | None:
         """Return the share of the most frequent class on test; None where there are no classes."""
-        about = next(c for c in self.cells if c.task == task).about
-        rows = np.sum(about["confusion"], axis=1) if "confusion" in about else None
-        return None if rows is None else float(rows.max() / rows.sum())
+        about = self.read_about(task)
+        if "confusion" not in about:
+            return None
+        rows = np.sum(about["confusion"], axis=1)
+        return float(rows.max() / rows.sum())
 
     def compare_pairs(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:
         """Compare pairs of arms on every task by its main metric, Holm-corrected over all.
@@ -214,44 +216,28 @@ class Results:
         have no task and seed in common.
         """
         pairs = pairs or [(self.arms[0], other) for other in self.arms[1:]]
-        compared = []
+        compared: list[Difference] = []
         for a, b in pairs:
-            paired = [(task, *self._pair_seeds(a, b, task)) for task in self.tasks]
-            if not any(seeds for _, seeds, _, _ in paired):
+            before = len(compared)
+            for task in self.tasks:
+                seeds, of_a, of_b = self._pair_seeds(a, b, task)
+                if not seeds:
+                    continue
+                metric = METRICS[self.get_main_metric(task)]
+                c = significance.compare_arms(metric, of_a, of_b, seeds)
+                same = all(x.have_same_answers(y) for x, y in zip(of_a, of_b, strict=True))
+                one_checkpoint = c.pretraining_seeds == 1 and not {a, b} <= self.untrained
+                compared.append(Difference(a, b, task, c, one_checkpoint, same))
+            if len(compared) == before:
                 arms = ", ".join(self.arms)
                 raise UserError(
                     f"comparisons: {a!r} and {b!r} have no task and seed in common; the arms are "
                     f"{arms}"
                 )
-            compared += [
-                self._compare_arms(a, b, task, seeds, of_a, of_b)
-                for task, seeds, of_a, of_b in paired
-                if seeds
-            ]
         taking_part = {(d.task, arm) for d in compared for arm in (d.a, d.b)}
         independent = len(taking_part) - len({d.task for d in compared})
         corrected = significance.correct_comparisons([d.comparison for d in compared], independent)
         return [replace(d, comparison=c) for d, c in zip(compared, corrected, strict=True)]
-
-    def _compare_arms(
-        self,
-        a: str,
-        b: str,
-        task: str,
-        seeds: list[SeedPair],
-        of_a: list[Predictions],
-        of_b: list[Predictions],
-    ) -> "Difference":
-        metric = METRICS[self.get_main_metric(task)]
-        comparison = significance.compare_arms(metric, of_a, of_b, seeds)
-        return Difference(
-            a,
-            b,
-            task,
-            comparison,
-            one_checkpoint=comparison.pretraining_seeds == 1 and not {a, b} <= self.untrained,
-            same_answers=all(x.have_same_answers(y) for x, y in zip(of_a, of_b, strict=True)),
-        )
 
     def _pair_seeds(
         self, a: str, b: str, task: str

@@ -4,6 +4,7 @@ Figures are SVG text; without matplotlib there are none.
 """
 
 import io
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -67,18 +68,11 @@ def draw_panels(panels: Sequence[Panel]) -> str | None:
             error = [[value - low], [high - value]]
             bar = axes.errorbar(x, value, yerr=error, fmt="o", capsize=3)
             color = bar.lines[0].get_color()
-            axes.annotate(
-                _escape_math(name),
-                (x, value),
-                xytext=(6, 4),
-                textcoords="offset points",
-                fontsize=8,
-                color=color,
-            )
-        if panel.is_logarithmic:
+            offset = {"xytext": (6, 4), "textcoords": "offset points"}
+            axes.annotate(_escape_math(name), (x, value), **offset, fontsize=8, color=color)
+        if panel.is_logarithmic or panel.points:
             axes.set_xscale("log")
         if panel.points:
-            axes.set_xscale("log")
             axes.margins(x=0.15)
     with matplotlib.rc_context(
         {"svg.hashsalt": "report", "svg.fonttype": "none", "font.family": "sans-serif"}
@@ -182,19 +176,11 @@ def build_result_table(results: Results) -> Table:
         if (cells := results.list_cells(arm, task))
         for pooled in [results.pool_metrics(arm, task)]
     ]
-    return Table(
-        ("task", "arm", "seeds", "labels", "test examples", *map(get_title, metrics)),
-        rows,
-        "Means over seeds on test, with their 95% intervals over examples and seeds"
-        + describe_mark(results),
-    )
-
-
-def describe_mark(results: Results) -> str:
-    """Return what the mark of tasks means, empty where none is marked."""
-    if all(results.find_exposure(task) is None for task in results.tasks):
-        return ""
-    return f".{MARK}: a published encoder of this study was trained on texts of this source"
+    caption = "Means over seeds on test, with their 95% intervals over examples and seeds"
+    if any(results.find_exposure(task) is not None for task in results.tasks):
+        caption += f".{MARK}: a published encoder of this study was trained on texts of this source"
+    header = ("task", "arm", "seeds", "labels", "test examples", *map(get_title, metrics))
+    return Table(header, rows, caption)
 
 
 def build_label_curve(results: Results, curve: Mapping[int, Results]) -> list[Block]:
@@ -396,21 +382,18 @@ def _read_lines(file: Path) -> list[dict[str, Any]]:
 def build_mistake_blocks(results: Results) -> list[Block]:
     """Return the texts that the first seed of each arm answers worst, by task."""
     blocks: list[Block] = []
-    for task in results.tasks:
-        for arm in results.arms:
-            for cell in results.list_cells(arm, task)[:1]:
-                rows = [
-                    (
-                        format_answer(m["label"]),
-                        format_answer(m["prediction"]),
-                        f"{m['loss']:.2f}",
-                        " ¶ ".join(
-                            m[name][:TEXT_SHOWN] for name in ("text", "pair") if m.get(name)
-                        ),
-                    )
-                    for m in _read_lines(cell.folder / "mistakes.jsonl")
-                ]
-                table = Table(("label", "said", "loss", "text"), rows, "", MISTAKES_IN_MARKDOWN)
-                title = f"{arm}, {task}, seed {cell.seed}"
-                blocks += [Details(title, [table])] if rows else []
+    for task, arm in itertools.product(results.tasks, results.arms):
+        for cell in results.list_cells(arm, task)[:1]:
+            rows = [
+                (
+                    format_answer(m["label"]),
+                    format_answer(m["prediction"]),
+                    f"{m['loss']:.2f}",
+                    " ¶ ".join(m[name][:TEXT_SHOWN] for name in ("text", "pair") if m.get(name)),
+                )
+                for m in _read_lines(cell.folder / "mistakes.jsonl")
+            ]
+            table = Table(("label", "said", "loss", "text"), rows, "", MISTAKES_IN_MARKDOWN)
+            title = f"{arm}, {task}, seed {cell.seed}"
+            blocks += [Details(title, [table])] if rows else []
     return [Heading("Worst mistakes"), *blocks] if blocks else []

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
-from model.baselines import states
+from model.baselines import frozen
 from model.device import open_device
 from model.finetuning.features import Feature
 
@@ -28,7 +28,7 @@ def test_a_text_has_the_same_states_whatever_it_is_computed_with(tmp_path):
     encoder.register_forward_pre_hook(lambda *_: calls.append(1))
 
     def compute(part, cache=None):
-        return states.compute_states(encoder, part, LONGEST, device, cache)
+        return frozen.compute_states(encoder, part, LONGEST, device, cache)
 
     whole = compute([*texts, texts[0]])
     assert np.array_equal(whole[-1], whole[0])

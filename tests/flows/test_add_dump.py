@@ -39,10 +39,7 @@ def planned(store, new, *settings, base="last"):
 
 def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
     encoder = made_run(
-        store.root,
-        "pretraining.learning_rate=3e-4",
-        "vocabulary.size=900",
-        "recipe=small",
+        store.root, "pretraining.learning_rate=3e-4", "vocabulary.size=900", "recipe=small"
     )
     parameters, stages = planned(store, new, "increment.steps=7", "increment.dropout=0.2")
     assert (parameters.recipe, parameters.vocabulary.size) == ("small", 900)
@@ -73,10 +70,7 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
 
 def test_the_steps_are_in_proportion_to_the_new_dump(store, new):
     made_run(store.root)
-    for settings, steps in (
-        ((), 150),
-        (["increment.replay_ratio=0"], 75),
-    ):
+    for settings, steps in (((), 150), (["increment.replay_ratio=0"], 75)):
         _, stages = planned(store, new, *settings)
         [shards] = [stage for stage in stages if stage.name == "shards"]
         [encoder] = [stage for stage in stages if stage.name == "pretraining"]

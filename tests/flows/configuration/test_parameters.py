@@ -8,13 +8,7 @@ from pydantic import ValidationError
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading.formats import FORMATS
-from flows.configuration.form import (
-    Addition,
-    Format,
-    Parameters,
-    RecipeName,
-    fill_parameters,
-)
+from flows.configuration.form import Addition, Format, Parameters, RecipeName, fill_parameters
 from flows.configuration.form_tools import fill_form
 from flows.watch import Watch
 from model.recipes import RECIPES

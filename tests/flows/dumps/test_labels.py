@@ -123,10 +123,7 @@ def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
     with pytest.raises(UserError, match="no stars, so there is no example for polarity and stars"):
         settle(tmp_path, Parameters(dump=Dump(paths=[bare])))
     with pytest.raises(UserError, match="task label:topic: topic is not among the labels"):
-        settle(
-            tmp_path,
-            Parameters(dump=Dump(paths=[bare]), finetuning={"tasks": ["label:topic"]}),
-        )
+        settle(tmp_path, Parameters(dump=Dump(paths=[bare]), finetuning={"tasks": ["label:topic"]}))
 
 
 @pytest.mark.parametrize(

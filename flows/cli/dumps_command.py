@@ -5,6 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.core.errors import UserError
+from flows.dumps.public_dumps import fetch_dump, find_address, read_releases
+
 
 def add_dump_commands(commands: Any) -> None:
     dumps = commands.add_parser(
@@ -35,9 +38,6 @@ def add_dump_commands(commands: Any) -> None:
 
 
 def list_dumps(arguments: argparse.Namespace) -> None:
-    from beam_jobs.core.errors import UserError
-    from flows.dumps.public_dumps import read_releases
-
     releases = read_releases()
     if arguments.release and arguments.release not in releases:
         raise UserError(
@@ -53,8 +53,6 @@ def list_dumps(arguments: argparse.Namespace) -> None:
 
 def fetch(arguments: argparse.Namespace) -> None:
     """Fetch a dump and print where it is, as one JSON line."""
-    from flows.dumps.public_dumps import fetch_dump, find_address
-
     address = find_address(arguments.name)
     path = fetch_dump(address, arguments.output, arguments.sha256)
     told = {"path": str(path), "address": address, "bytes": path.stat().st_size}

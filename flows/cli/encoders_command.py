@@ -3,6 +3,10 @@
 import argparse
 from typing import Any
 
+from beam_jobs.core.errors import UserError
+from beam_jobs.text.languages import list_languages
+from model.encoders.known import describe_encoders
+
 
 def add_encoders_command(commands: Any) -> None:
     """Add `encoders`."""
@@ -23,10 +27,7 @@ def add_encoders_command(commands: Any) -> None:
 
 def list_encoders(arguments: argparse.Namespace) -> None:
     """Print the table; the machine is measured for a tenth of a second."""
-    from beam_jobs.core.errors import UserError
-    from beam_jobs.text.languages import list_languages
-    from model.device import open_device
-    from model.encoders.known import describe_encoders
+    from model.device import open_device  # torch takes seconds
 
     language = arguments.language
     if language and language not in list_languages():

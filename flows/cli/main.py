@@ -1,7 +1,7 @@
 """The `amazon-electra` command. Exit codes: 0 done, 1 failed, 2 the user's mistake (one line that
 says what to do).
 
-Everything heavy is imported by the command that needs it: `--help` answers at once.
+Prefect, Beam and torch are imported by the commands that need them: `--help` answers at once.
 """
 
 import argparse
@@ -24,6 +24,11 @@ from flows.cli import (
     study_command,
 )
 from flows.cli.options import build_store
+from flows.runner.processes import JobFailed
+from flows.servers.access import restrict_store
+from flows.servers.health import ServerFailed
+from flows.servers.prefect_server import check_database_file
+from flows.servers.settings import NO_TELEMETRY
 from model.recipes import RECIPES
 
 FULL_BYTES = 1_000_000
@@ -59,12 +64,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def attempt(arguments: argparse.Namespace) -> int:
     """Run a command and return its exit code; a known cause of a failure is printed in one line."""
-    from flows.runner.processes import JobFailed
-    from flows.servers.access import restrict_store
-    from flows.servers.health import ServerFailed
-    from flows.servers.prefect_server import check_database_file
-    from flows.servers.settings import NO_TELEMETRY
-
     os.environ.update(NO_TELEMETRY)
     for name, value in list(os.environ.items()):
         if name.startswith(("PREFECT_", "MLFLOW_")) and not value:

@@ -6,7 +6,10 @@ from typing import Any
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import OptionParser
+from flows.servers import mlflow_server
+from flows.store.store import Store
 from model.encoders.places import FORMS
+from model.tracking.registry import Registry
 
 START = "pretraining.start_from"
 
@@ -97,23 +100,18 @@ def demand_dump(arguments: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def build_store(arguments: argparse.Namespace) -> Any:
+def build_store(arguments: argparse.Namespace) -> Store:
     """Return the store, which need not be there yet."""
-    from flows.store.store import Store
-
     return Store(arguments.store)
 
 
-def open_store(arguments: argparse.Namespace) -> Any:
+def open_store(arguments: argparse.Namespace) -> Store:
     """Return the store; a UserError where there is none."""
     store = build_store(arguments)
     store.place.check_presence()
     return store
 
 
-def open_registry(arguments: argparse.Namespace) -> Any:
+def open_registry(arguments: argparse.Namespace) -> Registry:
     """Return the registry of the store's MLflow."""
-    from flows.servers import mlflow_server
-    from model.tracking.registry import Registry
-
     return Registry(mlflow_server.resolve_mlflow_uri(open_store(arguments).root))

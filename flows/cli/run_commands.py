@@ -5,7 +5,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.storage import is_remote
@@ -19,11 +19,19 @@ from flows.cli.options import (
     demand_dump,
     open_store,
 )
+from flows.configuration.form import Addition, Dump, Parameters, Scoring, tell_settings
+from flows.configuration.form_tools import fill_form
+from flows.dumps import labels, preview
+from flows.runner.stage_runner import Plan
+from flows.servers import prefect_server
+from flows.stages import scores
+from flows.stages.dump import build_dump_stage, list_dump, list_files
+from flows.stages.origin import describe_origin, make_origin
+from flows.store.store import Stage, Store
 from flows.ui import terminal
+from flows.ui.plan_page import list_lines
+from model.encoders.known import warn_of_languages
 from model.recipes import RECIPES
-
-if TYPE_CHECKING:
-    from flows.store.store import Store
 
 SHOWN_LANGUAGES = 4
 
@@ -98,11 +106,8 @@ def run_from_arguments(arguments: argparse.Namespace) -> None:
     (print_plan if arguments.dry_run else execute_graph)(form)
 
 
-def build_form(arguments: argparse.Namespace) -> Any:
+def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
     """Return the form of a whole run, or of one that adds a dump to a base."""
-    from flows.configuration.form import Addition, Parameters
-    from flows.configuration.form_tools import fill_form
-
     given = {"store": build_store(arguments).address, **demand_dump(arguments)}
     if not arguments.add_to:
         recipe = arguments.recipe or "auto"
@@ -121,27 +126,19 @@ def build_form(arguments: argparse.Namespace) -> Any:
     return fill_form(Addition, arguments.settings, increment={"base": arguments.add_to}, **given)
 
 
-def print_plan(form: Any) -> None:
+def print_plan(form: Parameters | Addition) -> None:
     """Print the files of the dump, the resolved settings as JSON, then a line per stage."""
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     from flows import add_dump, domain_adaptation
-    from flows.configuration.form import Addition
-    from flows.runner.stage_runner import Plan
-    from flows.stages.dump import build_dump_stage
-    from flows.stages.origin import describe_origin
-    from flows.store.store import Store
-    from flows.ui.plan_page import list_lines
-    from model.encoders.known import warn_of_languages
 
     plan = Plan(Store(form.store))
     languages = print_files(form.dump, build_dump_stage(form.dump, plan.store))
     if isinstance(form, Addition):
-        settings = add_dump.prepare_addition(form, Plan(plan.store))
-        add_dump.graph(settings, plan)
+        form = add_dump.prepare_addition(form, Plan(plan.store))
+        add_dump.graph(form, plan)
     else:
-        settings = form
-        domain_adaptation.graph(settings, plan)
-    print(json.dumps(settings.model_dump(), indent=2))
+        domain_adaptation.graph(form, plan)
+    print(json.dumps(form.model_dump(), indent=2))
     print("\n".join(list_lines(plan)))
     made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
     if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
@@ -150,50 +147,33 @@ def print_plan(form: Any) -> None:
             print(f"warning: {warning}")
 
 
-def print_files(chosen: Any, dump: Any) -> dict[str, int]:
+def print_files(chosen: Dump, dump: Stage) -> dict[str, int]:
     """Print what each file of a dump holds; return the first reviews by language. `dump` is its
     stage.
     """
-    from flows.dumps.preview import (
-        count_languages,
-        describe_file,
-        find_scale,
-        list_files,
-        read_previews,
-    )
-
-    previews = read_previews(list_files(chosen, dump), chosen)
-    scale, about_scale = find_scale(previews, chosen.stars_scale)
-    for preview in previews:
-        print("\n".join(describe_file(preview, scale)))
+    previews = preview.read_previews(preview.list_files(chosen, dump), chosen)
+    scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
+    for file in previews:
+        print("\n".join(preview.describe_file(file, scale)))
     if about_scale:
         print(about_scale)
-    languages = count_languages(previews)
+    languages = preview.count_languages(previews)
     shown = [f"{name} {n / sum(languages.values()):.0%}" for name, n in languages.items()]
     if shown:
         print(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
     return languages
 
 
-def execute_graph(form: Any) -> None:
+def execute_graph(form: Parameters | Addition) -> None:
     """Run the graph here; print what came out and where it is."""
-    from flows.dumps import labels
-    from flows.runner.stage_runner import Plan
-    from flows.servers import prefect_server
-    from flows.stages.dump import list_dump
-    from flows.stages.origin import make_origin
-    from flows.store.store import Store
-
     store = Store(form.store)
     store.place.check_access()
-    if hasattr(form, "corpus"):  # an addition needs no labels of its own
+    if isinstance(form, Parameters):  # an addition needs no labels of its own
         labels.settle_tasks(form, list_dump(form.dump, Plan(store)), Plan(store))
-    if hasattr(form, "pretraining"):
         make_origin(form, Plan(store))
 
     def run() -> dict[str, Any]:
         from flows.add_dump import add_dump
-        from flows.configuration.form import Addition
         from flows.domain_adaptation import domain_adaptation
 
         flow: Any = add_dump if isinstance(form, Addition) else domain_adaptation
@@ -218,9 +198,6 @@ def execute_graph(form: Any) -> None:
 
 def score_dump(arguments: argparse.Namespace) -> None:
     """Label the records of a dump; or print the plan."""
-    from flows.configuration.form import Parameters, Scoring
-    from flows.configuration.form_tools import fill_form
-
     output = arguments.output
     given = {
         "store": build_store(arguments).address,
@@ -232,12 +209,9 @@ def score_dump(arguments: argparse.Namespace) -> None:
     if arguments.model:
         score_with_folder(arguments.model, form)
         return
-    from flows.stages.dump import build_dump_stage
-    from flows.stages.scores import find_model
-
     store = open_store(arguments)
     dump = build_dump_stage(form.dump, store)  # refuses wrong paths at once
-    model = find_model(form.model.alias, store)
+    model = scores.find_model(form.model.alias, store)
     if arguments.dry_run:
         print_files(form.dump, dump)
         print_scoring_plan(form, dump, model, store)
@@ -253,13 +227,9 @@ def score_dump(arguments: argparse.Namespace) -> None:
     print(f"scores      {made['folder']}: {len(made['files'])} files")
 
 
-def score_with_folder(model: str, form: Any) -> None:
+def score_with_folder(model: str, form: Scoring) -> None:
     """Label the records of a dump with a model folder: neither a server nor a store is needed."""
     from beam_jobs import scoring_job
-    from flows.configuration.form import tell_settings
-    from flows.stages.dump import list_files
-    from flows.stages.scores import list_job_options
-    from flows.store.store import Store
 
     store = Store(form.store)
     paths = [
@@ -269,21 +239,19 @@ def score_with_folder(model: str, form: Any) -> None:
     ]
     words = ["--model", model, "--input", *paths, "--output", form.output]
     with tell_settings():
-        made = scoring_job.run([*words, *list_job_options(form)])
+        made = scoring_job.run([*words, *scores.list_job_options(form)])
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")
 
 
-def print_scoring_plan(form: Any, dump: Any, model: Any, store: "Store") -> None:
+def print_scoring_plan(
+    form: Scoring, dump: Stage, model: scores.RegisteredModel, store: Store
+) -> None:
     """Print the model that would label, the resolved settings as JSON, then a line per stage."""
-    from flows.runner.stage_runner import Plan
-    from flows.stages.scores import find_scores, leave_out_files, make_scores
-    from flows.ui.plan_page import list_lines
-
     plan = Plan(store)
-    new = leave_out_files(dump, find_scores(model, form, store))
-    make_scores(model, form, new, plan)
+    new = scores.leave_out_files(dump, scores.find_scores(model, form, store))
+    scores.make_scores(model, form, new, plan)
     print(f"model     {form.model.alias}, version {model.version}")
     print(json.dumps(form.model_dump(), indent=2))
     print("\n".join(list_lines(plan)))

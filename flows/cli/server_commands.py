@@ -10,6 +10,7 @@ from typing import Any
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from flows.cli.options import add_command, build_store, open_registry, open_store
+from flows.servers import access, prefect_server, settings, up
 
 WATCHER = "watch-dumps/watch-dumps"
 """Deployment of the flow that looks for new dumps."""
@@ -60,8 +61,6 @@ def add_server_commands(commands: Any) -> None:
 
 def start_servers(arguments: argparse.Namespace) -> None:
     """Start the servers, here or in the background."""
-    from flows.servers import access, up
-
     build_store(arguments).place.check_access()
     store, ports = build_store(arguments).root, (arguments.prefect_port, arguments.mlflow_port)
     access.prepare_passwords(store, arguments.no_password)
@@ -76,16 +75,12 @@ def start_servers(arguments: argparse.Namespace) -> None:
 
 def print_status(arguments: argparse.Namespace) -> None:
     """Print how the servers are; exit code 1 where they are not well."""
-    from flows.servers import up
-
     if not up.print_status(build_store(arguments).root):
         sys.exit(1)
 
 
 def stop_servers(arguments: argparse.Namespace) -> None:
     """End the servers of the store."""
-    from flows.servers import up
-
     up.stop_servers(build_store(arguments).root)
 
 
@@ -94,8 +89,6 @@ def announce_dump(arguments: argparse.Namespace) -> None:
 
     The server is the one of PREFECT_API_URL, else the one that is up for the store.
     """
-    from flows.servers import prefect_server, settings
-
     given, store = arguments.dump, build_store(arguments).root
     address = given if storage.is_remote(given) else str(Path(given).expanduser().resolve())
     if not storage.is_remote(address) and not os.path.isfile(address):
@@ -124,8 +117,6 @@ def announce_dump(arguments: argparse.Namespace) -> None:
 
 def promote_version(arguments: argparse.Namespace) -> None:
     """Make a version the champion; a run on the store's Prefect server may wait for this."""
-    from flows.servers import prefect_server, settings
-
     registry = open_registry(arguments)
     try:
         version = registry.resolve_version(arguments.version)

@@ -3,14 +3,15 @@
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_jobs.core.errors import UserError
 from flows.cli.options import add_command, open_registry, open_store
-
-if TYPE_CHECKING:
-    from flows.store.store import Manifest, Store
-    from flows.store.usage import Run
+from flows.runner.stage_runner import flatten_parameters
+from flows.store.difference import find_differences
+from flows.store.store import ExistingStage, Manifest, Store
+from flows.store.usage import Run, list_begun_runs, list_prunable, list_runs, name_folder
+from flows.ui.headlines import summarize_manifest
 
 SHOWN = 88
 """Characters of a value that `show` prints; --json has all of it."""
@@ -83,9 +84,6 @@ def add_store_commands(commands: Any) -> None:
 
 def print_runs(arguments: argparse.Namespace) -> None:
     """Print a line per run, or per stage."""
-    from flows.store.usage import list_begun_runs, list_runs, name_folder
-    from flows.ui.headlines import summarize_manifest
-
     store = open_store(arguments)
     if arguments.stages:
         for manifest in store.list_manifests():
@@ -107,13 +105,11 @@ def print_runs(arguments: argparse.Namespace) -> None:
         print(f"{state:<10}  {name}  {about}".rstrip())
 
 
-def format_run(run: "Run", size: int) -> str:
+def format_run(run: Run, size: int) -> str:
     """Return when, fingerprint, state, size, dump, recipe and result of a run, in one line."""
     last = run.last
     recipe = run.find_value("pretraining", "parameters", "recipe")
     answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
-    from flows.ui.headlines import summarize_manifest
-
     about = " ".join(str(answer or summarize_manifest(last)).split())
     columns = [
         f"{last['finished']}  {last['fingerprint']}  {run.state:<10}  {format_bytes(size):>8}",
@@ -135,8 +131,6 @@ def format_bytes(size: float) -> str:
 
 def print_differences(arguments: argparse.Namespace) -> None:
     """Print the fields in which two stages differ, ten at most."""
-    from flows.store.difference import find_differences
-
     store = open_store(arguments)
     given = arguments.first, arguments.second
     first, second = (find_stages(store, fingerprint)[0] for fingerprint in given)
@@ -147,7 +141,7 @@ def print_differences(arguments: argparse.Namespace) -> None:
         print(f"… and {len(lines) - MOST_DIFFERENCES} more")
 
 
-def find_stages(store: "Store", fingerprint: str) -> "list[Manifest]":
+def find_stages(store: Store, fingerprint: str) -> list[Manifest]:
     """Return the complete stages whose fingerprint begins so; a UserError if there is none."""
     if found := store.find(fingerprint):
         return found
@@ -167,11 +161,8 @@ def show_stage(arguments: argparse.Namespace) -> None:
             print("\n".join(format_stage(store, manifest)))
 
 
-def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
+def format_stage(store: Store, manifest: Manifest) -> list[str]:
     """Return a line for each stage of the lineage, then for each value of result and settings."""
-    from flows.runner.stage_runner import flatten_parameters
-    from flows.store.usage import name_folder
-
     lines = [
         f"{'   ' * depth}{origin['title']}  {origin['fingerprint']}  {origin['finished']}"
         for depth, origin in store.trace_lineage(manifest)
@@ -185,8 +176,6 @@ def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
 
 def verify_store(arguments: argparse.Namespace) -> None:
     """Print what is damaged; a UserError where something is."""
-    from flows.store.store import ExistingStage
-
     store = open_store(arguments)
     manifests, there = store.list_manifests(), len(store.place.list_manifests())
     damaged = there - len(manifests)  # what a manifest lacks is told as a warning
@@ -204,8 +193,6 @@ def verify_store(arguments: argparse.Namespace) -> None:
 
 def prune_store(arguments: argparse.Namespace) -> None:
     """List what may go, or remove it."""
-    from flows.store.usage import list_prunable
-
     store, total = open_store(arguments), 0
     registered = list[str]()
     if (store.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):

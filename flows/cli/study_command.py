@@ -17,6 +17,7 @@ from flows.stages.dump import build_dump_stage, list_files
 from flows.store.store import Store
 from flows.studies.study_reading import LoadedStudy, load_study
 from flows.ui import terminal
+from flows.ui.plan_page import list_lines
 from model.config import FinetuningSettings
 
 EPILOG = """A study is arms × tasks × seeds in a YAML file;
@@ -121,7 +122,6 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Parameters, StudyChoice]
 def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:
     """Print a line per stage and cell: complete or to do."""
     from flows.study import build_study_graph
-    from flows.ui.plan_page import list_lines
 
     plan = Plan(Store(parameters.store))
     build_study_graph(loaded)(parameters, plan)

@@ -4,6 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from model.finetuning.features import (
 )
 from model.finetuning.network import open_autocast, select_inputs
 from model.finetuning.optimizer import build_optimizer, get_learning_rate, set_learning_rate
+from model.pretraining.network.dropout import PooledDropout
 
 EVALUATIONS = 5
 """Evaluations on dev in a training: with few labels more cost as much as the training."""
@@ -90,12 +92,15 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
         training.checkpoint, learning, optimizer, attempt, training.device.torch
     )
     batches = itertools.islice(_stream_batches(training), position.step, None)
+    dropout = PooledDropout(training.seed)
     started = time.perf_counter()
     due, seen = started + CHECKPOINT_SECONDS, 0
     while position.step < training.steps and not attempt.diverged:
         members, pad_to = next(batches)
         set_learning_rate(optimizer, position.step, training.steps, settings.warmup)
-        position.losses.append(_train_step(model, training, optimizer, members, pad_to))
+        with dropout.begin_step(position.step) if training.device.kind == "cpu" else nullcontext():
+            loss = _train_step(model, training, optimizer, members, pad_to)
+        position.losses.append(loss)
         position.step, seen = position.step + 1, seen + len(members)
         training.show_step(position.step)
         if position.step % training.evaluate_every == 0 or position.step == training.steps:

@@ -10,8 +10,7 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
-from tests.beam_jobs.dumps import rows_of, run_job, shared_data, texts_in, write_lines
-from tests.beam_jobs.reading.three_reviews import REVIEWS
+from tests.beam_jobs.dumps import rows_of, run_job, texts_in, write_lines
 
 
 def test_classes_and_row_numbers_are_no_stars(tmp_path):
@@ -23,26 +22,6 @@ def test_classes_and_row_numbers_are_no_stars(tmp_path):
     assert [row["stars"] for row in rows_of(tmp_path / "corpus")] == [None] * 4
 
 
-def test_parquet_with_named_columns(tmp_path):
-    table = pa.table(
-        {
-            "body": [t for t, _, _ in REVIEWS],
-            "points": [s for _, _, s in REVIEWS],
-            "other": [1, 2, 3],
-        }
-    )
-    pq.write_table(table, tmp_path / "mine.parquet", row_group_size=2)
-    run_job(
-        tmp_path / "corpus",
-        "--input",
-        tmp_path / "mine.parquet",
-        "--columns",
-        "text=body,stars=points",
-    )
-    assert set(texts_in(tmp_path / "corpus")) == {" ".join(text.split()) for text, _, _ in REVIEWS}
-    assert sorted(row["stars"] for row in rows_of(tmp_path / "corpus")) == [1, 3, 5]
-
-
 def test_a_name_with_a_comma_is_in_quotes(tmp_path):
     rows = ['"good, or bad?",points', '"It works, all of it",5', '"It broke, all of it",1']
     dump = write_lines(tmp_path / "d.csv", rows)
@@ -52,12 +31,6 @@ def test_a_name_with_a_comma_is_in_quotes(tmp_path):
     for mistake in ("text=good, or bad?", '"text=good, or', 'text="good, or bad?"'):
         with pytest.raises(UserError, match="with a comma in the name"):
             fields.parse_column_overrides(mistake)
-
-
-def test_a_file_without_a_text_column_is_the_users_mistake(tmp_path):
-    (tmp_path / "d.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(UserError, match="--columns text="):
-        run_job(tmp_path / "corpus", "--input", tmp_path / "d.csv")
 
 
 def test_columns_are_recognized_by_rule_and_the_unused_ones_listed(tmp_path):
@@ -175,14 +148,6 @@ def test_names_of_folders_give_columns(tmp_path, kind):
     ]
     assert result["columns"]["used"]["stars"] == ["stars"]
     assert "lang" in result["columns"]["unused"]
-
-
-def test_shapes_with_names_of_their_own(tmp_path):
-    for name, stars in (("flipkart.csv", "1-5"), ("excel_de.csv", "1-5")):
-        file = shared_data() / "shapes" / name
-        result = run_job(tmp_path / name, "--input", file, "--encoding", "cp1252")
-        assert (result["read"], result["kept"], result["stars_scales"]) == (60, 60, [stars])
-        assert not any(count for key, count in result["stars"].items() if key.endswith("none"))
 
 
 SHOPS = [
@@ -336,8 +301,9 @@ def write_table(dump, orient, labels=None, count=7, **columns):
     return sorted(zip(texts[1:], stars[1:], strict=True))
 
 
-@pytest.mark.parametrize("name", ["d.json", "d.json.gz"])
-@pytest.mark.parametrize("labels", [None, [f"r-{i}" for i in range(7)]], ids=["numbers", "names"])
+@pytest.mark.parametrize(
+    ("name", "labels"), [("d.json", None), ("d.json.gz", [f"r-{i}" for i in range(7)])]
+)
 @pytest.mark.parametrize("orient", ["columns", "index", "split", "table", "records"])
 def test_a_table_that_pandas_wrote(tmp_path, orient, labels, name):
     expected = write_table(tmp_path / name, orient, labels)

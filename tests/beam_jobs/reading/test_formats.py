@@ -248,28 +248,6 @@ def test_an_encoding_that_is_not_cp1252_is_asked_for(tmp_path, text, encoding):
     assert set(texts_in(tmp_path / "b")) == {f"{text} {i}" for i in range(9)}
 
 
-def test_bytes_that_are_not_utf8_are_read_as_cp1252_and_counted(tmp_path):
-    content = "Text,Score\nna\xefve \x93caf\xe9\x94 here,5\nplain one,4\n".encode("latin-1")
-    (tmp_path / "d.csv").write_bytes(content)
-    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.csv")
-    assert result["notes"]["decoded_as_cp1252"] == 1
-    assert "naïve “café” here" in texts_in(tmp_path / "corpus")
-    declared = run_job(tmp_path / "corpus", "--input", tmp_path / "d.csv", "--encoding", "cp1252")
-    assert "decoded_as_cp1252" not in declared["notes"]
-
-
-def test_stars_in_every_spelling(tmp_path):
-    given = [5, 5.0, "5", "5.0", "5.0 out of 5 stars", "4/5", "4 stars", 4.5, "3,5", "4 Sterne"]
-    given += [{"$numberInt": "4"}, "★★★★☆", "NaN", None, [5], "very good", {"a": 1}]
-    write_lines(tmp_path / "d.json", [review(i, overall=stars) for i, stars in enumerate(given)])
-    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json")
-    stars = {row["sentences"][0]: row["stars"] for row in rows_of(tmp_path / "corpus")}
-    found = [stars[f"Item {i} arrived."] for i in range(len(given))]
-    assert found == [5] * 5 + [4, 4, 5, 4, 4, 4, 4] + [None] * 5
-    assert result["notes"]["stars_unknown"] == 5
-    assert result["stars_scales"] == ["1-5"]
-
-
 COUNTS = {
     "mcauley_2018/AMAZON_FASHION_5.json.gz": (3176, {"no text": 16}),
     "mcauley_2018/All_Beauty_5.json": (5269, {"no text": 5}),

@@ -90,29 +90,37 @@ def test_giant_integers_of_python_dicts_end_no_job(tmp_path):
     assert result["notes"]["identifiers_left_out"] == 1
 
 
-@pytest.mark.parametrize(
-    "name", ["array.json", "d.csv", "d.tsv", "python.json", "snap.txt", "ft.txt"]
-)
+OTHERS = {
+    "array.json": (
+        ['[{"text": "good one"},', '{"text": "broken, "a": 1},', '{"text": "good two"}]'],
+        {"broken JSON": 1},
+    ),
+    "d.csv": (
+        ["text,stars", "good one,5", "a,b,c,d", '"never ends', "good two,5"],
+        {"more columns": 1, "broken CSV": 1},
+    ),
+    "d.tsv": (
+        ["marketplace\ttext", "US\tgood one", "US", "US\tgood two"],
+        {"fewer columns": 1},
+    ),
+    "python.json": (
+        ["{'text': 'good one'}", "{'text': __import__('os')}", "{'text': 'good two'}"],
+        {"broken Python literal": 1},
+    ),
+    "snap.txt": (
+        ["review/text: good one", "", "no key here", "", "review/text: good two"],
+        {"no key": 1},
+    ),
+    "ft.txt": (["__label__1 good one", "no label", "__label__2 good two"], {"no label": 1}),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_poison_in_other_formats(tmp_path, name):
-    good = {
-        "array.json": [
-            '[{"reviewText": "good one"},',
-            '{"reviewText": "broken, "a": 1},',
-            '{"reviewText": "good two"}]',
-        ],
-        "d.csv": ["text,stars", "good one,5", "a,b,c,d", '"never ends', "good two,5"],
-        "d.tsv": ["marketplace\ttext", "US\tgood one", "US", 'US\t"good two'],
-        "python.json": [
-            "{'reviewText': 'good one'}",
-            "{'reviewText': __import__('os')}",
-            "{'reviewText': 'good two'}",
-        ],
-        "snap.txt": ["review/text: good one", "", "no key here", "", "review/text: good two"],
-        "ft.txt": ["__label__1 good one", "no label", "__label__2 good two"],
-    }[name]
-    result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / name, good))
-    assert "good one" in texts_in(tmp_path / "corpus")
-    assert result["read"] > result["kept"] >= 1
+    lines, dropped = OTHERS[name]
+    result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / name, lines))
+    assert result["dropped"] == dropped
+    assert set(texts_in(tmp_path / "corpus")) == {"good one", "good two"}
 
 
 JSON_LIKE = st.recursive(
@@ -291,20 +299,6 @@ def test_texts_of_many_lines_with_commas_stay_in_one_piece():
     )
     assert items[0][1]["text"] == text
     assert items[1][1] == {"id": "2", "stars": "4", "text": "short"}
-
-
-def test_a_large_file_with_a_stray_quote_is_cut_and_read_whole(tmp_path):
-    content = rows_with("\t", False, (7, 'r7|3|"this one never ends')) * 20
-    (tmp_path / "d.tsv").write_bytes(content)
-    (file,) = work_units.inspect_files([str(tmp_path / "d.tsv")], None, {}, Layout("json_lines"), 0)
-    units = work_units.cut_file(file, 20_000, str(tmp_path / "cut"))
-    assert len(units) > 5
-    read = []
-    for unit in units:
-        with work_units.open_unit(unit) as stream:
-            read += detection.read_records(stream, file.layout, Tally(), header=unit.piece == 0)
-    assert len(read) == 20 * ROWS
-    assert sum(isinstance(item, Reject) for item in read) == 20 * file.layout.has_quotes
 
 
 def test_a_text_far_too_long_is_dropped_before_it_is_cleaned(tmp_path, monkeypatch):

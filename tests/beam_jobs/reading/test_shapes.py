@@ -12,17 +12,16 @@ WAYS_OUT = {
     "denied.jsonl": "fetch it again",
     "zhang_polarity.csv": "no names of columns",
 }
-OTHERS = (
-    *("commas.json", "decimal.parquet", "drugs.tsv", "mongo.json"),
-    *(
-        "nested.parquet",
-        "polarity-00000-of-00001.parquet",
-        "r_10.csv",
-        "r_100.csv",
-    ),
-    *("r_comma.csv", "r_half.csv", "r_pct.csv", "r_sterne.csv", "r_unicode.csv"),
-    *("p_columns.json", "steam.json"),
-)
+SCALES = {
+    "r_10.csv": "2-10",
+    "r_100.csv": "20-100",
+    "r_pct.csv": "20-100",
+    "drugs.tsv": "1-10",
+    **dict.fromkeys(("r_comma.csv", "r_half.csv", "r_sterne.csv", "r_unicode.csv"), "1-5"),
+    **dict.fromkeys(("mongo.json", "mongo_asin.json", "decimal.parquet", "flipkart.csv"), "1-5"),
+    "excel_de.csv": "1-5",
+}
+OTHERS = ("commas.json", "nested.parquet", "polarity-00000-of-00001.parquet", "p_columns.json")
 COLUMNS = {
     "elastic.json": "text=_source.body,stars=_source.rating",
     "nested.parquet": "text=review.body,stars=review.rating",
@@ -32,17 +31,24 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("name", [*WAYS_OUT, *OTHERS])
-def test_a_file_is_read_whole_or_the_way_out_is_told(tmp_path, name):
+@pytest.mark.parametrize("name", WAYS_OUT)
+def test_the_way_out_is_told_in_one_line(tmp_path, name):
+    with pytest.raises(UserError, match=WAYS_OUT[name]) as told:
+        run_job(tmp_path / "corpus", "--input", shared_data() / "shapes" / name)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", [*SCALES, *OTHERS, "steam.json"])
+def test_a_file_is_read_whole_with_its_stars(tmp_path, name):
     path = shared_data() / "shapes" / name
-    if name in WAYS_OUT:
-        with pytest.raises(UserError, match=WAYS_OUT[name]) as told:
-            run_job(tmp_path / "corpus", "--input", path)
-        assert "\n" not in str(told.value)
-        return
-    result = run_job(tmp_path / "corpus", "--input", path, "--withhold-own", "false")
+    encoding = "cp1252" if name == "excel_de.csv" else "utf-8"
+    options = ("--withhold-own", "false", "--encoding", encoding)
+    result = run_job(tmp_path / "corpus", "--input", path, *options)
     unread = {reason: n for reason, n in result["dropped"].items() if reason != "no text"}
     assert (result["read"], unread) == (60, {})
+    if name in SCALES:
+        assert result["stars_scales"] == [SCALES[name]]
+        assert not any(count for key, count in result["stars"].items() if key.endswith("none"))
 
 
 @pytest.mark.parametrize("name", COLUMNS)

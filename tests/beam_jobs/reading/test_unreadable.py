@@ -114,7 +114,7 @@ REFUSED = {
         "more columns in line 2; its first line has 2 names: .*in double quotes",
     ),
     "counts": (b"review,details\n12,fine words\n3,more words\n", 'review holds no text but "12"'),
-    "part of a page": (b"<head><title>302, Found</title></head>\n", "is XML or HTML"),
+    "part of a page": (b"<head><title>302, Found</title></head>\nOne, two\n", "is XML or HTML"),
     "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", "is an SQL dump"),
     "pg_dump": (b"PGDMP\x01\x0e\0" + bytes(99), "is an archive of pg_dump"),
     "mongodump": (
@@ -142,6 +142,10 @@ REFUSED = {
     "zip in zip": (zipped(a=zipped(b=GOOD)), r"/a is a zip .*\(after: unzip .*given\)"),
     "zip with nothing": (zipped(), "is an empty zip file|holds no files"),
     "Parquet in gz": (gzip.compress(parquet(text=["a b"])), "give it as it is, neither packed"),
+    "lists": (b'[["Good phone", 5]]', "lists without names"),
+    "broken JSON": (b'{"text" "a"}\n' * 3, "broken JSON in line 1"),
+    "texts in objects": (b'{"text": {"en": "Good phone"}, "n": 1}\n', r"text\.en"),
+    "Arrow stream": (b"\xff\xff\xff\xff\x10\0\0\0", "is an Arrow stream, .*convert it first"),
     "prose": (b"Hello there\nno records here\n", "its format is not known"),
 }
 

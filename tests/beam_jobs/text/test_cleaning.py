@@ -67,15 +67,6 @@ def test_any_text_becomes_one_clean_line(text):
         ("call 555-1234 or (212) 555-1234 now", "call [phone] or [phone] now"),
         ("1-800-555-1234, +44 20 7946 0958.", "[phone], [phone]."),
         ("my number is 8005551234", "my number [phone]"),
-    ],
-)
-def test_personal_data_is_masked(text, masked):
-    assert mask_personal_data(text)[0] == masked
-
-
-@pytest.mark.parametrize(
-    ("text", "masked"),
-    [
         ("write to _john@gmail.com_ today", "write to [email]_ today"),
         ("почта@пример.рф пишите", "[email] пишите"),
         ("mail john＠gmail.com now", "mail [email] now"),
@@ -90,7 +81,7 @@ def test_personal_data_is_masked(text, masked):
         ("Tel: 030/1234567", "Tel [phone]"),
     ],
 )
-def test_addresses_and_numbers_in_other_forms_are_masked(text, masked):
+def test_personal_data_is_masked(text, masked):
     assert mask_personal_data(text)[0] == masked
 
 

@@ -15,9 +15,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from types import MappingProxyType
+from functools import partial
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -173,23 +173,58 @@ def list_dump_files(options: DumpOptions, labels: Sequence[str] = ()) -> list[Du
     A file that two dumps name belongs to the first. UserError where no file has the column of a
     label.
     """
+    overrides = fields.parse_column_overrides(options.columns)
+    overrides |= {f"{fields.LABEL}{column}": column for column in labels}
+    files: list[DumpFile] = []
+    layouts: dict[Layout, Layout] = {}  # those of most files are equal, and kept once
+    for number, patterns in enumerate(options.input):
+        found = storage.list_files(patterns)
+        for file in files:
+            found.pop(file.path, None)
+        inspect = partial(_inspect_file, options, overrides, found)
+        for file in itertools.chain.from_iterable(storage.map_paths(inspect, found)):
+            layout = layouts.setdefault(file.layout, file.layout)
+            files.append(replace(file, index=len(files), layout=layout, dump=number))
+    fields.check_labels(labels, {file.name: file.layout for file in files})
+    return files
+
+
+def _inspect_file(
+    options: DumpOptions,
+    overrides: dict[str, str],
+    known: dict[str, storage.Identity | None],
+    path: str,
+) -> list[DumpFile]:
+    """Detect compression and layout of a file, or of each member of a zip, from its content;
+    `known` are identities that need not be asked for.
+    """
+    files: list[DumpFile] = []
     defaults = Layout(
         "json_lines",
         encoding=options.encoding,
         max_record_bytes=options.max_record_bytes,
         records=options.records or "",
+        partition=read_partition(path),
     )
-    overrides = fields.parse_column_overrides(options.columns)
-    overrides |= {f"{fields.LABEL}{column}": column for column in labels}
-    files: list[DumpFile] = []
-    for number, patterns in enumerate(options.input):
-        known = {file.path for file in files}
-        found = storage.list_files(patterns)
-        paths = [path for path in found if path not in known]
-        limit = options.max_expansion
-        dump = inspect_files(paths, options.format, overrides, defaults, limit, found)
-        files += [replace(file, index=len(files) + file.index, dump=number) for file in dump]
-    fields.check_labels(labels, {file.name: file.layout for file in files})
+    try:
+        identity = known[path] or storage.describe_identity(path)
+        first = storage.read_first_bytes(path, min(identity[1], detection.HEAD_BYTES))
+        compression = detect_compression(first)
+        for member in list_zip_members(path) if compression == "zip" else [""]:
+            try:
+                layout = detection.detect_layout(
+                    path, first, compression, member, options.format, overrides, defaults
+                )
+            except UserError as error:
+                if not member:
+                    raise
+                raise UserError(f"{error} (after: unzip {path})") from None
+            name = (member or path).encode(errors="surrogateescape").decode(errors="replace")
+            source = os.path.basename(name.rstrip("/")).split(".")[0] or "dump"
+            about = source, identity, compression, layout, options.max_expansion
+            files.append(DumpFile(0, path, member, *about))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     return files
 
 
@@ -201,52 +236,6 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
             f"--split-by {split_by}: no file of the dump has a column for it; {files[0].name} has "
             f"{fields.list_columns(files[0].layout)}; name it with --columns {field}=NAME"
         )
-
-
-def inspect_files(
-    paths: list[str],
-    format_name: str | None,
-    overrides: dict[str, str],
-    defaults: Layout,
-    max_expansion: float,
-    known: Mapping[str, storage.Identity | None] = MappingProxyType({}),
-) -> list[DumpFile]:
-    """Detect compression and layout of a dump's files from their content; `known` are identities
-    that need not be asked for.
-    """
-
-    def inspect(path: str) -> list[DumpFile]:
-        files: list[DumpFile] = []
-        try:
-            identity = known.get(path) or storage.describe_identity(path)
-            first = storage.read_first_bytes(path, min(identity[1], detection.HEAD_BYTES))
-            compression = detect_compression(first)
-            for member in list_zip_members(path) if compression == "zip" else [""]:
-                given = replace(defaults, partition=read_partition(path))
-                try:
-                    found = detection.detect_layout(
-                        path, first, compression, member, format_name, overrides, given
-                    )
-                except UserError as error:
-                    if not member:
-                        raise
-                    raise UserError(f"{error} (after: unzip {path})") from None
-                name = (member or path).encode(errors="surrogateescape").decode(errors="replace")
-                source = os.path.basename(name.rstrip("/")).split(".")[0] or "dump"
-                file = DumpFile(
-                    0, path, member, source, identity, compression, found, max_expansion
-                )
-                files.append(file)
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-        return files
-
-    every = itertools.chain.from_iterable(storage.map_paths(inspect, paths))
-    layouts: dict[Layout, Layout] = {}  # those of most files are equal, and kept once
-    return [
-        replace(file, index=index, layout=layouts.setdefault(file.layout, file.layout))
-        for index, file in enumerate(every)
-    ]
 
 
 def read_partition(path: str) -> tuple[tuple[str, str | None], ...]:

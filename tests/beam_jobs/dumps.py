@@ -13,7 +13,7 @@ import pytest
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import corpus_job
-from beam_jobs.config import CorpusOptions, ShardsOptions
+from beam_jobs.config import CorpusOptions, DumpOptions, ShardsOptions
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.prepare import add_days, count_days, find_cut_offs, prepare_unit
@@ -24,7 +24,7 @@ from beam_jobs.deduplication.buckets import BucketedFiles, Part
 from beam_jobs.packing import shards
 from beam_jobs.packing.plan import plan_shards, prepare_output
 from beam_jobs.reading import work_units
-from beam_jobs.reading.work_units import UnitSize
+from beam_jobs.reading.work_units import DumpFile, UnitSize
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
     not Dr. U.S. e.g. battery screen husband said would buy again never ever really quite small large""".split()  # noqa
@@ -52,6 +52,13 @@ def review(number: int, text: Any = None, **fields: Any) -> dict[str, Any]:
         | {"unixReviewTime": number, "reviewText": text_of(number) if text is None else text}
         | fields
     )
+
+
+def look_at(path: Path | str, **options: Any) -> DumpFile:
+    """What a job finds out about a file."""
+    given = DumpOptions(input=((str(path),),), output="", **options)
+    [file] = work_units.list_dump_files(given)
+    return file
 
 
 def write_lines(path: Path, records: list[Any]) -> Path:

@@ -11,10 +11,9 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication import buckets
 from beam_jobs.reading.detection import HEAD_BYTES
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.work_units import inspect_files, list_dump_files
+from beam_jobs.reading.work_units import list_dump_files
 from beam_jobs.sample import sample_dump
-from tests.beam_jobs.dumps import run_steps
+from tests.beam_jobs.dumps import look_at, run_steps
 from tests.s3_server import BUCKET, connect, serve_s3
 
 OPTIONS = ["--direct_running_mode", "in_memory", "--direct_num_workers", "1"]
@@ -68,15 +67,18 @@ def test_an_object_is_asked_for_and_not_looked_up_in_the_list_of_its_folder(s3):
     storage.write_bytes(path, b"one")
     for expand in (storage.expand_pattern, lambda pattern: storage.expand_patterns([pattern])):
         [before] = map(storage.describe_identity, expand(f"s3://{BUCKET}/folder/*"))
+        storage.check_unchanged(before)
         connect(s3).pipe_file(path.removeprefix("s3://"), before[2].encode())
         assert storage.describe_identity(path) != before
+        with pytest.raises(UserError, match="changed while it was read"):
+            storage.check_unchanged(before)
 
 
 def test_no_more_of_a_large_file_is_fetched_than_is_looked_at(s3):
     line = b'{"text": "%s", "stars": 5}\n' % (b"It works well. " * 60)
     storage.write_bytes(f"s3://{BUCKET}/d.json", line * 10_000)
     before = s3.read_counter("bucket_traffic_sent_bytes_total")
-    [file] = inspect_files([f"s3://{BUCKET}/d.json"], None, {}, Layout("json_lines"), 200)
+    file = look_at(f"s3://{BUCKET}/d.json")
     sent = s3.read_counter("bucket_traffic_sent_bytes_total") - before
     assert HEAD_BYTES <= sent < 2 * HEAD_BYTES < file.size / 8
 
@@ -93,13 +95,3 @@ def test_small_files_are_looked_at_by_one_request_each(s3):
     assert s3.read_counter("request_total") - before <= len(names) + 4
     for file in files:
         storage.check_unchanged(file.identity)
-
-
-def test_an_object_with_others_of_its_bytes_is_another(s3):
-    path = f"s3://{BUCKET}/reviews.json"
-    storage.write_bytes(path, b"one")
-    [before] = map(storage.describe_identity, storage.expand_patterns([f"s3://{BUCKET}/rev*.json"]))
-    storage.check_unchanged(before)  # which asks for the object, not for the list
-    storage.write_bytes(path, b"two")
-    with pytest.raises(UserError, match="changed while it was read"):
-        storage.check_unchanged(before)

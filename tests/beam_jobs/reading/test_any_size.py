@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.reading import detection, work_units
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Tally
+from beam_jobs.reading import work_units
+from beam_jobs.reading.lines import Tally
+from tests.beam_jobs.dumps import look_at
 
 ODD = ['55" TV', '"so" he said', "good", "C:\\", 'end\\"', "a, b; c", "line\nend", "\n\n", "{", "}"]
 LIKE_RECORDS = ["é", "stars,text", "5,fine", "[1]", "''", ": ", '"', '""', "\r"]
@@ -58,13 +58,8 @@ def read(units):
     lines, found = 0, []
     for unit in units:
         tally = Tally()
-        with work_units.open_unit(unit) as stream:
-            header = unit.piece == 0
-            for item in detection.read_records(stream, unit.file.layout, tally, header):
-                if isinstance(item, Reject):
-                    found.append((lines + item.line, item.reason))
-                else:
-                    found.append((lines + item[0], item[1]))
+        for item in work_units.read_records(unit, tally):
+            found.append((lines + item[0], item[1]))  # the record, or why it is rejected
         lines += tally.lines
     return found
 
@@ -78,7 +73,7 @@ def test_any_size_of_units_gives_the_records_of_one(tmp_path, name, texts, size)
     path = tmp_path / "d"
     path.write_text(WRITERS[name](texts), newline="")
     try:
-        (file,) = work_units.inspect_files([str(path)], None, {}, Layout("json_lines"), 200)
+        file = look_at(path)
     except UserError:
         return  # such as a file of which no record can be read
     whole = work_units.Unit(file, 0, file.path, "", 0, None, file.size)

@@ -18,9 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.work_units import inspect_files
-from tests.beam_jobs.dumps import rejects_of, review, run_job, write_lines
+from tests.beam_jobs.dumps import look_at, rejects_of, review, run_job, write_lines
 from tests.beam_jobs.reading.three_reviews import REVIEWS, csv_text, lines, mcauley
 
 
@@ -188,24 +186,23 @@ def test_an_answer_of_a_server_in_the_place_of_a_dump_is_named(tmp_path, answer)
         path = tmp_path / "given"
         path.write_bytes(gzip.compress(form.encode()) if form.endswith("\n") else form.encode())
         with pytest.raises(UserError, match=r"given is the answer of a server.*fetch it again"):
-            inspect_files([str(path)], None, {}, Layout("json_lines"), 200)
+            look_at(path)
 
 
 @pytest.mark.parametrize(
     ("review", "columns"),
     [
-        ({"message": "I love this phone", "rating": 5}, {}),
-        ({"text": "It told me an error", "status": "published"}, {}),
-        ({"title": "Good", "message": "I love it", "timestamp": 3}, {}),
-        ({"message": "Not Found"}, {"text": "message"}),
+        ({"message": "I love this phone", "rating": 5}, None),
+        ({"text": "It told me an error", "status": "published"}, None),
+        ({"title": "Good", "message": "I love it", "timestamp": 3}, None),
+        ({"message": "Not Found"}, "text=message"),
     ],
 )
 def test_a_single_review_is_no_answer_of_a_server(tmp_path, review, columns):
     for form in (json.dumps(review), json.dumps([review])):
         (tmp_path / "given").write_text(form)
-        path = str(tmp_path / "given")
-        [file] = inspect_files([path], None, columns, Layout("json_lines"), 200)
-        assert dict(file.layout.mapping)["text"] in review
+        layout = look_at(tmp_path / "given", columns=columns).layout
+        assert dict(layout.mapping)["text"] in review
 
 
 def test_two_columns_of_one_name_in_parquet_are_named(tmp_path):

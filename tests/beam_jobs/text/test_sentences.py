@@ -15,13 +15,11 @@ from nltk.tokenize.punkt import (
     PunktTrainer,
 )
 
-from beam_jobs.reading import detection, fields, work_units
-from beam_jobs.reading.compression import PlainStream
-from beam_jobs.reading.layout import Layout
+from beam_jobs.reading import fields, work_units
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.text import sentences
 from beam_jobs.text.cleaning import clean_text
-from tests.beam_jobs.dumps import shared_data, text_of
+from tests.beam_jobs.dumps import look_at, shared_data, text_of
 
 TRAINING = [text_of(i, 6) for i in range(300)] + [
     "He met Mr. Smith of the U.S. on Jan. 5. They left."
@@ -144,12 +142,12 @@ def read_real_reviews(data: Path, count: int) -> list[str]:
     """
     paths = [str(sorted(folder.iterdir())[0]) for folder in sorted((data / "reviews").iterdir())]
     texts = []
-    for file in work_units.inspect_files(paths, None, {}, Layout("json_lines"), 0):
+    for file in map(look_at, paths):
         read = fields.make_review_reader(dict(file.layout.mapping), Counter())
-        with PlainStream(file.path, file.compression) as stream:
-            records = detection.read_records(stream, file.layout, Tally(), header=True)
-            good = (record[1] for record in records if not isinstance(record, Reject))
-            texts += [read(record).text for record in itertools.islice(good, count)]
+        whole = work_units.Unit(file, 0, file.path, file.compression, 0, None, file.size)
+        records = work_units.read_records(whole, Tally())
+        good = (record[1] for record in records if not isinstance(record, Reject))
+        texts += [read(record).text for record in itertools.islice(good, count)]
     texts = [text for text in texts if isinstance(text, str)]
     return [version for text in texts for version in {clean_text(text), text}]
 

@@ -2,7 +2,7 @@
 
 Run it again after a change of constraints.txt or of the dependencies; it needs `pip install uv` and
 the package index. requirements-local.txt is what one machine needs, requirements.txt what servers
-and workers run on besides (object stores, PostgreSQL, TensorBoard), requirements-published.txt the
+and workers run on besides (object stores, PostgreSQL), requirements-published.txt the
 published encoder of the second demo, requirements-dev.txt what the tests need besides,
 dataflow/requirements.txt what the workers of the Beam jobs need. None has torch and what it brings
 along: its build depends on the machine.
@@ -19,7 +19,7 @@ from beam_jobs.engine.staged_package import REQUIREMENTS
 DEPLOY = Path(__file__).parent
 ROOT = DEPLOY.parent
 LOCAL_EXTRAS = ("auth",)
-RUNTIME_EXTRAS = ("auth", "aws", "gcp", "postgres", "tensorboard")
+RUNTIME_EXTRAS = ("auth", "aws", "gcp", "postgres")
 TO_INSTALL = "setuptools>=77"
 """What installs the project itself, without a network."""
 WITHOUT_TORCH = "torch; python_version < '0'\n"

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from beam_jobs.core.command import keep_freed_memory, main
 from beam_jobs.core.errors import UserError
@@ -65,10 +65,6 @@ class Device(Rank):
         return has_fast_bf16_products()
 
     @property
-    def is_rank0(self) -> bool:
-        return self.rank == 0
-
-    @property
     def dtype(self) -> torch.dtype:
         """The type of matrix products; weights and their updates are always fp32."""
         return torch.bfloat16 if self.bf16 else torch.float32
@@ -85,9 +81,6 @@ class Device(Rank):
     def put_whole(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
         """Return arrays that are no process's share alone as tensors on the device."""
         return self.put(arrays)
-
-    def move_model(self, model: nn.Module) -> nn.Module:
-        return model.to(self.torch)
 
     def seed_generators(self, number: int) -> None:
         """Seed the device's random numbers (dropout), differently in each process."""

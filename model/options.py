@@ -122,7 +122,6 @@ class PretrainOptions(Settings):
         ge=1,
         description="CPU threads of each process; none: all cores, shared by the processes",
     )
-    tensorboard: bool = Field(default=False, description="also write TensorBoard files at the end")
     set: tuple[str, ...] = Field(
         default=(),
         description="any field of PretrainingConfig, Architecture or AdaptationConfig in "

@@ -143,7 +143,7 @@ def resume_training(training: loop.Training) -> None:
     """
     folder, device = training.writer.folder, training.device
     state = checkpoint.load_newest_state(folder) if device.is_rank0 else None
-    step = int(device.broadcast_from_rank0(state.step if state else -1))
+    step = int(device.all_reduce_max(state.step if state else -1)[0])
     if step >= 0:
         path = checkpoint.build_path(folder, step)
         if not state and not path.exists():
@@ -206,8 +206,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         with outputs.mirror_to_mlflow(training, recipe):
             loop.train(training)
             result = outputs.write_outputs(training, recipe, shards, origin)
-        if arguments.tensorboard and device.is_rank0:
-            outputs.write_tensorboard(arguments.output)
         return result
     finally:
         device.close()

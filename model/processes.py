@@ -104,15 +104,6 @@ class Rank:
             distributed.all_reduce(shared, operation)
         return [float(number) for number in shared.tolist()]
 
-    def broadcast_from_rank0(self, number: float) -> float:
-        """Return the number that rank 0 holds, so that all processes decide alike."""
-        if self.world_size == 1:
-            return number
-        shared = torch.tensor([number], dtype=torch.float64)
-        with name_losses():
-            distributed.broadcast(shared, src=0)
-        return float(shared.item())
-
     def gather_parts(self, part: T) -> list[T]:
         """Return the parts of all processes by rank, the same list in each."""
         if self.world_size == 1:

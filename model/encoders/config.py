@@ -120,10 +120,8 @@ def _read_foreign(config: Config, fail: Fail) -> Any:
         raise fail(f"config.json: {why}; copy it again") from None
 
 
-def read_architecture(
-    config: Config, fail: Fail, generator_multiplier: float = 1.0
-) -> Architecture:
-    """Return the shape that config.json describes; `generator_multiplier` is not in it.
+def read_architecture(config: Config, fail: Fail) -> Architecture:
+    """Return the shape that config.json describes, which says nothing of a generator.
 
     Of an encoder that ours does not hold it is told, and its cost is estimated by it.
     """
@@ -141,7 +139,7 @@ def read_architecture(
         values["layer_norm_eps"] = values["layer_norm_eps"] or DEFAULTS["layer_norm_eps"]
     values["type_vocabulary_size"] = max(LEAST_TYPES, values.get("type_vocabulary_size") or 0)
     try:
-        return Architecture(**values, generator_multiplier=generator_multiplier)
+        return Architecture(**values, generator_multiplier=1.0)
     except ValidationError as invalid:
         raise fail(f"config.json: {format_mistakes(invalid)}") from None
 
@@ -214,17 +212,8 @@ def read_own_architecture(config: Config) -> Architecture:
     """
     names = ("generator_multiplier", "generator_layers")
     generator = {name: config[START][name] for name in names if name in config[START]}
-    return Architecture(
-        layers=config["num_hidden_layers"],
-        hidden=config["hidden_size"],
-        intermediate=config["intermediate_size"],
-        heads=config["num_attention_heads"],
-        embedding=config["embedding_size"],
-        max_positions=config["max_position_embeddings"],
-        type_vocabulary_size=config["type_vocab_size"],
-        layer_norm_eps=config["layer_norm_eps"],
-        **({"generator_multiplier": 1.0} | generator),
-    )
+    shape = {ours: config[them] for ours, them in KINDS["electra"].fields.items()}
+    return Architecture(**shape | {"generator_multiplier": 1.0} | generator)
 
 
 def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
@@ -243,32 +232,6 @@ def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
     return told | {name: getattr(shape, name) for name in names}
 
 
-def read_padding_id(vocabulary: Path) -> int | None:
-    """Return the id of the padding in a vocabulary's folder, which may have it anywhere, or not at
-    all.
-    """
-    return find_special(vocabulary, "pad")
-
-
-def read_trained_length(folder: Path) -> int | None:
-    """Return how many tokens a model folder's encoder was trained at; None if it does not say."""
-    length: int | None = _read_field(folder, TRAINED_LENGTH)
-    return length
-
-
-def read_start(folder: Path) -> dict[str, Any] | None:
-    """Return how the start weights of a model folder's encoder were drawn; None if it does not
-    say: others have trained it.
-    """
-    start: dict[str, Any] | None = _read_field(folder, START)
-    return start
-
-
-def _read_field(folder: Path, name: str) -> Any:
-    path = folder / "config.json"
-    return json.loads(path.read_text(encoding="utf-8")).get(name) if path.is_file() else None
-
-
 def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:
     """Write what a random encoder shares with one that is pre-trained on these shards, its
     config.json and tokenizer, before that one is there; return the folder.
@@ -279,7 +242,7 @@ def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:
         recipe.architecture,
         shards.vocabulary_size,
         shards.max_length,
-        read_padding_id(shards.vocabulary),
+        find_special(shards.vocabulary, "pad"),
         describe_start(recipe, "discriminator" if is_electra else "encoder"),
     )
     link_path(shards.vocabulary, folder)

@@ -55,25 +55,23 @@ def convert_from_transformers(
 
 def write_model_folder(
     folder: Path, config: dict[str, Any], weights: dict[str, Tensor], vocabulary: Path, card: str
-) -> Path:
-    """Write a transformers folder, whole or not at all, and return it."""
+) -> None:
+    """Write a transformers folder, whole or not at all."""
     with _write_whole(folder, vocabulary, card) as temporary:
         write_json(temporary / "config.json", config)
         save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
-    return folder
 
 
 def write_module_folder(
     folder: Path, network: Any, config: Mapping[str, Any], vocabulary: Path, card: str
-) -> Path:
-    """Write a transformers folder of a module of transformers, whole or not at all, and return it;
-    `config` wins over the module's own.
+) -> None:
+    """Write a transformers folder of a module of transformers, whole or not at all; `config` wins
+    over the module's own.
     """
     with _write_whole(folder, vocabulary, card) as temporary:
         network.save_pretrained(temporary)
         file = temporary / "config.json"
         write_json(file, load_json(file.read_text("utf-8")) | config)
-    return folder
 
 
 @contextmanager
@@ -86,14 +84,8 @@ def _write_whole(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
     for name in TOKENIZER_FILES:
         if (vocabulary / name).exists():
             shutil.copyfile(vocabulary / name, temporary / name)
-    _write_pooling(temporary, load_json((temporary / "config.json").read_text("utf-8")))
-    (temporary / "README.md").write_text(card)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(temporary, folder)
-
-
-def _write_pooling(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write what sentence-transformers reads: a text's vector is the mean of its tokens'."""
+    config = load_json((temporary / "config.json").read_text("utf-8"))
+    # what sentence-transformers reads: a text's vector is the mean of its tokens'
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": f"{SENTENCE_TRANSFORMERS}.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{SENTENCE_TRANSFORMERS}.Pooling"},
@@ -102,7 +94,10 @@ def _write_pooling(folder: Path, config: Mapping[str, Any]) -> None:
         "word_embedding_dimension": config.get("hidden_size", config.get("dim")),
         "pooling_mode_mean_tokens": True,
     }
-    write_json(folder / "modules.json", modules)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": config[TRAINED_LENGTH]})
-    (folder / "1_Pooling").mkdir()
-    write_json(folder / "1_Pooling" / "config.json", pooling)
+    write_json(temporary / "modules.json", modules)
+    write_json(temporary / "sentence_bert_config.json", {"max_seq_length": config[TRAINED_LENGTH]})
+    (temporary / "1_Pooling").mkdir()
+    write_json(temporary / "1_Pooling" / "config.json", pooling)
+    (temporary / "README.md").write_text(card)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(temporary, folder)

@@ -56,9 +56,3 @@ def check_size(network: Any, ids: int, fail: Fail) -> None:
     rows = network.get_input_embeddings().weight.shape[0]
     if not 0 <= rows - ids < LARGEST_SURPLUS:
         raise fail(f"its tokenizer has {ids} ids, its weights {rows} rows; copy both again")
-
-
-def find_bias(network: Any) -> torch.nn.Parameter | None:
-    """Return the bias of the words in the head, [vocabulary], where it has one."""
-    bias: torch.nn.Parameter | None = getattr(network.get_output_embeddings(), "bias", None)
-    return bias

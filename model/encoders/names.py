@@ -6,7 +6,7 @@ Sources: transformers' modeling_bert.py, modeling_electra.py, modeling_distilber
 configurations.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -107,10 +107,6 @@ _LAYER = {
     "down": "output.dense",
     "output_norm": "output.LayerNorm",
 }
-_DISCRIMINATOR_HEAD = {
-    "discriminator_head.dense": "discriminator_predictions.dense",
-    "discriminator_head.out": "discriminator_predictions.dense_prediction",
-}
 
 
 def map_names(
@@ -122,6 +118,17 @@ def map_names(
     encoder, by default the role; an MLM model exports its `encoder` as a generator.
     """
     trunk = trunk or role
+    heads = (
+        {
+            "discriminator_head.dense": "discriminator_predictions.dense",
+            "discriminator_head.out": "discriminator_predictions.dense_prediction",
+        }
+        if role == "discriminator"
+        else {
+            f"{trunk}_head.dense": "generator_predictions.dense",
+            f"{trunk}_head.norm": "generator_predictions.LayerNorm",
+        }
+    )
     pairs: list[tuple[str, tuple[str, ...]]] = [
         (ours, (theirs,)) for ours, theirs in EMBEDDINGS.items()
     ]
@@ -138,16 +145,7 @@ def map_names(
                 (f"{trunk}.layers.{n}.{a}.{kind}", (f"{theirs}.{b}.{kind}",))
                 for a, b in _LAYER.items()
             ]
-        pairs += [(f"{a}.{kind}", (f"{b}.{kind}",)) for a, b in _list_head_names(role, trunk)]
+        pairs += [(f"{a}.{kind}", (f"{b}.{kind}",)) for a, b in heads.items()]
     if role == "generator":
         pairs.append((f"{trunk}_head.bias", ("generator_lm_head.bias",)))
     return dict(pairs)
-
-
-def _list_head_names(role: Role, trunk: str) -> Iterable[tuple[str, str]]:
-    if role == "discriminator":
-        return _DISCRIMINATOR_HEAD.items()
-    return [
-        (f"{trunk}_head.dense", "generator_predictions.dense"),
-        (f"{trunk}_head.norm", "generator_predictions.LayerNorm"),
-    ]

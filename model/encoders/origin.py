@@ -4,12 +4,10 @@ origin.json, which says where it came from, what it may be used for and what it 
 
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
@@ -27,7 +25,7 @@ from model.encoders.config import (
     read_config,
 )
 from model.encoders.masked_lm import check_size, load_masked_lm
-from model.encoders.places import Fail, Found, find_published
+from model.encoders.places import Fail, find_published
 from model.encoders.vocabulary import (
     check_entries,
     list_all_entries,
@@ -49,9 +47,10 @@ def write_origin(
     A hub name that is there already keeps its commit. Other files of the folder stay. Where it
     fails, nothing is left behind.
     """
-    held = read_origin(folder)
+    held: dict[str, Any] = read_json(folder / ABOUT)
     is_same = bool(held) and (held["place"], held.get("generator_place")) == (place, generator)
-    if is_same and held["revision"] and hash_weights(folder) == held["sha256"]:
+    has_weights = is_same and held["revision"] and (folder / WEIGHTS).is_file()
+    if has_weights and hash_file(folder / WEIGHTS) == held["sha256"]:
         return held
     was_there = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,12 +72,6 @@ def write_origin(
     return about
 
 
-def hash_weights(folder: Path) -> str:
-    """Return the SHA-256 of a folder's weights; empty where there are none."""
-    file = folder / WEIGHTS
-    return hash_file(file) if file.is_file() else ""
-
-
 def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
     """Write the published generator into its subfolder; UserError unless they belong together."""
 
@@ -97,57 +90,43 @@ def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
 
 
 def _write_network(place: str, option: str, folder: Path) -> dict[str, Any]:
-    """Write one network's files and return what origin.json says of it."""
+    """Write one network's files and return what origin.json says of it; UserError before the first
+    file of a bad one.
+    """
 
     def fail(text: str) -> UserError:
         return UserError(f"{option} {place}: {text}")
 
     with TemporaryDirectory(prefix="amazon-electra-origin-") as scratch:
-        return _copy_network(place, find_published(place, Path(scratch), fail), folder, fail)
-
-
-def _copy_network(place: str, found: Found, folder: Path, fail: Fail) -> dict[str, Any]:
-    """Write the files of a network that was found; UserError before the first one of a bad one."""
-    config = read_config(found.folder, fail)
-    shape = read_architecture(config, fail)
-    tokenizer = load_published_tokenizer(found.folder, fail)
-    parameters, has_head = _check_network(found.folder, config, shape, tokenizer, fail)
-    length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
-    write_published_tokenizer(folder, tokenizer, found.folder, length, fail)
-    write_json(folder / "config.json", config)
-    _copy_tensors(found.folder, folder / WEIGHTS, fail)
-    if (found.folder / "README.md").is_file():
-        shutil.copyfile(found.folder / "README.md", folder / "README.md")
-    return {
-        "place": place,
-        **_describe_source(found, config),
-        **_describe_shape(shape, config, tokenizer),
-        "trained_length": length,
-        "parameters": parameters,
-        "has_generator": False,
-        "has_mlm_head": has_head,
-        "sha256": hash_file(folder / WEIGHTS),
-    }
-
-
-def _describe_source(found: Found, config: Config) -> dict[str, Any]:
-    return {
-        "kind": config["model_type"],
-        "name": found.name,
-        "revision": found.revision,
-        "version": found.version,
-        **read_card(found.folder),
-    }
-
-
-def _describe_shape(shape: Architecture, config: Config, tokenizer: Tokenizer) -> dict[str, Any]:
-    named = ("hidden", "layers", "heads", "intermediate", "embedding", "max_positions")
-    return {
-        **{name: getattr(shape, name) for name in named},
-        "layer_norm_eps": shape.layer_norm_eps,
-        "vocabulary_size": count_rows(tokenizer),
-        "lower_case": getattr(tokenizer.normalizer, "lowercase", None),
-    }
+        found = find_published(place, Path(scratch), fail)
+        config = read_config(found.folder, fail)
+        shape = read_architecture(config, fail)
+        tokenizer = load_published_tokenizer(found.folder, fail)
+        parameters, has_head = _check_network(found.folder, config, shape, tokenizer, fail)
+        length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
+        write_published_tokenizer(folder, tokenizer, found.folder, length, fail)
+        write_json(folder / "config.json", config)
+        _copy_tensors(found.folder, folder / WEIGHTS, fail)
+        if (found.folder / "README.md").is_file():
+            shutil.copyfile(found.folder / "README.md", folder / "README.md")
+        named = ("hidden", "layers", "heads", "intermediate", "embedding", "max_positions")
+        return {
+            "place": place,
+            "kind": config["model_type"],
+            "name": found.name,
+            "revision": found.revision,
+            "version": found.version,
+            **read_card(found.folder),
+            **{name: getattr(shape, name) for name in named},
+            "layer_norm_eps": shape.layer_norm_eps,
+            "vocabulary_size": count_rows(tokenizer),
+            "lower_case": getattr(tokenizer.normalizer, "lowercase", None),
+            "trained_length": length,
+            "parameters": parameters,
+            "has_generator": False,
+            "has_mlm_head": has_head,
+            "sha256": hash_file(folder / WEIGHTS),
+        }
 
 
 def _check_network(
@@ -159,22 +138,8 @@ def _check_network(
     if find_kind(config, fail) is None:
         network, lost = load_masked_lm(folder, fail)
         check_size(network, count_rows(tokenizer), fail)
-        trunk = network.base_model.parameters()
-        return sum(tensor.numel() for tensor in trunk), not lost
+        return sum(tensor.numel() for tensor in network.base_model.parameters()), not lost
     weights = encoder_weights.read_weights(folder, config, fail)
-    _check_weights(weights, shape, config, tokenizer, fail)
-    trunk = (tensor for name, tensor in weights.items() if name.startswith("electra."))
-    return sum(tensor.numel() for tensor in trunk), encoder_weights.has_mlm_head(weights)
-
-
-def _check_weights(
-    weights: Mapping[str, torch.Tensor],
-    shape: Architecture,
-    config: Config,
-    tokenizer: Tokenizer,
-    fail: Fail,
-) -> None:
-    """Raise UserError where weights, config.json and vocabulary are not of one network."""
     rows = len(weights[encoder_weights.WORDS])
     if rows != config.get("vocab_size", rows):
         raise fail(
@@ -188,12 +153,14 @@ def _check_weights(
             f"config.json says {shape.layers} layers, the weights have {layers}; copy both again"
         )
     for name, size in encoder_weights.list_shapes(shape):
-        found = tuple(weights[name].shape) if name in weights else "none"
-        if found != size:
+        there = tuple(weights[name].shape) if name in weights else "none"
+        if there != size:
             raise fail(
-                f"by config.json {name} has the shape {size}, the weights have {found}; copy both "
+                f"by config.json {name} has the shape {size}, the weights have {there}; copy both "
                 "again"
             )
+    parameters = sum(t.numel() for name, t in weights.items() if name.startswith("electra."))
+    return parameters, encoder_weights.has_mlm_head(weights)
 
 
 def _copy_tensors(folder: Path, target: Path, fail: Fail) -> None:
@@ -210,12 +177,6 @@ def _copy_tensors(folder: Path, target: Path, fail: Fail) -> None:
     save_file(tensors, target, metadata={"format": "pt"})
 
 
-def read_origin(folder: Path) -> dict[str, Any]:
-    """Return the origin.json of a folder; empty where there is none."""
-    about: dict[str, Any] = read_json(folder / ABOUT)
-    return about
-
-
 def describe_start(folder: Path) -> dict[str, Any]:
     """Return what is known of start weights, by origin.json, or else by the model card and the
     config.json beside them.
@@ -223,7 +184,8 @@ def describe_start(folder: Path) -> dict[str, Any]:
     What model.pretrain made of a published encoder is known as that one, `through` names its
     folder; what it made of nothing has `through` alone.
     """
-    if about := read_origin(folder):
+    about: dict[str, Any] = read_json(folder / ABOUT)
+    if about:
         return about
     config = read_json(folder / "config.json")
     if TRAINED_LENGTH in config:

@@ -35,17 +35,12 @@ def read_entries(folder: Path, fail: Fail) -> list[str]:
         return read_words(folder / "vocab.txt")
     if not (folder / "tokenizer.json").is_file():
         raise fail("put its tokenizer.json (or vocab.txt) beside the weights")
-    return read_tokenizer_entries(folder / "tokenizer.json", fail)
+    return list_all_entries(_read_tokenizer(folder / "tokenizer.json", fail), fail)
 
 
 def read_words(path: Path) -> list[str]:
     """Return the lines of a vocab.txt."""
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-
-
-def read_tokenizer_entries(path: Path, fail: Fail) -> list[str]:
-    """Return the entries of a tokenizer.json by id; UserError where ids are left out."""
-    return list_all_entries(_read_tokenizer(path, fail), fail)
 
 
 def list_all_entries(tokenizer: Tokenizer, fail: Fail) -> list[str]:

@@ -34,7 +34,9 @@ def read_weights(folder: Path, config: Config, fail: Fail) -> Weights:
     kind = find_kind(config, fail)
     assert kind, "transformers' own module loads this one (masked_lm.py)"
     weights = {
-        rename_weight(name, kind): tensor for name, tensor in read_tensors(folder, fail).items()
+        rename_weight(name, kind): tensor.float()
+        for file in list_tensor_files(folder, fail)
+        for name, tensor in load_tensors(file, fail).items()
     }
     if WORDS not in weights:
         raise fail(f"no {config['model_type'].upper()} weights there")
@@ -71,15 +73,6 @@ def list_shapes(shape: Architecture) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield f"{layer}.attention.{part}.weight", (wide, wide)
         yield f"{layer}.intermediate.dense.weight", (middle, wide)
         yield f"{layer}.output.dense.weight", (wide, middle)
-
-
-def read_tensors(folder: Path, fail: Fail) -> Weights:
-    """Return all tensors of a folder by their own names, in fp32."""
-    return {
-        name: tensor.float()
-        for file in list_tensor_files(folder, fail)
-        for name, tensor in load_tensors(file, fail).items()
-    }
 
 
 def load_tensors(file: Path, fail: Fail) -> Weights:

@@ -13,7 +13,8 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.special_tokens import find_specials
 from model.config import PretrainingConfig
 from model.device import Device
-from model.encoders.masked_lm import find_bias
+from model.encoders.card import read_json
+from model.encoders.config import TRAINED_LENGTH
 from model.encoders.origin import describe_start
 from model.encoders.vocabulary import find_special
 from model.pretraining import loop
@@ -66,12 +67,16 @@ def build_training(
     model, initial = load_model(recipe, shards, device.dtype, origin)
     if origin and device.is_rank0:
         print(describe_origin(model, shape, origin, initial), file=sys.stderr)
-    device.move_model(model)
+    model.to(device.torch)
     identity = identify_run(recipe, shards) | {"budget_seconds": budget.seconds if budget else None}
     batches = build_batches(config, shards, device.rank, device.world_size)
     if replay:
         batches = replace(batches, stream=Mixture.open(shards, replay, config.seed))
         identity |= replay.identity
+    trained_length = shards.max_length
+    if origin:  # a folder that does not say how many positions were trained trained all
+        others = read_json(origin.main / "config.json").get(TRAINED_LENGTH)
+        trained_length = max(trained_length, others or shape.max_positions)
     adaptation = recipe.adaptation
     if not (budget and budget.seconds):
         adaptation = adaptation.shorten_head_steps(config.steps * config.batch * shards.max_length)
@@ -86,7 +91,7 @@ def build_training(
             shape, size, shards.max_length, 1, config.objective
         ),
         matrix_flops=flops.MatrixFlops.derive(shape, size, config.objective),
-        trained_length=max(shards.max_length, origin.read_trained_length(shape) if origin else 0),
+        trained_length=trained_length,
         budget_seconds=budget.seconds if budget else None,
         adaptation=adaptation,
         start=describe_start(origin.main) if origin else {},
@@ -110,7 +115,7 @@ def load_model(
     config = recipe.pretraining
     if origin and not origin.is_ours:
         module, new = origin.load_module(config, dtype, shards)
-        bias = find_bias(module.network)
+        bias = getattr(module.network.get_output_embeddings(), "bias", None)
         if new and bias is not None:
             set_output_bias(bias, shards)
         return module, new

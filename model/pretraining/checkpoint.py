@@ -10,9 +10,9 @@ import json
 import os
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,42 +204,34 @@ class CheckpointWriter:
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self._keep = folder, keep
-        self._thread: threading.Thread | None = None
-        self._error: Exception | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
         self._waited = 0.0
 
     def write(self, state: State, best_step: int) -> None:
         """Begin to write a state that nobody changes any more, after the write before it."""
         self.wait()
-        self._thread = threading.Thread(
-            target=self._write_and_prune, args=(state, best_step), name="checkpoint"
-        )
-        self._thread.start()
+        self._writing = self._thread.submit(self._write_and_prune, state, best_step)
 
     def _write_and_prune(self, state: State, best_step: int) -> None:
-        try:
-            save_state(self.folder, state)
-            prune_checkpoints(self.folder, self._keep, best_step)
-        except Exception as error:
-            self._error = error
+        save_state(self.folder, state)
+        prune_checkpoints(self.folder, self._keep, best_step)
 
     def wait(self) -> None:
         """Block until the write in progress is on disk; UserError if the disk refused it."""
-        started = time.monotonic()
-        if self._thread:
-            self._thread.join()
-            self._thread = None
-        self._waited += time.monotonic() - started
-        if self._error:
-            error, self._error = self._error, None
-            if not isinstance(error, (OSError, SafetensorError)):
-                raise error
+        started, writing = time.monotonic(), self._writing
+        self._writing = None
+        try:
+            if writing:
+                writing.result()
+        except (OSError, SafetensorError) as error:
             kept = list_checkpoints(self.folder)
             raise UserError(
                 f"no checkpoint could be written to {self.folder}: "
                 f"{getattr(error, 'strerror', None) or error}; the last whole one is "
                 f"{kept[-1].name if kept else 'none'}: make room and run the same command again"
             ) from error
+        self._waited += time.monotonic() - started
 
     def take_wait_seconds(self) -> float:
         """Return the seconds that training was held up since the last call."""

@@ -7,14 +7,16 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -155,10 +157,6 @@ class Training:
         """Go on with neither compiled code nor graphs."""
         self.compiled, self.graphs = False, None
 
-    def open_stance(self) -> Any:
-        """Return a context in which what was compiled runs uncompiled once that is not wanted."""
-        return nullcontext() if self.compiled else torch.compiler.set_stance("force_eager")
-
     def list_learning(self) -> tuple[bool, ...]:
         """Return which parameters learn in this step."""
         return tuple(parameter.requires_grad for parameter in self.parameters)
@@ -167,10 +165,6 @@ class Training:
         """Return the seconds of all runs so far, the same in every process."""
         elapsed = self.seconds_before + time.monotonic() - self.clock_started
         return self.device.all_reduce_max(elapsed)[0]
-
-    def is_stopping(self) -> bool:
-        """Return whether any process was told to stop."""
-        return self.device.all_reduce_max(self.stopping)[0] > 0
 
     def count_matrix_flops(self, arrays: Arrays) -> float:
         """Return the operations of one step, over all processes, as this device computes it."""
@@ -223,8 +217,8 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     while True:
         failure, seed = "", training.config.seed * 1_000_003 + training.totals.step
         training.device.seed_generators(seed)
-        try:
-            with training.open_stance():
+        try:  # what was compiled runs uncompiled once that is not wanted
+            with nullcontext() if training.compiled else torch.compiler.set_stance("force_eager"):
                 if training.shares_batches:
                     _share_gradients(training, arrays)
                 parts = _put_parts(training, arrays)
@@ -348,6 +342,13 @@ def _halve_device_batch(training: Training) -> None:
     )
 
 
+def read_meters(device: Device) -> NDArray[np.float64]:
+    """Return the seconds of the clock, the CPU seconds of this process and the joules of its device
+    (NaN where nothing counts them), each since some moment.
+    """
+    return np.array([time.monotonic(), time.process_time(), device.read_joules()])
+
+
 class Window:
     """The sums of the steps between two log lines, on the device until they are read; reading them
     is the only wait for it.
@@ -361,9 +362,7 @@ class Window:
         self._sums: Sums = {}
         self._norms: list[Tensor] = []
         self.matrix_flops = 0.0  # over all processes
-        self._started, self._paused = time.monotonic(), 0.0
-        self._cpu_started, self._cpu_paused = time.process_time(), 0.0
-        self._joules = self._device.read_joules()
+        self._begun = read_meters(self._device)
 
     @property
     def steps(self) -> int:
@@ -375,24 +374,17 @@ class Window:
         self._norms.append(gradient_norm)
         self.matrix_flops += matrix_flops
 
-    def pause(self, seconds: float, cpu_seconds: float, joules: float) -> None:
-        """Leave out what was spent on something else than training."""
-        self._paused += seconds
-        self._cpu_paused += cpu_seconds
-        self._joules += joules
+    def pause(self, spent: NDArray[np.float64]) -> None:
+        """Leave out what was spent on something else than training, as `read_meters` has it."""
+        self._begun += spent
 
-    def measure_seconds(self) -> float:
-        """Return the wall-clock seconds of training, after the device has caught up."""
+    def measure_spent(self) -> tuple[float, float, float]:
+        """Return the seconds, CPU seconds (all threads) and joules of training in this process,
+        after the device has caught up.
+        """
         self._device.wait()
-        return max(time.monotonic() - self._started - self._paused, 1e-9)
-
-    def measure_cpu_seconds(self) -> float:
-        """Return the CPU seconds of training in this process, all threads."""
-        return max(time.process_time() - self._cpu_started - self._cpu_paused, 0.0)
-
-    def measure_joules(self) -> float:
-        """Return the energy of training on this process's device; NaN if it does not count it."""
-        return self._device.read_joules() - self._joules
+        seconds, cpu_seconds, joules = (read_meters(self._device) - self._begun).tolist()
+        return max(seconds, 1e-9), max(cpu_seconds, 0.0), joules
 
     def read_sums(self) -> tuple[dict[str, float], float]:
         """Return sums over all processes and the mean gradient norm; begin a new window."""
@@ -405,70 +397,60 @@ class Window:
 
 def train(training: Training) -> None:
     """Train to the end, or to a SIGTERM: then write a checkpoint and exit with status 143."""
-    totals, budget = training.totals, training.budget_seconds
+    config, totals, budget = training.config, training.totals, training.budget_seconds
     previous = signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stopping", True))
     log = (
         MetricsLog(training.folder, after_step=totals.step or None)
         if training.device.is_rank0
         else None
     )
-    steps = prefetch(training.batches.iterate_steps(totals.step))
+    batches = prefetch(training.batches.iterate_steps(totals.step))
     training.clock_started, training.seconds_before = time.monotonic(), totals.seconds
+    total, unit = (config.steps, "steps") if budget is None else (round(budget), "s")
+    done = totals.step if budget is None else round(totals.seconds)
     try:
-        total, unit = (training.config.steps, "steps") if budget is None else (round(budget), "s")
-        with track_progress(
-            total,
-            unit,
-            "pre-training",
-            done=totals.step if budget is None else round(totals.seconds),
-        ) as bar:
+        with track_progress(total, unit, "pre-training", done=done) as bar:
             if training.probe and not totals.step:
                 _validate_and_save(training, log, validating=True, keeping=False)
-            _run_steps(training, steps, log, bar)
+            training.model.train()
+            window = Window(training.device)
+            over = training.is_over()
+            while not over:
+                arrays = next(batches)
+                taken = run_step(training, arrays)
+                if taken:
+                    matrix_flops = training.count_matrix_flops(arrays)
+                    window.add(*taken, matrix_flops)
+                    totals.step += 1
+                    totals.sequences += config.batch
+                    totals.tokens += int(arrays["real_total"])
+                    totals.flops += config.batch * training.published_flops
+                    totals.matrix_flops += matrix_flops
+                over = training.is_over()
+                stopping = training.device.all_reduce_max(training.stopping)[0] > 0
+                keeping = over or stopping or totals.step % config.checkpoint_every == 0
+                validating = over or training.is_validation_due()
+                is_logged = keeping or validating or totals.step % config.log_every == 0
+                if window.steps and is_logged:
+                    _log_window(training, log, bar, window)
+                if keeping or validating:
+                    measuring = validating and (over or not stopping)
+                    window.pause(_validate_and_save(training, log, measuring, keeping))
+                if stopping and not over:
+                    training.writer.wait()
+                    raise SystemExit(EXIT_TERMINATED)
     finally:
-        steps.close()
+        batches.close()
         training.writer.wait()
         signal.signal(signal.SIGTERM, previous)
-
-
-def _run_steps(
-    training: Training, steps: Iterator[Arrays], log: MetricsLog | None, bar: Progress
-) -> None:
-    config, totals = training.config, training.totals
-    training.model.train()
-    window = Window(training.device)
-    over = training.is_over()
-    while not over:
-        arrays = next(steps)
-        taken = run_step(training, arrays)
-        if taken:
-            matrix_flops = training.count_matrix_flops(arrays)
-            window.add(*taken, matrix_flops)
-            totals.step += 1
-            totals.sequences += config.batch
-            totals.tokens += int(arrays["real_total"])
-            totals.flops += config.batch * training.published_flops
-            totals.matrix_flops += matrix_flops
-        over, stopping = training.is_over(), training.is_stopping()
-        keeping = over or stopping or totals.step % config.checkpoint_every == 0
-        validating = over or training.is_validation_due()
-        if window.steps and (keeping or validating or totals.step % config.log_every == 0):
-            _log_window(training, log, bar, window)
-        if keeping or validating:
-            measuring = validating and (over or not stopping)
-            window.pause(*_validate_and_save(training, log, measuring, keeping))
-        if stopping and not over:
-            training.writer.wait()
-            raise SystemExit(EXIT_TERMINATED)
 
 
 def _log_window(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
     """Log the window's means and rates; raise Diverged before bad weights are kept."""
     totals, config, device = training.totals, training.config, training.device
-    steps, seconds = window.steps, window.measure_seconds()
-    cpu = device.add_numbers(window.measure_cpu_seconds())[0]
-    joules = device.add_numbers(window.measure_joules())[0]
-    flops = window.matrix_flops
+    steps, flops = window.steps, window.matrix_flops
+    seconds, *spent = window.measure_spent()
+    cpu, joules = device.add_numbers(*spent)
     sums, norm = window.read_sums()
     totals.cpu_seconds += cpu
     totals.seconds = training.measure_elapsed()
@@ -516,30 +498,33 @@ def _build_divergence(training: Training, loss: str) -> Diverged:
 
 def _validate_and_save(
     training: Training, log: MetricsLog | None, validating: bool, keeping: bool
-) -> tuple[float, float, float]:
-    """Validate and begin to write a checkpoint, as asked; return the seconds it took, the CPU
-    seconds of this process and the joules of its device.
+) -> NDArray[np.float64]:
+    """Validate and begin to write a checkpoint, as asked; return what it spent, as `read_meters`
+    has it.
 
     A state that validates better than all before is kept even if no checkpoint was due.
     """
-    started, cpu_started = time.monotonic(), time.process_time()
-    totals, joules = training.totals, training.device.read_joules()
+    begun, totals = read_meters(training.device), training.totals
     if validating:
         numbers = _measure_state(training)
         if log and numbers:
             log.log(totals.step, **numbers)
-            warnings = describe_collapse(totals.step, numbers), _describe_fall(totals, numbers)
-            for warning in filter(None, warnings):
+            if warning := describe_collapse(totals.step, numbers):
                 print(warning, file=sys.stderr)
+            if (accuracy := numbers.get(ACCURACY, 1.0)) < totals.loaded_accuracy:
+                print(
+                    f"step {totals.step:,}: the probe has {accuracy:.1%}, the loaded encoder "
+                    f"{totals.loaded_accuracy:.1%}: training has made it worse so far",
+                    file=sys.stderr,
+                )
         if numbers.get("validation_loss", math.inf) < totals.best_loss:
             totals.best_loss, totals.best_step = numbers["validation_loss"], totals.step
             keeping = True
-        took = training.device.add_numbers(time.process_time() - cpu_started)[0]
-        totals.measuring_cpu_seconds += took
+        cpu_seconds = float((read_meters(training.device) - begun)[1])
+        totals.measuring_cpu_seconds += training.device.add_numbers(cpu_seconds)[0]
     if keeping and training.device.is_rank0:
         training.writer.write(copy_state(training), totals.best_step)
-    spent = training.device.read_joules() - joules
-    return time.monotonic() - started, time.process_time() - cpu_started, spent
+    return read_meters(training.device) - begun
 
 
 def _measure_state(training: Training) -> dict[str, float]:
@@ -563,17 +548,6 @@ def _measure_state(training: Training) -> dict[str, float]:
             if not totals.step:
                 totals.loaded_accuracy = numbers[ACCURACY]
     return numbers
-
-
-def _describe_fall(totals: Totals, numbers: dict[str, float]) -> str | None:
-    """Return a warning where the probe finds the loaded encoder better than this state."""
-    accuracy = numbers.get(ACCURACY, 1.0)
-    if accuracy >= totals.loaded_accuracy:
-        return None
-    return (
-        f"step {totals.step:,}: the probe has {accuracy:.1%}, the loaded encoder "
-        f"{totals.loaded_accuracy:.1%}: training has made it worse so far"
-    )
 
 
 def copy_state(training: Training) -> checkpoint.State:

@@ -1,25 +1,24 @@
-"""Writes what a run leaves: model folders, result.json, TensorBoard files, and runs in MLflow."""
+"""Writes what a run leaves: model folders, result.json, and runs in MLflow."""
 
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from model.encoders import config as encoder_config
 from model.encoders import export
-from model.encoders.names import map_names
-from model.pretraining import loop, model_card
+from model.encoders.card import read_json
+from model.encoders.names import Role, map_names
+from model.encoders.vocabulary import find_special
+from model.pretraining import loop
 from model.pretraining.budget import describe_small_budget
 from model.pretraining.input.sequences import Shards
+from model.pretraining.model_card import render_model_card
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.initial_weights import Origin
 from model.pretraining.network.transformers_mlm import TransformersMlm
@@ -27,8 +26,6 @@ from model.pretraining.validation import describe_collapse
 from model.recipes import Recipe
 from model.tracking.metrics_log import read_metrics
 
-_ROLES: Mapping[str, encoder_config.Role] = {"discriminator": "discriminator"}
-"""Trunk → role; all others predict masked tokens."""
 MEASURES = ("loss", "auc", "accuracy", "effective_rank", "mean_cosine")
 """Parts of the names of what result.json has of the log."""
 
@@ -46,21 +43,26 @@ def write_config(output: Path, recipe: Recipe, shards: Shards, more: dict[str, A
 def write_outputs(
     training: loop.Training, recipe: Recipe, shards: Shards, origin: Origin | None = None
 ) -> dict[str, Any]:
-    """Write the model folders and result.json; return the result. `origin`: the loaded weights."""
+    """Write one model folder per network and result.json; return the result, in which `encoder` is
+    the folder to fine-tune. `origin`: the loaded weights.
+    """
+    model = training.model
     result = summarize_run(training)
     if training.anchor:
         result |= training.anchor.settle(
-            training.model,
-            training.device,
-            training.adaptation,
-            training.probe,
-            training.totals.step,
+            model, training.device, training.adaptation, training.probe, training.totals.step
         )
         if result.get("written_step") == 0 and training.validation:  # not what was measured last
-            result |= training.validation(training.model, training.device)
-    result["warnings"] = list_warnings(training, recipe, shards, result, origin)
+            result |= training.validation(model, training.device)
+    warnings = (
+        warn_of_small_budget(training, recipe, shards, origin),
+        describe_collapse(training.totals.step, result),
+    )
+    result["warnings"] = [warning for warning in warnings if warning]
     if training.device.is_rank0:
-        result |= write_models(training, recipe, shards, result, origin)
+        names = ("discriminator", "generator") if isinstance(model, Electra) else ("encoder",)
+        folders = {n: _write_network(training, recipe, shards, result, origin, n) for n in names}
+        result |= {"encoder": folders[model.trunk_name], **folders}
         write_json(training.folder / "result.json", result)
     return result
 
@@ -96,23 +98,6 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
     }
 
 
-def list_warnings(
-    training: loop.Training,
-    recipe: Recipe,
-    shards: Shards,
-    result: Mapping[str, Any],
-    origin: Origin | None,
-) -> list[str]:
-    """Return what a person should know of the finished run: whether it was too short to pay,
-    and whether the discriminator is a constant by the last validation.
-    """
-    warnings = (
-        warn_of_small_budget(training, recipe, shards, origin),
-        describe_collapse(training.totals.step, result),
-    )
-    return [warning for warning in warnings if warning]
-
-
 def warn_of_small_budget(
     training: loop.Training, recipe: Recipe, shards: Shards, origin: Origin | None
 ) -> str | None:
@@ -124,57 +109,6 @@ def warn_of_small_budget(
     return describe_small_budget(recipe, shards.max_length)
 
 
-def write_models(
-    training: loop.Training,
-    recipe: Recipe,
-    shards: Shards,
-    result: dict[str, Any],
-    origin: Origin | None = None,
-) -> dict[str, str]:
-    """Write one folder per network; return their paths, `encoder` is the one to fine-tune."""
-    write = partial(_write_network, training, recipe, shards, result, origin)
-    if isinstance(training.model, TransformersMlm):
-        return {"encoder": _write_module(training, training.model, recipe, shards, result)}
-    if not isinstance(training.model, Electra):
-        return {"encoder": write("encoder")}
-    discriminator, generator = write("discriminator"), write("generator")
-    return {"encoder": discriminator, "discriminator": discriminator, "generator": generator}
-
-
-def _write_module(
-    training: loop.Training,
-    model: TransformersMlm,
-    recipe: Recipe,
-    shards: Shards,
-    result: dict[str, Any],
-) -> str:
-    """Write the folder of transformers' own module, with the dropout it was published with."""
-    config = {encoder_config.TRAINED_LENGTH: training.trained_length, **model.published_dropout}
-    card = _render_card("encoder", training, recipe, shards, result, type(model.network).__name__)
-    folder = training.folder / "encoder"
-    return str(export.write_module_folder(folder, model.network, config, shards.vocabulary, card))
-
-
-def _render_card(
-    trunk: str,
-    training: loop.Training,
-    recipe: Recipe,
-    shards: Shards,
-    result: dict[str, Any],
-    head: str | None = None,
-) -> str:
-    return model_card.render_model_card(
-        trunk,
-        recipe,
-        shards,
-        result,
-        read_metrics(training.folder),
-        training.identity,
-        training.start,
-        head,
-    )
-
-
 def _write_network(
     training: loop.Training,
     recipe: Recipe,
@@ -183,48 +117,50 @@ def _write_network(
     origin: Origin | None,
     trunk: str,
 ) -> str:
-    shape, role = recipe.architecture, _ROLES.get(trunk, "generator")
+    """Write the folder of one network, called by our name of its trunk, and return its path."""
+    model, shape, folder = training.model, recipe.architecture, training.folder / trunk
+    module = type(model.network).__name__ if isinstance(model, TransformersMlm) else None
+    card = render_model_card(
+        trunk,
+        recipe,
+        shards,
+        result,
+        read_metrics(training.folder),
+        training.identity,
+        training.start,
+        module,
+    )
+    if isinstance(model, TransformersMlm):
+        changed = {
+            encoder_config.TRAINED_LENGTH: training.trained_length,
+            **model.published_dropout,
+        }
+        export.write_module_folder(folder, model.network, changed, shards.vocabulary, card)
+        return str(folder)
+    role: Role = "discriminator" if trunk == "discriminator" else "generator"
     if trunk == "generator":
         shape = shape.derive_generator()
-    mapping = map_names(role, shape.layers, shape.embedding != shape.hidden, trunk)
+    start = None
+    if origin is None:
+        start = encoder_config.describe_start(recipe, trunk)
+    elif (
+        trunk != "generator"
+    ):  # how the weights were drawn that the loaded ones' training began with
+        start = read_json(origin.main / "config.json").get(encoder_config.START)
     config = encoder_config.build_transformers_config(
         role,
         shape,
         shards.vocabulary_size,
         training.trained_length,
-        encoder_config.read_padding_id(shards.vocabulary),
-        _describe_start(recipe, trunk, origin),
+        find_special(shards.vocabulary, "pad"),
+        start,
     )
-    weights: dict[str, Tensor] = dict(training.model.named_parameters())
-    tensors = export.convert_to_transformers(weights, mapping)
+    mapping = map_names(role, shape.layers, shape.embedding != shape.hidden, trunk)
+    tensors = export.convert_to_transformers(dict(model.named_parameters()), mapping)
     if not (recipe.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
-    card = _render_card(trunk, training, recipe, shards, result)
-    return str(
-        export.write_model_folder(training.folder / trunk, config, tensors, shards.vocabulary, card)
-    )
-
-
-def _describe_start(recipe: Recipe, trunk: str, origin: Origin | None) -> dict[str, Any] | None:
-    """Return how the start weights of a network are drawn: where some were loaded, those that their
-    own training began with, if it says so.
-    """
-    if origin is None:
-        return encoder_config.describe_start(recipe, trunk)
-    return None if trunk == "generator" else origin.read_start()
-
-
-def write_tensorboard(folder: Path) -> None:
-    """Copy the log into TensorBoard event files in <folder>/tensorboard."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UserError("--tensorboard: the package tensorboard is not installed here") from None
-    with SummaryWriter(str(folder / "tensorboard")) as writer:
-        for line in read_metrics(folder):
-            for name, value in line.items():
-                if name not in ("step", "time"):
-                    writer.add_scalar(name, value, int(line["step"]), walltime=line["time"])
+    export.write_model_folder(folder, config, tensors, shards.vocabulary, card)
+    return str(folder)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Writes and reads metrics.jsonl, one JSON line per logged step.
 
-MLflow, TensorBoard and the report all show what this file says.
+MLflow and the report all show what this file says.
 """
 
 import json

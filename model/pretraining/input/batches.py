@@ -5,9 +5,9 @@ each process then takes its own rows. So one process, two, or a resumed run see 
 host draws a key for each sequence; the device masks it (masking.py).
 """
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -63,7 +63,10 @@ class Batches:
         unless noted.
         """
         rng = np.random.default_rng([self.seed, MASKING, step])
-        arrays = self._make_pairs(rng, rows) if self.pairs else self._lay_out(rows, step)
+        if self.pairs:
+            arrays = make_pairs(rng, rows, self.special.cls, self.special.sep)
+        else:
+            arrays = self._lay_out(rows, step)
         input_ids, documents = arrays["input_ids"], arrays["documents"]
         counts = masking.draw_counts(
             rng, self._find_maskable(input_ids, documents).sum(axis=1), self.fraction
@@ -73,12 +76,14 @@ class Batches:
         arrays["masking_keys"] = rng.integers(0, 2**31, size=len(counts))  # [sequences]
         share = len(input_ids) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
-        shares = {name: array[mine] if array.ndim else array for name, array in arrays.items()}
+        shares = {name: array[mine] for name, array in arrays.items()}
         totals = {  # over all processes
             "masked_total": max(1, counts.sum()),
             "real_total": (documents > 0).sum(),
             "squared_total": sum_squared_lengths(documents),
         }
+        if self.pairs:
+            totals["pairs_total"] = max(1.0, arrays["pair_weights"].sum())
         return shares | {
             name: np.asarray(total, dtype=np.float32) for name, total in totals.items()
         }
@@ -102,21 +107,6 @@ class Batches:
     def _find_maskable(self, input_ids: T, documents: T) -> T:
         is_word: T = (input_ids != self.special.cls) & (input_ids != self.special.sep)
         return is_word & (documents > 0)
-
-    def _make_pairs(self, rng: np.random.Generator, rows: Rows) -> dict[str, NDArray[Any]]:
-        pairs = make_pairs(rng, rows, self.special.cls, self.special.sep)
-        return {
-            "input_ids": pairs.input_ids,
-            "documents": pairs.documents,
-            "positions": pairs.positions,
-            "types": pairs.types,
-            "pair_places": pairs.places,  # [sequences, pair slots]
-            "pair_not_next": pairs.not_next,  # [sequences, pair slots]
-            "pair_weights": pairs.weights,  # [sequences, pair slots]
-            "pairs_total": np.asarray(
-                max(1.0, pairs.weights.sum()), dtype=np.float32
-            ),  # over all processes
-        }
 
     def _lay_out(self, rows: Rows, step: int) -> dict[str, NDArray[Any]]:
         documents = number_documents(rows)
@@ -208,34 +198,14 @@ def split_batch(arrays: Arrays, size: int) -> list[Arrays]:
 def prefetch(
     batches: Iterator[Arrays], depth: int = PREFETCH_DEPTH
 ) -> Generator[Arrays, None, None]:
-    """Yield the same batches, made in a thread up to `depth` before they are needed."""
-    ready: queue.Queue[Arrays | BaseException] = queue.Queue(depth)
-    stopped = threading.Event()
-
-    def put(item: Arrays | BaseException) -> None:
-        while not stopped.is_set():
-            try:
-                return ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-
-    def fill_queue() -> None:
+    """Yield the same batches, which never end, made in a thread up to `depth` before they are
+    needed.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
+        ready = deque(maker.submit(next, batches) for _ in range(depth))
         try:
-            for batch in batches:
-                put(batch)
-                if stopped.is_set():
-                    return
-        except BaseException as error:
-            put(error)
-
-    thread = threading.Thread(target=fill_queue, name="batches", daemon=True)
-    thread.start()
-    try:
-        while True:
-            item = ready.get()
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stopped.set()
-        thread.join()
+            while True:
+                ready.append(maker.submit(next, batches))
+                yield ready.popleft().result()
+        finally:
+            maker.shutdown(cancel_futures=True)

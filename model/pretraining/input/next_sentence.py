@@ -7,8 +7,8 @@ take no part in the loss. The [SEP] between the segments is one token more per d
 no longer fits is cut off the row's last document.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,89 +18,71 @@ from model.pretraining.input.sequences import Rows
 TOKENS_PER_SLOT = 8  # of a row for each pair slot: a document of two sentences is seldom shorter
 
 
-@dataclass(frozen=True)
-class Document:
-    """A document cut in two."""
+def make_pairs(rng: np.random.Generator, rows: Rows, cls: int, sep: int) -> dict[str, NDArray[Any]]:
+    """Cut the documents of a batch, exchange second halves and lay the rows out again.
 
-    first: list[int]  # ids of segment A, without special tokens
-    second: list[int]  # ids of segment B; empty: not a pair
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """All [sequences, length], but the last three: [sequences, length // 8]."""
-
-    input_ids: NDArray[np.int64]
-    documents: NDArray[np.int64]  # 0 is padding
-    positions: NDArray[np.int64]
-    types: NDArray[np.int64]  # 0 in segment A, 1 in segment B
-    places: NDArray[np.int64]  # of each pair's [CLS]
-    not_next: NDArray[np.int64]  # 1 where B does not follow A
-    weights: NDArray[np.float32]  # 1 where there is a pair
-
-
-def make_pairs(rng: np.random.Generator, rows: Rows, cls: int, sep: int) -> Pairs:
-    """Cut the documents of a batch, exchange second halves and lay the rows out again."""
-    cut = [
-        [_cut_document(rng, ids, starts) for ids, starts in _list_documents(rows, i)]
-        for i in range(len(rows.lengths))
-    ]
-    seconds = [document.second for row in cut for document in row if document.second]
-    length = rows.input_ids.shape[1]
-    pairs = _allocate_pairs(len(cut), length)
-    for i, row in enumerate(cut):
-        slot = 0
-        start = 0
-        for number, document in enumerate(row, start=1):
-            exchanged = bool(document.second) and len(seconds) > 1 and rng.random() < 0.5
-            second = (
-                _draw_other_segment(rng, seconds, document.second) if exchanged else document.second
-            )
-            end = _write_document(pairs, i, start, number, document.first, second, cls, sep)
-            if document.second and end > start and slot < pairs.places.shape[1]:
-                pairs.places[i, slot], pairs.not_next[i, slot], pairs.weights[i, slot] = (
-                    start,
-                    exchanged,
-                    1,
-                )
-                slot += 1
-            start = end
-    return pairs
-
-
-def _allocate_pairs(sequences: int, length: int) -> Pairs:
+    Return `input_ids`, `documents` (0 is padding), `positions` and `types` (0 in segment A, 1 in
+    B), all [sequences, length]; and `pair_places` of each pair's [CLS], `pair_not_next`, 1 where B
+    does not follow A, and `pair_weights`, 1 where there is a pair, [sequences, length // 8].
+    """
+    sequences, length = rows.input_ids.shape
     slots = max(1, length // TOKENS_PER_SLOT)
     ids, documents, positions, types = (
         np.zeros((sequences, length), dtype=np.int64) for _ in range(4)
     )
     places, not_next = (np.zeros((sequences, slots), dtype=np.int64) for _ in range(2))
-    return Pairs(
-        ids,
-        documents,
-        positions,
-        types,
-        places,
-        not_next,
-        weights=np.zeros((sequences, slots), dtype=np.float32),
-    )
+    weights = np.zeros((sequences, slots), dtype=np.float32)
+    cut = [_cut_documents(rng, rows, i) for i in range(sequences)]
+    seconds = [second for row in cut for _, second in row if second]
+    for i, row in enumerate(cut):
+        slot = start = 0
+        for number, (first, own) in enumerate(row, start=1):
+            exchanged = bool(own) and len(seconds) > 1 and rng.random() < 0.5
+            second = _draw_other_segment(rng, seconds, own) if exchanged else own
+            specials = 3 if second else 2
+            room = length - start - specials
+            if room < specials:
+                continue
+            if second:
+                first = first[: max(1, room - len(second))]
+                second = second[: room - len(first)]
+            tokens = [cls, *first[:room], sep] + ([*second, sep] if second else [])
+            end = start + len(tokens)
+            ids[i, start:end] = tokens
+            documents[i, start:end] = number
+            positions[i, start:end] = np.arange(len(tokens))
+            if second:
+                types[i, end - len(second) - 1 : end] = 1
+            if own and slot < slots:
+                places[i, slot], not_next[i, slot], weights[i, slot] = start, exchanged, 1
+                slot += 1
+            start = end
+    return {
+        "input_ids": ids,
+        "documents": documents,
+        "positions": positions,
+        "types": types,
+        "pair_places": places,
+        "pair_not_next": not_next,
+        "pair_weights": weights,
+    }
 
 
-def _list_documents(rows: Rows, i: int) -> list[tuple[NDArray[np.uint32], list[int]]]:
-    """Return each document of a row: ids without special tokens, starts of later sentences."""
+def _cut_documents(
+    rng: np.random.Generator, rows: Rows, i: int
+) -> list[tuple[list[int], list[int]]]:
+    """Return each document of a row in two segments of ids without special tokens, cut at the start
+    of a later sentence; the second is empty where there is none.
+    """
     edges = [*np.flatnonzero(rows.document_starts[i]).tolist(), int(rows.lengths[i])]
     sentences = np.flatnonzero(rows.sentence_starts[i])
     documents = []
     for start, end in pairwise(edges):
-        inside = sentences[(sentences > start + 1) & (sentences < end - 1)] - (start + 1)
-        documents.append((rows.input_ids[i, start + 1 : end - 1], inside.tolist()))
+        ids = rows.input_ids[i, start + 1 : end - 1].tolist()
+        starts = sentences[(sentences > start + 1) & (sentences < end - 1)] - (start + 1)
+        at = int(starts[int(rng.integers(len(starts)))]) if len(starts) else len(ids)
+        documents.append((ids[:at], ids[at:]))
     return documents
-
-
-def _cut_document(rng: np.random.Generator, ids: NDArray[np.uint32], starts: list[int]) -> Document:
-    if not starts:
-        return Document(ids.tolist(), [])
-    at = starts[int(rng.integers(len(starts)))]
-    return Document(ids[:at].tolist(), ids[at:].tolist())
 
 
 def _draw_other_segment(
@@ -111,32 +93,3 @@ def _draw_other_segment(
         other = seconds[int(rng.integers(len(seconds)))]
         if other is not own:
             return other[: max(len(own), 1)]
-
-
-def _write_document(
-    pairs: Pairs,
-    row: int,
-    start: int,
-    number: int,
-    first: list[int],
-    second: list[int],
-    cls: int,
-    sep: int,
-) -> int:
-    """Write one document into its row from `start` on; return where the next one starts."""
-    length = pairs.input_ids.shape[1]
-    specials = 3 if second else 2
-    room = length - start - specials
-    if room < specials:
-        return start
-    if second:
-        first = first[: max(1, room - len(second))]
-        second = second[: room - len(first)]
-    ids = [cls, *first[:room], sep] + ([*second, sep] if second else [])
-    end = start + len(ids)
-    pairs.input_ids[row, start:end] = ids
-    pairs.documents[row, start:end] = number
-    pairs.positions[row, start:end] = np.arange(len(ids))
-    if second:
-        pairs.types[row, end - len(second) - 1 : end] = 1
-    return end

@@ -47,22 +47,13 @@ class Rows:
     sentence_starts: NDArray[np.bool_]  # [sequences, length]
     lengths: NDArray[np.int64]  # [sequences], tokens that are not padding
 
-    def take(self, order: NDArray[np.int64]) -> "Rows":
+    def take(self, which: NDArray[np.int64] | slice) -> "Rows":
+        """Return some of the sequences, not copied where they are a slice."""
         return Rows(
-            self.input_ids[order],
-            self.document_starts[order],
-            self.sentence_starts[order],
-            self.lengths[order],
-        )
-
-    def slice(self, start: int, end: int) -> "Rows":
-        """Return the sequences from `start` to `end` (excluded), not copied."""
-        mine = slice(start, end)
-        return Rows(
-            self.input_ids[mine],
-            self.document_starts[mine],
-            self.sentence_starts[mine],
-            self.lengths[mine],
+            self.input_ids[which],
+            self.document_starts[which],
+            self.sentence_starts[which],
+            self.lengths[which],
         )
 
     @staticmethod
@@ -99,8 +90,8 @@ class Shards:
             raise UserError(
                 f"{option} {folder}: no shard-*.parquet there; make them with beam_jobs.shards_job"
             )
-        footers = [_read_footer(path) for path in paths]
-        first = footers[0]
+        read = [_read_footer(path) for path in paths]
+        footers, first = [footer for footer, _ in read], read[0][0]
         for path, footer in zip(paths, footers, strict=True):
             for name in (
                 "version",
@@ -124,7 +115,7 @@ class Shards:
         listing = [[p.name, p.stat().st_size, f] for p, f in zip(paths, footers, strict=True)]
         return Shards(
             folder=folder,
-            row_groups=tuple(group for path in paths for group in _list_row_groups(path)),
+            row_groups=tuple(group for _, groups in read for group in groups),
             vocabulary_fingerprint=first["vocabulary_fingerprint"],
             vocabulary_size=first["vocabulary_size"],
             max_length=first["max_length"],
@@ -174,11 +165,13 @@ class Shards:
         return Rows.join([_read_group(group, self.max_length) for group in groups])
 
 
-def _read_footer(path: Path) -> dict[str, Any]:
+def _read_footer(path: Path) -> tuple[dict[str, Any], list[RowGroup]]:
+    """Return what a shard's footer says, and its row groups."""
     try:
-        metadata = pq.read_metadata(path).metadata or {}
+        file = pq.read_metadata(path)
     except pa.ArrowInvalid:
         raise UserError(f"{path}: cut short or damaged; copy it again, or make it again") from None
+    metadata = file.metadata or {}
     if FOOTER_KEY not in metadata:
         raise UserError(f"{path}: not a shard of this project (no {FOOTER_KEY.decode()} footer)")
     footer: dict[str, Any] = json.loads(metadata[FOOTER_KEY])
@@ -187,7 +180,8 @@ def _read_footer(path: Path) -> dict[str, Any]:
             f"{path}: shard version {footer['version']}, this code reads {SHARD_VERSION}; "
             "make it again"
         )
-    return footer
+    rows = [file.row_group(i).num_rows for i in range(file.num_row_groups)]
+    return footer, [RowGroup(path, i, sequences) for i, sequences in enumerate(rows)]
 
 
 def _check_totals(folder: Path, footers: list[dict[str, Any]], option: str) -> None:
@@ -216,13 +210,6 @@ def _check_vocabulary(folder: Path, fingerprint: str) -> None:
             f"{tokenizer} is {actual[:12]}, the shards were made with {fingerprint[:12]}: "
             "put the vocabulary they were made with beside them, or make the shards again"
         )
-
-
-def _list_row_groups(path: Path) -> list[RowGroup]:
-    metadata = pq.read_metadata(path)
-    return [
-        RowGroup(path, i, metadata.row_group(i).num_rows) for i in range(metadata.num_row_groups)
-    ]
 
 
 def _read_group(group: RowGroup, length: int) -> Rows:
@@ -278,10 +265,10 @@ class Stream:
         for size in sizes:
             parts = []
             while used + size > len(held.lengths):
-                parts.append(held.slice(used, len(held.lengths)))
+                parts.append(held.take(slice(used, None)))
                 size -= len(held.lengths) - used
                 held, used = next(source), 0
-            parts.append(held.slice(used, used + size))
+            parts.append(held.take(slice(used, used + size)))
             used += size
             yield Rows.join(parts)
 
@@ -294,10 +281,11 @@ class Stream:
                 if inside >= sequences:
                     inside -= sequences
                     continue
-                rows = self._take_window(epoch, number)
+                self._start_reading(epoch, number)
+                rows = self._windows.pop((epoch, number)).result()
                 following = (epoch, number + 1) if number + 1 < len(windows) else (epoch + 1, 0)
                 self._start_reading(*following)
-                yield rows.take(np.arange(inside, sequences)) if inside else rows
+                yield rows.take(slice(inside, None))
                 inside = 0
             epoch += 1
 
@@ -313,10 +301,6 @@ class Stream:
             windows[-1].append(self._shards.row_groups[index])
             held += self._shards.row_groups[index].sequences
         return windows
-
-    def _take_window(self, epoch: int, number: int) -> Rows:
-        self._start_reading(epoch, number)
-        return self._windows.pop((epoch, number)).result()
 
     def _start_reading(self, epoch: int, number: int) -> None:
         if (epoch, number) not in self._windows:

@@ -93,14 +93,6 @@ class Origin:
             )
         return TransformersMlm(network, config, dtype, shards.max_length), lost
 
-    def read_trained_length(self, shape: Architecture) -> int:
-        """Return how many positions were trained; a folder that does not say trained all."""
-        return encoder_config.read_trained_length(self.main) or shape.max_positions
-
-    def read_start(self) -> dict[str, Any] | None:
-        """Return how the weights were drawn that the training of these began with, if known."""
-        return encoder_config.read_start(self.main)
-
     def compute_fingerprint(self) -> str:
         """Return a hash of the weight files' names and whole content."""
         digest = hashlib.sha256()

@@ -8,12 +8,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
-from model.encoders.config import read_trained_length, write_architecture
+from model.encoders.config import write_architecture
 from model.pretrain import run
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import build_attention
-from model.pretraining.network.initial_weights import Origin
 from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
@@ -98,10 +97,9 @@ def test_the_generator_says_the_same(trained):
 def test_the_folder_says_at_which_length_it_was_trained(trained, role, tmp_path):
     """Of 512 positions 32 are trained; a model saved from it by transformers says so too."""
     _, result, _ = trained
-    assert read_trained_length(Path(result[role])) == 32
     AutoModel.from_pretrained(result[role]).save_pretrained(tmp_path)
-    assert read_trained_length(tmp_path) == 32
-    assert read_trained_length(tmp_path / "nothing") is None
+    for folder in (Path(result[role]), tmp_path):
+        assert json.loads((folder / "config.json").read_text())["trained_length"] == 32
 
 
 def test_a_random_encoder_has_its_config_and_tokenizer_before_it_is_trained(trained, tmp_path):
@@ -114,13 +112,6 @@ def test_a_random_encoder_has_its_config_and_tokenizer_before_it_is_trained(trai
     assert described[0] == described[1]
     for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
         assert (written / file).read_bytes() == (encoder / file).read_bytes()
-
-
-def test_an_encoder_that_goes_on_at_a_shorter_length_keeps_the_longer_one(trained, tmp_path):
-    _, result, _ = trained
-    shape = RECIPES["sample"].architecture
-    assert Origin(Path(result["discriminator"])).read_trained_length(shape) == 32
-    assert Origin(tmp_path).read_trained_length(shape) == 512
 
 
 def test_the_tokenizer_is_the_shards_own(trained):

@@ -1,4 +1,4 @@
-"""The card, TensorBoard files, MLflow, the recipes' sources."""
+"""The card, MLflow, the recipes' sources."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model.encoders.config import read_padding_id
+from model.encoders.vocabulary import find_special
 from model.pretrain import run
 from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
@@ -51,19 +51,7 @@ def test_padding_is_the_token_that_the_tokenizer_has_for_it(shards, tmp_path):
         config = json.loads((Path(result[role]) / "config.json").read_text())
         assert config["pad_token_id"] == 5
     told.write_text(told.read_text().replace('"word0"', '"<pad>"'))
-    assert read_padding_id(told.parent) is None
-
-
-def test_tensorboard_files(shards, tmp_path):
-    pytest.importorskip(
-        "tensorboard", reason="the optional package tensorboard is not installed here"
-    )
-    run(arguments(shards, tmp_path, "--tensorboard", "true"))
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    assert [event.step for event in events.Scalars("generator_loss")] == [2, 4, 6, 8, 10]
+    assert find_special(told.parent, "pad") is None
 
 
 def test_a_run_by_hand_mirrors_itself_into_mlflow(shards, tmp_path, mlflow_uri, monkeypatch):

@@ -9,6 +9,7 @@ from model.pretraining.input.next_sentence import make_pairs
 from tests.model.pretraining.input.rows import CLS, SEP, build_rows
 
 LENGTH = 48
+PAIRS = ("pair_places", "pair_not_next", "pair_weights")
 
 
 def number_documents(shapes):
@@ -21,16 +22,16 @@ def number_documents(shapes):
 
 def read_documents(pairs, i):
     """(ids, types) of each document of a row, in which all else is padding."""
-    numbers = pairs.documents[i]
+    numbers = pairs["documents"][i]
     assert (np.diff(numbers[numbers > 0]) >= 0).all()
-    assert not pairs.input_ids[i][numbers == 0].any()
-    assert not pairs.types[i][numbers == 0].any()
+    assert not pairs["input_ids"][i][numbers == 0].any()
+    assert not pairs["types"][i][numbers == 0].any()
     read = []
     for number in range(1, numbers.max() + 1):
         here = np.flatnonzero(numbers == number)
         assert here.tolist() == list(range(here[0], here[0] + len(here)))
-        assert pairs.positions[i, here].tolist() == list(range(len(here)))
-        read.append((pairs.input_ids[i, here].tolist(), pairs.types[i, here].tolist()))
+        assert pairs["positions"][i, here].tolist() == list(range(len(here)))
+        read.append((pairs["input_ids"][i, here].tolist(), pairs["types"][i, here].tolist()))
     return read
 
 
@@ -46,7 +47,7 @@ def test_a_second_half_is_its_own_or_that_of_another_document(seed):
     for i, row in enumerate(batch):
         read = read_documents(pairs, i)
         assert len(read) == len(row)
-        told = iter(zip(pairs.places[i], pairs.not_next[i], pairs.weights[i], strict=True))
+        told = iter(zip(*(pairs[name][i] for name in PAIRS), strict=True))
         at = 0
         for document, (ids, types) in zip(row, read, strict=True):
             if len(document) == 1:
@@ -80,11 +81,11 @@ def test_half_are_exchanged_and_every_cut_and_partner_is_as_likely():
     exchanged, cuts, partners = [], [], []
     for _ in range(2000):
         pairs = make_pairs(rng, rows, CLS, SEP)
-        exchanged += pairs.not_next[pairs.weights > 0].tolist()
+        exchanged += pairs["pair_not_next"][pairs["pair_weights"] > 0].tolist()
         (ids, _), *_ = read_documents(pairs, 0)
         middle = ids.index(SEP)
         cuts.append(middle - 1 == 3)
-        if pairs.not_next[0, 0]:
+        if pairs["pair_not_next"][0, 0]:
             partners.append(ids[middle + 1] in flatten(batch[1][0]))
     assert len(exchanged) == 6000
     assert np.mean(exchanged) == pytest.approx(0.5, abs=0.03)
@@ -96,7 +97,7 @@ def test_the_only_pair_of_a_batch_keeps_its_second_half():
     rows = build_rows(number_documents([[(3, 3), (4,)]]), LENGTH)
     for seed in range(10):
         pairs = make_pairs(np.random.default_rng(seed), rows, CLS, SEP)
-        assert (pairs.weights.sum(), pairs.not_next.sum()) == (1, 0)
+        assert (pairs["pair_weights"].sum(), pairs["pair_not_next"].sum()) == (1, 0)
 
 
 def test_what_no_longer_fits_is_cut_off_the_last_document():
@@ -109,10 +110,10 @@ def test_what_no_longer_fits_is_cut_off_the_last_document():
         read = read_documents(pairs, 0)
         kept = sum(len(ids) for ids, _ in read)
         assert len(read) == 3
-        assert kept == 36 or pairs.not_next.any(), "only a shorter partner leaves room"
+        assert kept == 36 or pairs["pair_not_next"].any(), "only a shorter partner leaves room"
         last = read[-1][0]
         assert (last[0], last[-1]) == (CLS, SEP)
-        assert pairs.weights[0].tolist() == [1, 1, 1, 0]
+        assert pairs["pair_weights"][0].tolist() == [1, 1, 1, 0]
 
 
 def test_a_document_for_which_no_room_is_left_is_left_out():
@@ -122,14 +123,14 @@ def test_a_document_for_which_no_room_is_left_is_left_out():
     pairs = make_pairs(np.random.default_rng(0), rows, CLS, SEP)
     read = read_documents(pairs, 0)
     assert len(read) == 2
-    assert (pairs.documents[0] > 0).sum() == 20
+    assert (pairs["documents"][0] > 0).sum() == 20
 
 
 def test_a_row_has_a_slot_for_every_eight_tokens_at_most():
     batch = number_documents([[(1, 1)] * 3])
     pairs = make_pairs(np.random.default_rng(0), build_rows(batch, 23), CLS, SEP)
-    assert pairs.places.shape == pairs.not_next.shape == pairs.weights.shape == (1, 2)
-    assert pairs.places.tolist() == [[0, 5]]
-    assert pairs.weights.tolist() == [[1, 1]]
+    assert all(pairs[name].shape == (1, 2) for name in PAIRS)
+    assert pairs["pair_places"].tolist() == [[0, 5]]
+    assert pairs["pair_weights"].tolist() == [[1, 1]]
     tiny = make_pairs(np.random.default_rng(0), build_rows(batch[:0], 4), CLS, SEP)
-    assert tiny.places.shape == (0, 1)
+    assert tiny["pair_places"].shape == (0, 1)

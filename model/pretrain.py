@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +50,16 @@ def configure_recipe(
         else {}
     )
     try:
-        check_agreement(settings, shape, arguments.start_from)
+        for path, text in settings.items():
+            name = path.removeprefix("pretraining.")
+            if name not in shape or name in CHOSEN_HERE:
+                continue
+            if parse_field(Architecture, name, text) != parse_field(
+                Architecture, name, shape[name]
+            ):
+                raise UserError(
+                    f"{path}={text}: {arguments.start_from} has {name}={shape[name]}; leave it out"
+                )
         if arguments.steps is not None:
             settings["steps"] = str(arguments.steps)
         if not origin:
@@ -81,18 +89,6 @@ def check_processes(arguments: PretrainOptions) -> None:
     given = parse_assignments("--set", arguments.set, "FIELD=VALUE")
     batch = int(given.get("batch", RECIPES[arguments.recipe].pretraining.batch))
     check_batch(batch, processes)
-
-
-def check_agreement(
-    settings: Mapping[str, str], shape: Mapping[str, str], origin: str | None
-) -> None:
-    """Raise UserError for the first setting that contradicts the shape of the origin."""
-    for path, text in settings.items():
-        name = path.removeprefix("pretraining.")
-        if name not in shape or name in CHOSEN_HERE:
-            continue
-        if parse_field(Architecture, name, text) != parse_field(Architecture, name, shape[name]):
-            raise UserError(f"{path}={text}: {origin} has {name}={shape[name]}; leave it out")
 
 
 def find_origin(arguments: PretrainOptions) -> Origin | None:

@@ -45,7 +45,14 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Train, and write vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json."""
     description = "Train a WordPiece vocabulary on the pretrain split of a corpus."
     options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
-    check_vocabulary_options(options)
+    if options.output.exists() and not options.output.is_dir():
+        raise UserError(f"--output: {options.output} is a file; give a folder")
+    if options.size - options.unused < SMALLEST_VOCABULARY:
+        raise UserError(
+            f"--size: {options.size} entries with {options.unused} [unused] slots leave too few "
+            f"for words; give --size {SMALLEST_VOCABULARY + options.unused} or more, or fewer "
+            "--unused"
+        )
     started, cpu_started = time.monotonic(), time.process_time()
     corpus, folds_case = options.corpus, options.lower_case
     strip_accents = folds_case if options.strip_accents is None else options.strip_accents
@@ -55,7 +62,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             f"--corpus: {corpus} has no review in its pretrain split; give a larger dump"
         )
     tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
-    report = {
+    result = {
         "size": tokenizer.get_vocab_size(),
         "lower_case": tokenizer.normalizer.lowercase,
         "strip_accents": tokenizer.normalizer.strip_accents,
@@ -65,19 +72,15 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "reviews_in_corpus": sample.reviews_in_corpus,
         "fit": measure_fit(tokenizer, ReviewSample(corpus, "dev", DEV_REVIEWS)),
     }
-    return write_vocabulary(options.output, tokenizer, report, started, cpu_started)
-
-
-def check_vocabulary_options(options: VocabularyOptions) -> None:
-    """Refuse options that exclude each other."""
-    if options.output.exists() and not options.output.is_dir():
-        raise UserError(f"--output: {options.output} is a file; give a folder")
-    if options.size - options.unused < SMALLEST_VOCABULARY:
-        raise UserError(
-            f"--size: {options.size} entries with {options.unused} [unused] slots leave too few "
-            f"for words; give --size {SMALLEST_VOCABULARY + options.unused} or more, or fewer "
-            "--unused"
-        )
+    # each file whole or not at all, vocabulary.json last; other files of the folder stay
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "vocabulary.json").unlink(missing_ok=True)
+    write_tokenizer(options.output, tokenizer)
+    result["fingerprint"] = hash_file(options.output / "tokenizer.json")
+    result["seconds"] = round(time.monotonic() - started, 3)
+    result["cpu_seconds"] = round(time.process_time() - cpu_started, 3)
+    write_json(options.output / "vocabulary.json", result)
+    return result
 
 
 class ReviewSample:
@@ -175,51 +178,28 @@ def measure_fit(tokenizer: Tokenizer, batches: Iterable[list[str]]) -> dict[str,
     BERT's pre-tokenizer decides what a word is, punctuation marks included, whatever the tokenizer.
     """
     tokens = unknown = words = 0
-    unknown_id = _find_unknown_id(tokenizer)
+    told = json.loads(tokenizer.to_str())["model"]
+    unknown_id = told.get("unk_id")
+    if unknown_id is None and told.get("unk_token"):
+        unknown_id = tokenizer.token_to_id(told["unk_token"])
+    normalizer = normalizers.BertNormalizer(lowercase=False)  # each CJK character is a word
+    cutter = pre_tokenizers.BertPreTokenizer()
     is_berts = isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
     for sentences in batches:
         encodings = tokenizer.encode_batch(sentences, add_special_tokens=False)
         for text, encoding in zip(sentences, encodings, strict=True):
             tokens += len(encoding.ids)
-            words += len(set(encoding.word_ids)) if is_berts else _count_words(text)
+            words += (
+                len(set(encoding.word_ids))
+                if is_berts
+                else len(cutter.pre_tokenize_str(normalizer.normalize_str(text)))
+            )
             unknown += encoding.ids.count(unknown_id)
     return {
         "words": words,
         "unknown_rate": round(unknown / max(words, 1), 6),
         "tokens_per_word": round(tokens / max(words, 1), 4),
     }
-
-
-def _find_unknown_id(tokenizer: Tokenizer) -> int:
-    """Return the id that stands for what the tokenizer has no entry for; -1 where all has one."""
-    told = json.loads(tokenizer.to_str())["model"]
-    found = told.get("unk_id")
-    if found is None and told.get("unk_token"):
-        found = tokenizer.token_to_id(told["unk_token"])
-    return -1 if found is None else int(found)
-
-
-def _count_words(text: str) -> int:
-    """Return the words of a text as BERT's tokenizer has them: each CJK character is one."""
-    normalized = normalizers.BertNormalizer(lowercase=False).normalize_str(text)
-    return len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normalized))
-
-
-def write_vocabulary(
-    output: Path, tokenizer: Tokenizer, report: dict[str, Any], started: float, cpu_started: float
-) -> dict[str, Any]:
-    """Write each file whole or not at all, vocabulary.json last; other files of the folder stay."""
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "vocabulary.json").unlink(missing_ok=True)
-    write_tokenizer(output, tokenizer)
-    fingerprint = hash_file(output / "tokenizer.json")
-    times = {
-        "seconds": round(time.monotonic() - started, 3),
-        "cpu_seconds": round(time.process_time() - cpu_started, 3),
-    }
-    result = {**report, "fingerprint": fingerprint, **times}
-    write_json(output / "vocabulary.json", result)
-    return result
 
 
 if __name__ == "__main__":

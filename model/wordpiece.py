@@ -1,7 +1,6 @@
 """Make BERT's WordPiece tokenizer, and write it as the shards job and AutoTokenizer read it."""
 
 from pathlib import Path
-from typing import Any
 
 from tokenizers import (
     Tokenizer,
@@ -64,17 +63,12 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, max_length: int = MODEL_
         path.write_text("".join(f"{e}\n" for e in list_entries(tokenizer)), encoding="utf-8")
     with atomic_path(folder / "tokenizer.json") as path:
         tokenizer.save(str(path))
-    write_json(folder / "tokenizer_config.json", _describe_tokenizer(tokenizer, max_length))
-
-
-def _describe_tokenizer(tokenizer: Tokenizer, max_length: int) -> dict[str, Any]:
-    """Return what AutoTokenizer reads beside tokenizer.json."""
-    normalizer = tokenizer.normalizer
-    return {
+    told = {  # what AutoTokenizer reads beside tokenizer.json
         "tokenizer_class": "BertTokenizer",
-        "do_lower_case": normalizer.lowercase,
-        "strip_accents": normalizer.strip_accents,
+        "do_lower_case": tokenizer.normalizer.lowercase,
+        "strip_accents": tokenizer.normalizer.strip_accents,
         "tokenize_chinese_chars": True,
         "model_max_length": max_length,
         **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL},
     }
+    write_json(folder / "tokenizer_config.json", told)

@@ -19,7 +19,7 @@ from model.encoders.origin import describe_start
 from model.encoders.vocabulary import find_special
 from model.pretraining import loop
 from model.pretraining.adaptation.anchor import Anchor, Probe
-from model.pretraining.budget import Budget, count_affordable_steps
+from model.pretraining.budget import Budget
 from model.pretraining.checkpoint import identify_run
 from model.pretraining.input.batches import (
     Batches,
@@ -59,10 +59,17 @@ def build_training(
     """
     if budget and budget.flops:
         sequence = estimate_sequence_flops(recipe, shards, device.has_document_attention)
-        steps = count_affordable_steps(budget.flops, sequence * recipe.pretraining.batch)
+        of_a_step = sequence * recipe.pretraining.batch
+        if budget.flops < of_a_step:
+            raise UserError(f"--budget {budget.flops:.3g}flops: one step takes {of_a_step:.3g}")
+        steps = int(budget.flops / of_a_step)
         recipe = replace(recipe, pretraining=recipe.pretraining.replace(steps=steps))
     _check_recipe(recipe, shards, device)
     config = recipe.pretraining
+    if probe and budget and budget.seconds and not config.validate_every:
+        raise UserError(
+            "--probe: a --budget in time does not say how often; give --set validate_every=STEPS"
+        )
     shape, size = recipe.architecture, shards.vocabulary_size
     model, initial = load_model(recipe, shards, device.dtype, origin)
     if origin and device.is_rank0:
@@ -96,7 +103,9 @@ def build_training(
         adaptation=adaptation,
         start=describe_start(origin.main) if origin else {},
         anchor=Anchor(model) if origin and (adaptation.origin_average or probe) else None,
-        probe=open_probe(probe, shards, recipe, budget) if probe else None,
+        probe=Probe.open(probe, shards.vocabulary, shards.max_length, recipe.adaptation)
+        if probe
+        else None,
     )
     if dev:
         training.validation = build_validation(config, shards, dev)
@@ -148,15 +157,6 @@ def set_output_bias(bias: nn.Parameter, shards: Shards) -> None:
     counts = np.bincount(real, minlength=len(bias)) + 1.0
     with torch.no_grad():
         bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
-
-
-def open_probe(probe: Path, shards: Shards, recipe: Recipe, budget: Budget | None) -> Probe:
-    """Return the probe on a corpus; UserError where a run would not say when to take it."""
-    if budget and budget.seconds and not recipe.pretraining.validate_every:
-        raise UserError(
-            "--probe: a --budget in time does not say how often; give --set validate_every=STEPS"
-        )
-    return Probe.open(probe, shards.vocabulary, shards.max_length, recipe.adaptation)
 
 
 def build_batches(

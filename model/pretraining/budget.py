@@ -34,13 +34,6 @@ def parse_budget(text: str) -> Budget:
     )
 
 
-def count_affordable_steps(flops: float, flops_per_step: float) -> int:
-    """Return how many whole steps a number of operations pays for."""
-    if flops < flops_per_step:
-        raise UserError(f"--budget {flops:.3g}flops: one step takes {flops_per_step:.3g}")
-    return int(flops / flops_per_step)
-
-
 def describe_small_budget(recipe: Recipe, length: int) -> str | None:
     """Return a warning where training from random weights is so short that it has never paid on
     real reviews, with what does; None for longer ones.

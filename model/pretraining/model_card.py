@@ -97,7 +97,11 @@ def render_model_card(
         *_render_curve(metrics, ["probe_accuracy"], "Linear probe of polarity, on dev reviews"),
         *("## Lineage", ""),
         *(f"- {name}: `{identity[name]}`" for name in LINEAGE if identity.get(name)),
-        *(f"- origin's {title}: {start.get(name) or UNKNOWN}" for name, title in _list_told(start)),
+        *(
+            f"- origin's {title}: {start.get(name) or UNKNOWN}"
+            for name, title in ORIGIN_FIELDS.items()
+            if origin and (name in ALWAYS_TOLD or start.get(name))
+        ),
         *("", "## Settings", ""),
         *((f"Of the recipe {recipe.name} where nothing else is said.", "") if origin else ()),
         "```json",
@@ -161,15 +165,6 @@ def _describe_start(start: Mapping[str, Any]) -> str:
     )
 
 
-def _list_told(start: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return name and title of what the lineage says of the encoder that training began with."""
-    return [
-        (name, title)
-        for name, title in ORIGIN_FIELDS.items()
-        if start.get("name") and (name in ALWAYS_TOLD or start.get(name))
-    ]
-
-
 def _describe_choice(result: dict[str, Any]) -> list[str]:
     """Return which weights these are, where a probe compared them with the loaded ones."""
     if "written_step" not in result:
@@ -196,14 +191,8 @@ def _render_curve(
     step = max(1, len(held) // ROWS)
     chosen = held[::-step][::-1]
     header = " | ".join(name.removeprefix("validation_").replace("_", " ") for name in columns)
-    rows = [
-        "| "
-        + " | ".join([f"{line['step']:,}", *(_format_cell(line, name) for name in columns)])
-        + " |"
-        for line in chosen
-    ]
+    rows = []
+    for line in chosen:
+        cells = [f"{line[name]:.4f}" if name in line else "–" for name in columns]
+        rows.append("| " + " | ".join([f"{line['step']:,}", *cells]) + " |")
     return [f"{title}:", "", f"| step | {header} |", "|---" * (len(columns) + 1) + "|", *rows, ""]
-
-
-def _format_cell(line: dict[str, float], name: str) -> str:
-    return f"{line[name]:.4f}" if name in line else "–"

@@ -168,8 +168,9 @@ class Validation:
                     fixed,
                     part.spread,
                 )
-            else:
-                _add_trunk_states(model, batch, part.spread)
+            else:  # of the tokens that the network sees in training, [MASK] among them
+                states = model.encode(batch["masked_ids"], batch)[-1]
+                part.spread.add(states, batch["documents"] > 0)
             part.batches[step] = (sums, now, fixed)
         return part
 
@@ -215,11 +216,6 @@ def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
         f"{measures['validation_discriminator_mean_cosine']:.2f}): if that lasts, train longer, or "
         "train with --set objective=mlm and --start-from its encoder (docs/results.md)"
     )
-
-
-def _add_trunk_states(model: PretrainingModel, batch: Batch, spread: StateSpread) -> None:
-    """Add the states of the tokens that the network sees in training, [MASK] among them."""
-    spread.add(model.encode(batch["masked_ids"], batch)[-1], batch["documents"] > 0)
 
 
 def _score_replacements(

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import Tensor
 
 from beam_jobs.core.errors import UserError
 from model.config import AdaptationConfig
@@ -34,7 +33,7 @@ from model.device import Device
 from model.finetuning.examples import Sampling, Split
 from model.finetuning.features import Feature, Featurizer, cut_prediction_batches
 from model.finetuning.tasks.corpus import read_polarity
-from model.pretraining.network.masked_prediction import Batch, PretrainingModel
+from model.pretraining.network.masked_prediction import PretrainingModel
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -130,22 +129,19 @@ def _read_reviews(corpus: Path, split: Split, count: int, featurizer: Featurizer
 def encode_reviews(
     model: PretrainingModel, device: Device, reviews: Reviews
 ) -> NDArray[np.float32]:
-    """Return the mean states of the upper half of the layers, [reviews, layers · hidden]."""
+    """Return the mean over each review's tokens of the states of the upper half of the layers,
+    [reviews, layers · hidden].
+    """
     batches = list(cut_prediction_batches(reviews.features, REVIEWS_AT_ONCE))
     rows = []
     for places in batches:
         batch = device.put_whole(_pad_reviews([reviews.features[i] for i in places]))
-        rows.append(_average_states(model, batch).cpu())
+        layers = model.encode(batch["input_ids"], batch)
+        real = batch["documents"].bool().float()[:, :, None]
+        upper = layers[math.ceil(len(layers) / 2) - 1 :]
+        means = [(states.float() * real).sum(dim=1) / real.sum(dim=1) for states in upper]
+        rows.append(torch.cat(means, dim=1).cpu())
     return torch.cat(rows).numpy()[np.argsort(np.concatenate(batches))]
-
-
-def _average_states(model: PretrainingModel, batch: Batch) -> Tensor:
-    """Return the mean over a review's tokens in each upper layer, [reviews, layers · hidden]."""
-    layers = model.encode(batch["input_ids"], batch)
-    real = batch["documents"].bool().float()[:, :, None]
-    upper = layers[math.ceil(len(layers) / 2) - 1 :]
-    means = [(states.float() * real).sum(dim=1) / real.sum(dim=1) for states in upper]
-    return torch.cat(means, dim=1)
 
 
 def _pad_reviews(features: list[Feature]) -> dict[str, NDArray[Any]]:

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from model.config import PretrainingConfig
 from model.pretraining.input.batches import find_documents
+from model.pretraining.network.encoder import FAR_BELOW, build_mask
 from model.pretraining.network.masked_prediction import (
     Batch,
     PretrainingModel,
@@ -32,8 +33,6 @@ DROPOUTS = (
     *("embedding_dropout", "mlp_dropout", "pos_dropout"),
 )
 """The names that architectures give their rates of dropout in config.json."""
-FAR_BELOW = -1e4
-"""Added to the scores of what may not be seen."""
 SAME = 1e-4
 """Difference of states relative to their size, below which a document is encoded as it is alone."""
 LENGTH_STEP = 16
@@ -98,13 +97,9 @@ class TransformersMlm(PretrainingModel):
         losses = functional.cross_entropy(logits.float(), originals, reduction="none")
         loss = (losses * weights).sum()
         right = ((logits.argmax(dim=1) == originals).float() * weights).sum()
-        sums = {
-            "masked": weights.sum(),
-            "mlm_loss": loss.detach(),
-            "mlm_right": right,
-            "real": (batch["documents"] > 0).float().sum(),
-        }
-        return Step(loss / batch["masked_total"], sums)
+        sums = {"masked": weights.sum(), "mlm_loss": loss.detach(), "mlm_right": right}
+        real = (batch["documents"] > 0).float().sum()
+        return Step(loss / batch["masked_total"], sums | {"real": real})
 
     def _predict_masked(self, batch: Batch) -> Tensor:
         """Return the head's logits of the masked tokens, [sequences · slots, vocabulary]."""
@@ -145,12 +140,11 @@ def lay_out(network: Any, layout: Layout, input_ids: Tensor, batch: Batch) -> It
     """Yield the calls of the module that encode a batch of packed sequences."""
     documents = batch["documents"]
     if layout.is_packed:
-        apart = documents[:, None, :, None] != documents[:, None, None, :]
-        mask: Any = apart.float() * FAR_BELOW
+        mask: Any = build_mask(documents, torch.float32)
         if layout.window is not None:
             places = torch.arange(documents.shape[1], device=documents.device)
             is_far = (places[:, None] - places[None]).abs() > layout.window
-            local = (apart | is_far).float() * FAR_BELOW
+            local = mask.masked_fill(is_far, FAR_BELOW)
             mask = {"full_attention": mask, "sliding_attention": local}
         positions = batch["positions"] + layout.first_position
         yield {"input_ids": input_ids, "attention_mask": mask, "position_ids": positions}, None

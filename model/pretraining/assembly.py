@@ -202,7 +202,7 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
         affordable = VALIDATED_SHARE * config.steps * config.batch / VALIDATIONS
         sequences = min(sequences, round(affordable))
     batches = build_batches(config.replace(batch=size, seed=0), dev)
-    return Validation(batches, max(1, sequences // size), seed=0)
+    return Validation(batches, max(1, sequences // size))
 
 
 def estimate_sequence_flops(recipe: Recipe, shards: Shards, has_document_attention: bool) -> float:

@@ -6,7 +6,6 @@ the same learning rate and leans on the long warm-up to survive them; here the c
 in Loshchilov & Hutter 2019, so that short warm-ups are safe too.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,40 +32,30 @@ class Pace:
     warmup: float  # share of the run
 
 
-def group_parameters(
-    model: nn.Module, config: PretrainingConfig, adaptation: AdaptationConfig
-) -> list[dict[str, Any]]:
-    """Return the optimizer's groups: decay on matrices, none on LayerNorm and biases (google)."""
-    groups: dict[Pace, list[nn.Parameter]] = {}
-    for parameter, pace in _list_paces(model, config, adaptation):
-        groups.setdefault(pace, []).append(parameter)
-    return [{"params": parameters, **asdict(pace)} for pace, parameters in groups.items()]
-
-
-def _list_paces(
-    model: nn.Module, config: PretrainingConfig, adaptation: AdaptationConfig
-) -> Iterator[tuple[nn.Parameter, Pace]]:
-    warmup = config.warmup
-    if adaptation.head_steps:  # the head is at its highest rate while it learns alone
-        warmup = min(warmup, HEAD_WARMUP * adaptation.head_steps)
-    trunk = model.list_trunk_names() if isinstance(model, PretrainingModel) else set()
-    trunk_rate = adaptation.trunk_learning_rate or config.learning_rate
-    for name, parameter in model.named_parameters():
-        decay = config.weight_decay if parameter.ndim > 1 else 0.0
-        if name in trunk:
-            yield parameter, Pace(trunk_rate, adaptation.head_steps, decay, config.warmup)
-        else:
-            yield parameter, Pace(config.learning_rate, 0.0, decay, warmup)
-
-
 def build_optimizer(
-    model: nn.Module,
+    model: PretrainingModel,
     config: PretrainingConfig,
     fused: bool,
     adaptation: AdaptationConfig | None = None,
 ) -> torch.optim.AdamW:
-    """Return the optimizer; on a GPU its rates are tensors, which a CUDA graph reads anew."""
-    groups = group_parameters(model, config, adaptation or AdaptationConfig())
+    """Return the optimizer: decay on matrices, none on LayerNorm and biases (google). On a GPU its
+    rates are tensors, which a CUDA graph reads anew.
+    """
+    adaptation = adaptation or AdaptationConfig()
+    warmup = config.warmup
+    if adaptation.head_steps:  # the head is at its highest rate while it learns alone
+        warmup = min(warmup, HEAD_WARMUP * adaptation.head_steps)
+    trunk = model.list_trunk_names()
+    trunk_rate = adaptation.trunk_learning_rate or config.learning_rate
+    paces: dict[Pace, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        decay = config.weight_decay if parameter.ndim > 1 else 0.0
+        if name in trunk:
+            pace = Pace(trunk_rate, adaptation.head_steps, decay, config.warmup)
+        else:
+            pace = Pace(config.learning_rate, 0.0, decay, warmup)
+        paces.setdefault(pace, []).append(parameter)
+    groups: list[dict[str, Any]] = [{"params": p, **asdict(pace)} for pace, p in paces.items()]
     device = next(model.parameters()).device
     if device.type == "cuda":
         groups = [group | {"lr": torch.zeros((), device=device)} for group in groups]

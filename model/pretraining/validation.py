@@ -128,7 +128,6 @@ class Validation:
 
     batches: Batches
     count: int  # batches
-    seed: int
 
     def __call__(
         self, model: PretrainingModel, device: Device, stopping: Callable[[], bool] = lambda: False
@@ -195,7 +194,7 @@ class Validation:
 
     def _draw_replacements(self, arrays: Arrays, slots: int, step: int) -> NDArray[np.int64]:
         """Draw [slots] ids from this batch's own tokens, so by their frequency."""
-        rng = np.random.default_rng([self.seed, FIXED_REPLACEMENTS, step])
+        rng = np.random.default_rng([self.batches.seed, FIXED_REPLACEMENTS, step])
         documents: NDArray[Any] = arrays["documents"]
         ids: NDArray[Any] = arrays["input_ids"][documents > 0]
         special = self.batches.special

@@ -13,16 +13,17 @@ import torch
 from safetensors.torch import load_file
 
 from beam_jobs.core.errors import JobFailed, TransientError, UserError
-from model.pretrain import run
 from model.pretraining import checkpoint
 from model.processes import LOST, _build_error
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import train, write_all
+from tests.model.pretraining.runs import SHAPE, list_words, pretrain
 from tests.model.synthetic_shards import write_shards
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-SETTINGS = ("objective=electra", "head_steps=0.4", "validate_every=6", "checkpoint_every=6")
+SETTINGS = {"objective": "electra", "head_steps": 0.4, "validate_every": 6, "checkpoint_every": 6}
+LONG = SHAPE | {"log_every": 5, "checkpoint_every": 10}
 STEPS = 12
 
 
@@ -33,9 +34,10 @@ def made(tmp_path_factory):
     return folder
 
 
-def start(made, output, *words, steps=STEPS):
+def start(made, output, *words, steps=STEPS, **settings):
     """Train with dropout, the head alone first, and measure on dev shards."""
-    return train(made, output, *SETTINGS, "--validation", str(made / "dev"), *words, steps=steps)
+    words = ("--validation", made / "dev", *words)
+    return train(made, output, *words, steps=steps, **SETTINGS | settings)
 
 
 @pytest.fixture(scope="module")
@@ -76,24 +78,17 @@ def test_two_processes_train_as_one_does_which_goes_on_with_what_they_began(made
 
 
 def test_accumulated_parts_equal_the_whole_batch(made, tmp_path):
-    start(made, tmp_path / "whole", "dropout=0", steps=6)
-    start(made, tmp_path / "parts", "dropout=0", "device_batch=2", steps=6)
+    start(made, tmp_path / "whole", dropout=0, steps=6)
+    start(made, tmp_path / "parts", dropout=0, device_batch=2, steps=6)
     assert_same_weights(tmp_path / "parts", tmp_path / "whole", 6)
-
-
-def list_words(made, output, steps):
-    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
-    shape = ("layers=1", "hidden=32", "intermediate=64", "embedding=16", "batch=8", "log_every=5")
-    sets = [f"--set={one}" for one in (*shape, "checkpoint_every=10")]
-    return ["--shards", str(made / "shards"), "--output", str(output), *fixed, *sets]
 
 
 @pytest.mark.slow
 def test_torchrun_starts_them_too(made, tmp_path):
-    run(list_words(made, tmp_path / "one", 10))
+    pretrain(made / "shards", tmp_path / "one", steps=10, **LONG)
     meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *meeting]
-    words = list_words(made, tmp_path / "two", 10)
+    words = list_words(made / "shards", tmp_path / "two", steps=10, **LONG)
     subprocess.run([*command, "-m", "model.pretrain", *words], env=ENVIRONMENT, check=True)
     assert_same_weights(tmp_path / "two", tmp_path / "one", 10)
 
@@ -101,7 +96,8 @@ def test_torchrun_starts_them_too(made, tmp_path):
 @pytest.fixture
 def endless(made, tmp_path):
     """Return two processes in the middle of a training, and their --output."""
-    command = [sys.executable, "-m", "model.pretrain", *list_words(made, tmp_path, 1_000_000)]
+    words = list_words(made / "shards", tmp_path, steps=1_000_000, **LONG)
+    command = [sys.executable, "-m", "model.pretrain", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen([*command, "--processes", "2"], env=ENVIRONMENT, cwd=ROOT, **pipes)
     while not checkpoint.list_checkpoints(tmp_path / "checkpoints"):
@@ -177,8 +173,7 @@ def test_the_first_cause_is_told_and_a_mistake_of_all_by_the_first_alone(
 
 
 def test_what_this_machine_cannot_have_is_refused_before_anything_starts(made, tmp_path):
-    given = [*list_words(made, tmp_path, 20), "--processes"]
     with pytest.raises(UserError, match="--set batch=8: must be a multiple of the 3 processes"):
-        run([*given, "3"])
+        pretrain(made / "shards", tmp_path, "--processes", 3, **SHAPE)
     with pytest.raises(UserError, match="one process drives all cores"):
-        run([*given, "2", "--device", "xla-spmd"])
+        pretrain(made / "shards", tmp_path, "--processes", 2, "--device", "xla-spmd", **SHAPE)

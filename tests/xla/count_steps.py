@@ -5,11 +5,12 @@ the device after the second, and which operators fell back to the CPU.
 import json
 import sys
 from itertools import islice
+from pathlib import Path
 
 import torch_xla.debug.metrics as xla_metrics
 
 from model.pretraining.loop import run_step
-from tests.xla.small_run import training
+from tests.model.pretraining.runs import SHAPE, build
 
 STEPS = 200
 
@@ -20,7 +21,8 @@ def count(metric: str) -> int:
 
 
 def main() -> None:
-    run = training(sys.argv[1], dropout=0.1)
+    run = build(Path(sys.argv[1]), Path("unused"), "xla", dropout=0.1, **SHAPE)
+    run.model.train()
     compiled, read = [], []
     for arrays in islice(run.batches.iterate_steps(0), STEPS):
         run_step(run, arrays)

@@ -4,39 +4,23 @@ both losses.
 
 import json
 import sys
+from itertools import islice
+from pathlib import Path
 
-from model.pretraining.loop import run_step
-from tests.xla.small_run import training
+from tests.model.pretraining.runs import SHAPE, build, take_steps
 
 
-def losses(kind: str, shards: str) -> list[float]:
-    run = training(shards, dropout=0.0, kind=kind)
-    batches = run.batches.iterate_steps(0)
-    numbers = []
-    for _ in range(4):
-        sums, _ = run_step(run, next(batches))
-        numbers.append(
-            run.model.compute_means({name: float(value.item()) for name, value in sums.items()})[
-                "loss"
-            ]
-        )
-        run.totals.step += 1
-    return numbers
+def compute_losses(kind: str) -> list[float]:
+    run = build(Path(sys.argv[1]), Path("unused"), kind, dropout=0, **SHAPE)
+    return take_steps(run, islice(run.batches.iterate_steps(0), 4))
 
 
 def main() -> None:
-    spmd = losses("xla-spmd", sys.argv[1])
+    spmd = compute_losses("xla-spmd")
     import torch_xla.runtime as runtime
 
-    print(
-        json.dumps(
-            {
-                "devices": runtime.global_runtime_device_count(),
-                "spmd": spmd,
-                "one": losses("cpu", sys.argv[1]),
-            }
-        )
-    )
+    devices = runtime.global_runtime_device_count()
+    print(json.dumps({"devices": devices, "spmd": spmd, "one": compute_losses("cpu")}))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from model.encoders.config import START, Role, read_own_architecture
 from model.encoders.masked_lm import check_size, load_masked_lm
 from model.encoders.names import map_names
 from model.encoders.vocabulary import fit_vocabulary, load_published_tokenizer, read_entries
-from model.encoders.weights import Weights, count_layers, list_tensor_files, read_weights
+from model.encoders.weights import count_layers, list_tensor_files, read_weights
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
@@ -127,7 +127,9 @@ def load_weights(
 
     Raise UserError if a trunk is incomplete or of another shape.
     """
-    loaded: dict[str, Tensor] = {}
+    loaded: set[str] = set()
+    left: list[str] = []
+    parameters = dict(model.named_parameters())
     for source in _list_sources(model, shape, origin):
         fail = source.make_error
         config = encoder_config.read_config(source.folder, fail)
@@ -136,16 +138,45 @@ def load_weights(
         encoder = getattr(model, source.trunk)
         has_project = hasattr(encoder.project, "weight")
         names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
-        fitted = fit_vocabulary(weights, old, new, fail)
-        ours = export.convert_from_transformers(fitted, names)
-        _check_shape(source, encoder_config.read_architecture(config, fail), weights)
-        _check_trunk(model, source, ours)
-        fresh = {name: tensor for name, tensor in ours.items() if name not in loaded}
-        _copy_weights(model, fresh, source)
-        loaded |= fresh
-    rows = len(loaded["embeddings.position"])
-    left = [f"embeddings.position[{rows}:]"] if rows < len(model.embeddings.position) else []
-    return left + [name for name, _ in model.named_parameters() if name not in loaded]
+        ours = export.convert_from_transformers(fit_vocabulary(weights, old, new, fail), names)
+
+        told = encoder_config.read_architecture(config, fail)
+        theirs: dict[str, float] = {name: getattr(told, name) for name in COMPARED}
+        theirs["layers"] = count_layers(weights)
+        if source.is_cut:
+            del theirs["layers"]
+        differing = {name: n for name, n in theirs.items() if n != getattr(source.shape, name)}
+        if differing:
+            there = ", ".join(f"{name}={number}" for name, number in differing.items())
+            here = ", ".join(f"{name}={getattr(source.shape, name)}" for name in differing)
+            own = "the generator" if source.trunk == "generator" else "the model"
+            raise fail(
+                f"{there} there, {here} in {own} here; "
+                "choose the recipe, or --set, that it was made with"
+            )
+        needed = [n for n in parameters if n.startswith(("embeddings.", f"{source.trunk}."))]
+        if missing := [name for name in needed if name not in ours]:
+            raise fail(
+                f"{len(missing)} of {len(needed)} weights are missing there, the first is "
+                f"{missing[0]}"
+            )
+        for name, parameter in parameters.items():
+            if name not in ours or name in loaded:
+                continue
+            tensor, place = ours[name], parameter.detach()
+            if name == "embeddings.position" and tensor.shape[1:] == place.shape[1:]:
+                rows = min(len(tensor), len(place))
+                left = [f"{name}[{rows}:]"] if rows < len(place) else []
+                tensor, place = tensor[:rows], place[:rows]
+            if tensor.shape != place.shape:
+                raise fail(
+                    f"{name} is {list(tensor.shape)} there and {list(place.shape)} here; "
+                    "choose the recipe, or --set layers, hidden, intermediate, embedding … "
+                    "as in its config.json"
+                )
+            place.copy_(tensor)
+        loaded |= ours.keys()
+    return left + [name for name in parameters if name not in loaded]
 
 
 def describe_origin(
@@ -175,54 +206,6 @@ def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) 
     elif shape.has_wide_generator:
         sources.append(main("generator", "generator", shape.derive_generator(), is_cut=True))
     return sources
-
-
-def _check_shape(source: Source, shape: Architecture, weights: Weights) -> None:
-    """Raise UserError if layers, widths or heads differ from those there."""
-    theirs: dict[str, float] = {name: getattr(shape, name) for name in COMPARED}
-    theirs["layers"] = count_layers(weights)
-    if source.is_cut:
-        del theirs["layers"]
-    differing = {name: n for name, n in theirs.items() if n != getattr(source.shape, name)}
-    if differing:
-        there = ", ".join(f"{name}={number}" for name, number in differing.items())
-        here = ", ".join(f"{name}={getattr(source.shape, name)}" for name in differing)
-        own = "the generator" if source.trunk == "generator" else "the model"
-        raise source.make_error(
-            f"{there} there, {here} in {own} here; "
-            "choose the recipe, or --set, that it was made with"
-        )
-
-
-def _check_trunk(model: OwnModel, source: Source, weights: Weights) -> None:
-    """Raise UserError if a weight of the embeddings or the encoder is missing."""
-    needed = [
-        n for n, _ in model.named_parameters() if n.startswith(("embeddings.", f"{source.trunk}."))
-    ]
-    missing = [name for name in needed if name not in weights]
-    if missing:
-        raise source.make_error(
-            f"{len(missing)} of {len(needed)} weights are missing there, the first is {missing[0]}"
-        )
-
-
-def _copy_weights(model: OwnModel, weights: Weights, source: Source) -> None:
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name not in weights:
-                continue
-            tensor = weights[name]
-            if name == "embeddings.position" and tensor.shape[1:] == parameter.shape[1:]:
-                rows = min(len(tensor), len(parameter))
-                parameter[:rows] = tensor[:rows]
-            elif tensor.shape != parameter.shape:
-                raise source.make_error(
-                    f"{name} is {list(tensor.shape)} there and {list(parameter.shape)} here; "
-                    "choose the recipe, or --set layers, hidden, intermediate, embedding … "
-                    "as in its config.json"
-                )
-            else:
-                parameter.copy_(tensor)
 
 
 def draw_start_weights(config: Mapping[str, Any], seed: int) -> dict[str, Tensor]:

@@ -1,15 +1,11 @@
 """The warning where pre-training from random weights is too short to pay."""
 
-import json
-
 import pytest
 
-from model.pretrain import run
 from model.pretraining.budget import describe_small_budget
 from model.recipes import RECIPES, apply_settings
+from tests.model.pretraining.runs import SHAPE, pretrain
 from tests.model.synthetic_shards import write_shards
-
-SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8"]
 
 
 @pytest.mark.parametrize(
@@ -34,14 +30,10 @@ def test_a_small_budget_names_what_pays_and_the_cheapest_objective(settings, is_
 
 def test_the_run_says_so_unless_it_begins_with_loaded_weights(tmp_path, capsys):
     shards = write_shards(tmp_path / "shards")
-    sets = [part for s in SETTINGS for part in ("--set", s)]
-    fixed = ["--shards", str(shards), "--recipe", "sample", "--device", "cpu", "--threads", "1"]
-    fixed += ["--steps", "2", *sets, "--output"]
-    result = run([*fixed, str(tmp_path / "out")])
+    result = pretrain(shards, tmp_path / "out", steps=2, **SHAPE)
     words = "recipe sample with 0.000512 M tokens"
     assert words in capsys.readouterr().err
-    assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
     assert [warning.startswith(words) for warning in result["warnings"]] == [True]
-    begun = ["--start-from", str(tmp_path / "out" / "discriminator")]
-    assert run([*fixed, str(tmp_path / "more"), *begun])["warnings"] == []
+    begun = ["--start-from", result["discriminator"]]
+    assert pretrain(shards, tmp_path / "more", *begun, steps=2, **SHAPE)["warnings"] == []
     assert "M tokens" not in capsys.readouterr().err

@@ -3,26 +3,21 @@ cannot change without the version by which a checkpoint is continued.
 """
 
 import os
+from itertools import islice
 
 import pytest
 import torch
 
 from beam_jobs.core.errors import UserError
-from model.device import open_device
 from model.pretraining import checkpoint
-from model.pretraining.assembly import build_training
 from model.pretraining.checkpoint import (
     CheckpointWriter,
     State,
-    list_checkpoints,
     load_newest_state,
-    load_state,
     prune_checkpoints,
     save_state,
 )
-from model.pretraining.input.sequences import Shards
-from model.recipes import RECIPES, apply_settings
-from tests.model.pretraining.first_losses import compute_losses
+from tests.model.pretraining.runs import build, take_steps
 from tests.model.synthetic_shards import write_shards
 
 
@@ -32,14 +27,6 @@ def state_of(step, **numbers):
 
 def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_the_best_stays_besides_the_newest(tmp_path):
-    writer = CheckpointWriter(tmp_path, keep=2)
-    for step, best in ((1, 1), (2, 2), (3, 3), (4, 3), (5, 3), (6, 3)):
-        writer.write(state_of(step), best_step=best)
-    writer.wait()
-    assert [load_state(path).step for path in list_checkpoints(tmp_path)] == [3, 5, 6]
 
 
 def test_the_newest_state_is_read_back_as_it_was(tmp_path):
@@ -156,9 +143,9 @@ def test_all_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
 
 STEPS = 6
 # Every part of the step has a say: dropout, clipping and decay are strong enough to be seen.
-SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "embedding": "32", "heads": "2"}
-SETTINGS |= {"batch": "8", "device_batch": "4", "dropout": "0.1", "learning_rate": "5e-3"}
-SETTINGS |= {"weight_decay": "1", "clip": "0.5", "steps": "20", "seed": "3"}
+SETTINGS = {"layers": 2, "hidden": 64, "intermediate": 128, "embedding": 32, "heads": 2}
+SETTINGS |= {"batch": 8, "device_batch": 4, "dropout": 0.1, "learning_rate": 5e-3, "steps": 20}
+SETTINGS |= {"weight_decay": 1, "clip": 0.5, "seed": 3}
 LOSSES: dict[int, dict[str, list[float]]] = {
     4: {
         "electra": [34.34958, 23.86729, 25.31925, 22.76039, 25.3902, 23.48506],
@@ -167,12 +154,6 @@ LOSSES: dict[int, dict[str, list[float]]] = {
     },
 }
 """Of the first steps, by COMPUTATION_VERSION and objective."""
-
-
-def compute_first_losses(objective, shards, output):
-    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"objective": objective})
-    training = build_training(recipe, Shards.open(shards), open_device("cpu", "fp32"), output)
-    return compute_losses(training, STEPS)
 
 
 @pytest.fixture
@@ -185,7 +166,9 @@ def one_thread():
 
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
 def test_the_numbers_of_a_step_change_only_with_the_version(objective, tmp_path, one_thread):
-    losses = compute_first_losses(objective, write_shards(tmp_path / "shards"), tmp_path / "out")
+    shards = write_shards(tmp_path / "shards")
+    training = build(shards, tmp_path / "out", objective=objective, **SETTINGS)
+    losses = take_steps(training, islice(training.batches.iterate_steps(0), STEPS))
     known = LOSSES.get(checkpoint.COMPUTATION_VERSION, {}).get(objective, [])
     assert losses == pytest.approx(known, abs=1e-4), (
         f"the first {STEPS} steps of {objective} lose {[round(loss, 5) for loss in losses]}, "

@@ -15,9 +15,8 @@ from torch.nn import functional
 
 from beam_jobs.core.errors import UserError
 from model.config import AdaptationConfig
-from model.device import Device, open_device
+from model.device import Device
 from model.pretraining import loop
-from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.dropout import Dropout, Noise
 from model.pretraining.network.encoder import (
@@ -27,17 +26,10 @@ from model.pretraining.network.encoder import (
     look_up_few,
 )
 from model.pretraining.step_graphs import StepGraphs
-from model.recipes import RECIPES, apply_settings
+from tests.model.pretraining.runs import build, take_steps
 from tests.model.synthetic_shards import write_shards
 
-SETTINGS = {
-    "layers": "2",
-    "hidden": "64",
-    "intermediate": "128",
-    "embedding": "32",
-    "heads": "1",
-    "batch": "4",
-}
+SETTINGS = {"layers": 2, "hidden": 64, "intermediate": 128, "embedding": 32, "heads": 1, "batch": 4}
 no_dropout = Dropout(Noise(0.0))
 
 
@@ -47,8 +39,13 @@ def shards(tmp_path_factory):
 
 
 def training(shards, kind, folder, **settings):
-    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"precision": "fp32"} | settings)
-    return build_training(recipe, shards, open_device(kind, recipe.pretraining.precision), folder)
+    return build(shards, folder, kind, **SETTINGS | settings)
+
+
+def assert_same_state(one, other):
+    """Weights and moments are the same to the bit."""
+    first, second = loop.copy_state(one).tensors, loop.copy_state(other).tensors
+    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
 @pytest.mark.slow
@@ -67,9 +64,7 @@ def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
         run = training(shards, "cpu", tmp_path / compiles, **settings)
         run = replace(run, adaptation=AdaptationConfig(head_steps=0.4))
         assert run.compiled == (compiles == "on")
-        for arrays in islice(run.batches.iterate_steps(0), 4):
-            loop.run_step(run, arrays)
-            run.totals.step += 1
+        take_steps(run, islice(run.batches.iterate_steps(0), 4))
         states.append(loop.copy_state(run).tensors)
     first, second = states
     assert first.keys() == second.keys()
@@ -84,19 +79,14 @@ def test_compiled_steps_of_one_shape_are_compiled_once_and_drop_out_alike_again(
     settings = {"dropout": "0.1", "layers": "1", "compile": "on", "objective": "mlm"}
     whole = training(shards, "cpu", tmp_path, **settings)
     batches = list(islice(whole.batches.iterate_steps(0), 4))
-    for arrays in batches[:2]:
-        loop.run_step(whole, arrays)
-        whole.totals.step += 1
+    take_steps(whole, batches[:2])
     again = training(shards, "cpu", tmp_path, **settings)
     loop.restore_state(again, loop.copy_state(whole))
     for one in (whole, again):
         stance = "fail_on_recompile" if one is whole else "default"
-        for arrays in batches[2:]:
-            with torch.compiler.set_stance(stance):
-                loop.run_step(one, arrays)
-            one.totals.step += 1
-    first, second = loop.copy_state(whole).tensors, loop.copy_state(again).tensors
-    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+        with torch.compiler.set_stance(stance):
+            take_steps(one, batches[2:])
+    assert_same_state(whole, again)
 
 
 def test_a_step_that_cannot_be_compiled_is_taken_without_and_told(
@@ -120,8 +110,7 @@ def test_a_step_that_cannot_be_compiled_is_taken_without_and_told(
     [told] = capsys.readouterr().err.splitlines()
     assert "warning: torch.compile failed (" in told
     assert "no compiler here" in told
-    first, second = loop.copy_state(plain).tensors, loop.copy_state(run).tensors
-    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+    assert_same_state(plain, run)
     asked = training(shards, "cpu", tmp_path, dropout="0", compile="on")
     with pytest.raises(Exception, match="no compiler here"):
         loop.run_step(asked, arrays)
@@ -139,8 +128,7 @@ def test_what_warms_a_graph_up_is_undone(shards, tmp_path, monkeypatch):
     for arrays in islice(plain.batches.iterate_steps(0), 3):
         captured.graphs = StepGraphs(partial(loop.take_step, captured), captured.optimizer)
         assert take_steps(captured, [arrays]) == take_steps(plain, [arrays])
-    first, second = loop.copy_state(plain).tensors, loop.copy_state(captured).tensors
-    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+    assert_same_state(plain, captured)
 
 
 def test_a_step_that_no_graph_may_hold_is_taken_without_and_told(
@@ -216,9 +204,7 @@ def test_what_was_restored_goes_on_as_if_never_stopped(shards, tmp_path, kind):
     """The fused optimizer counts its steps on the device of the parameters."""
     whole = training(shards, kind, tmp_path)
     batches = list(islice(whole.batches.iterate_steps(0), 4))
-    for arrays in batches[:2]:
-        loop.run_step(whole, arrays)
-        whole.totals.step += 1
+    take_steps(whole, batches[:2])
     again = training(shards, kind, tmp_path)
     loop.restore_state(again, loop.copy_state(whole))
     assert all(
@@ -226,12 +212,9 @@ def test_what_was_restored_goes_on_as_if_never_stopped(shards, tmp_path, kind):
         for parameter, moments in again.optimizer.state.items()
         for tensor in moments.values()
     )
-    for arrays in batches[2:]:
-        for one in (whole, again):
-            loop.run_step(one, arrays)
-            one.totals.step += 1
-    first, second = loop.copy_state(whole).tensors, loop.copy_state(again).tensors
-    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+    for one in (whole, again):
+        take_steps(one, batches[2:])
+    assert_same_state(whole, again)
 
 
 @without_gpu
@@ -264,17 +247,6 @@ def test_steps_as_graphs_are_those_that_are_not_and_go_on_to_the_bit(shards, tmp
     assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
-def take_steps(run, batches):
-    """Take one step on each batch; return the losses."""
-    losses = []
-    for arrays in batches:
-        sums, _ = loop.run_step(run, arrays)
-        means = run.model.compute_means({name: float(value) for name, value in sums.items()})
-        losses.append(means["loss"])
-        run.totals.step += 1
-    return losses
-
-
 def forbid_more_than(run, sequences):
     """Let the model's forward fail as a device does whose memory holds no more sequences."""
     forward, tried = run.forward, []
@@ -304,8 +276,7 @@ def test_a_device_without_the_memory_takes_half_the_sequences_and_the_same_step(
     assert tried == [4, 2, 1, 1, 1, 1]
     assert halved.config.device_batch == 1
     assert "device_batch is 1 from here" in capsys.readouterr().err
-    first, second = loop.copy_state(few).tensors, loop.copy_state(halved).tensors
-    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+    assert_same_state(few, halved)
 
 
 def test_one_sequence_that_does_not_fit_is_said_in_a_line(shards, tmp_path):

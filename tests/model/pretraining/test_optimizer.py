@@ -4,17 +4,16 @@ import pytest
 import torch
 
 from model.config import AdaptationConfig
-from model.device import open_device
-from model.pretraining.assembly import build_model, build_training
+from model.pretraining.assembly import build_model
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import run_step
 from model.pretraining.optimizer import build_optimizer, compute_learning_rate
 from model.recipes import RECIPES, apply_settings
+from tests.model.pretraining.runs import SHAPE, build
 from tests.model.synthetic_shards import write_shards
 
-SMALL = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "16", "batch": "8"}
 RATE = 1e-3  # of the first step: steps=1000 and no warm-up leave the learning rate almost as it is
-FIXED = {"learning_rate": str(RATE), "warmup": "0", "steps": "1000"}
+FIXED = SHAPE | {"learning_rate": RATE, "warmup": 0, "steps": 1000}
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +23,7 @@ def shards(tmp_path_factory):
 
 def take_step(shards, output, **settings):
     """Each parameter before and after one step, by name."""
-    recipe = apply_settings(RECIPES["sample"], SMALL | FIXED | settings)
-    training = build_training(recipe, shards, open_device("cpu", "fp32"), output)
+    training = build(shards, output, **FIXED | settings)
     with torch.no_grad():
         for parameter in training.model.parameters():
             parameter += 0.5
@@ -36,15 +34,15 @@ def take_step(shards, output, **settings):
 
 def test_the_gradient_is_clipped(shards, tmp_path):
     """Adam moves by the rate whatever the gradient, unless it is far below epsilon."""
-    free = take_step(shards, tmp_path, weight_decay="0", clip="1")
-    held = take_step(shards, tmp_path, weight_decay="0", clip="1e-12")
+    free = take_step(shards, tmp_path, weight_decay=0, clip=1)
+    held = take_step(shards, tmp_path, weight_decay=0, clip=1e-12)
     assert max(float((a - b).abs().max()) for a, b in free.values()) > 0.5 * RATE
     assert max(float((a - b).abs().max()) for a, b in held.values()) < 1e-3 * RATE
 
 
 def test_matrices_decay_and_biases_and_norms_do_not(shards, tmp_path):
     """google's exclusion; clipping leaves nothing but decay of the step."""
-    for before, after in take_step(shards, tmp_path, weight_decay="10", clip="1e-12").values():
+    for before, after in take_step(shards, tmp_path, weight_decay=10, clip=1e-12).values():
         factor = 1 - 10 * RATE if before.ndim > 1 else 1.0
         torch.testing.assert_close(after, before * factor, rtol=2e-5, atol=1e-6)
 

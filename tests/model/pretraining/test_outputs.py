@@ -1,17 +1,21 @@
-"""The card, MLflow, the recipes' sources."""
+"""What a run leaves: the card, which says what nobody knows too, and the mirror in MLflow."""
 
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
+from huggingface_hub import ModelCard
 
 from model.encoders.vocabulary import find_special
-from model.pretrain import run
+from model.origin import run as bring
 from model.recipes import RECIPES, apply_settings
+from tests.model.encoders.checkpoints import write_checkpoint
+from tests.model.pretraining.runs import SHAPE, pretrain
 from tests.model.synthetic_shards import write_shards
 
-SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2"]
+SETTINGS = SHAPE | {"log_every": 2}
 
 
 @pytest.fixture(scope="module")
@@ -19,34 +23,23 @@ def shards(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("shards"), sequences=60)
 
 
-def arguments(shards, output, *more):
-    sets = [part for setting in SETTINGS for part in ("--set", setting)]
-    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", "10"]
-    return ["--shards", str(shards), "--output", str(output), *fixed, *sets, *more]
-
-
 def test_the_card_tells_data_counts_curve_and_lineage(shards, tmp_path):
     dev = write_shards(tmp_path / "dev", sequences=60, split="dev")
-    result = run(arguments(shards, tmp_path / "out", "--validation", str(dev)))
+    result = pretrain(shards, tmp_path / "out", "--validation", dev, steps=10, **SETTINGS)
     for role in ("discriminator", "generator"):
         card = (Path(result[role]) / "README.md").read_text()
         assert card.startswith("---\nlibrary_name: transformers\n")
-        for told in (
-            "60 packed sequences",
-            "10 steps",
-            "80 sequences",
-            "| 10 | ",
-            "discriminator auc",
-            "- shards: `",
-        ):
+        for told in ("60 packed sequences", "10 steps", "80 sequences", "- shards: `"):
             assert told in card, told
+        assert "| 10 | " in card
+        assert "discriminator auc" in card
 
 
 def test_padding_is_the_token_that_the_tokenizer_has_for_it(shards, tmp_path):
     own = shutil.copytree(shards, tmp_path / "shards")
     told = own / "vocabulary" / "tokenizer_config.json"
     told.write_text(told.read_text().replace('"[PAD]"', '"word0"'))
-    result = run(arguments(own, tmp_path / "out"))
+    result = pretrain(own, tmp_path / "out", steps=10, **SETTINGS)
     for role in ("discriminator", "generator"):
         config = json.loads((Path(result[role]) / "config.json").read_text())
         assert config["pad_token_id"] == 5
@@ -58,7 +51,7 @@ def test_a_run_by_hand_mirrors_itself_into_mlflow(shards, tmp_path, mlflow_uri, 
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_uri)
     monkeypatch.chdir(tmp_path)  # where MLflow would put what it has no place for
-    run(arguments(shards, tmp_path / "out"))
+    pretrain(shards, tmp_path / "out", steps=10, **SETTINGS)
     client = mlflow.tracking.MlflowClient(mlflow_uri)
     runs = [
         run for e in client.search_experiments() for run in client.search_runs([e.experiment_id])
@@ -69,32 +62,61 @@ def test_a_run_by_hand_mirrors_itself_into_mlflow(shards, tmp_path, mlflow_uri, 
     ] == [2, 4, 6, 8, 10]
 
 
-PUBLISHED = {  # Clark et al. 2020, table 6; google-research/electra README
-    "small": (12, 256, 1024, 4, 128, 128, 128, 5e-4, 1_000_000, 0.15),
-    "base": (12, 768, 3072, 12, 768, 256, 512, 2e-4, 766_000, 0.15),
-    "large": (24, 1024, 4096, 16, 1024, 2048, 512, 2e-4, 400_000, 0.25),
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_recipes_hold_the_published_numbers(name):
-    recipe = RECIPES[name]
-    a, p = recipe.architecture, recipe.pretraining
-    numbers = (a.layers, a.hidden, a.intermediate, a.heads, a.embedding, p.batch, recipe.max_length)
-    assert (*numbers, p.learning_rate, p.steps, p.mask_probability) == PUBLISHED[name]
-    assert round(p.warmup * p.steps) == 10_000
-    assert a.derive_generator().hidden == {"small": 64, "base": 256, "large": 256}[name]
-    assert a.derive_generator().heads == a.derive_generator().hidden // 64
-    assert (p.discriminator_weight, p.weight_decay, p.adam_epsilon, p.clip, p.dropout) == (
-        50.0,
-        0.01,
-        1e-6,
-        1.0,
-        0.1,
-    )
-
-
 def test_googles_third_is_rounded_to_whole_heads():
     """configure_pretraining.py writes 0.33333 for base, of which 768 is 255.997."""
     base = apply_settings(RECIPES["base"], {"generator_multiplier": "0.33333"})
     assert base.architecture.derive_generator().hidden == 256
+
+
+def train(folder, name, *more, start=None):
+    """Train for one step; return the card of the encoder that comes out, its folder and what the
+    card's YAML says.
+    """
+    words = [*more, "--start-from", start] if start else more
+    shape = {"batch": 4} if start else SHAPE
+    result = pretrain(folder / "shards", folder / name, *words, steps=1, **shape)
+    card = (Path(result["encoder"]) / "README.md").read_text()
+    return card, Path(result["encoder"]), yaml.safe_load(card.split("---")[1])
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A published encoder with a card, and as the graph brings it; and shards."""
+    write_shards(tmp_path / "shards", sequences=16)
+    source = write_checkpoint(tmp_path / "mini-bert")
+    (source / "README.md").write_text("---\nlicense: mit\ndatasets: [books, wiki]\n---\n# M\n")
+    bring(["--place", str(source), "--output", str(tmp_path / "origin")])
+    return source
+
+
+@pytest.mark.parametrize("start", ["origin", "mini-bert"])
+def test_an_adapted_encoder_is_called_by_what_it_was(tmp_path, published, start):
+    card, folder, front = train(tmp_path, "out", start=tmp_path / start)
+    assert "# mini-bert, adapted: encoder" in card
+    assert "Training began with mini-bert." in card
+    for line in ("name: mini-bert", "licence: mit", "training data: books, wiki"):
+        assert f"- origin's {line}" in card
+    assert (front["license"], front["datasets"]) == ("mit", ["books", "wiki"])
+    assert front["tags"] == ["bert", "reviews"]
+    assert ModelCard.load(folder / "README.md").data.license == "mit"
+
+
+def test_what_is_unknown_is_told_as_such(tmp_path, published):
+    (published / "README.md").unlink()
+    card, _, front = train(tmp_path, "out", start=published)
+    assert "- origin's licence: unknown" in card
+    assert "- origin's training data: unknown" in card
+    assert "license" not in front
+
+
+def test_a_later_training_tells_of_the_first_origin(tmp_path, published):
+    _, first, _ = train(tmp_path, "first", start=published)
+    card, _, front = train(tmp_path, "second", start=first)
+    assert "# mini-bert, adapted: encoder" in card
+    assert f"Training began with mini-bert, by way of `{first}`." in card
+    assert front["license"] == "mit"
+    _, own, _ = train(tmp_path, "own")
+    card, _, _ = train(tmp_path, "after", start=own)
+    assert "# ELECTRA discriminator, recipe sample" in card
+    assert f"Training went on from an earlier one of ours, `{own}`." in card
+    assert "unknown" not in card

@@ -6,20 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from model.pretrain import run
 from model.pretraining.validation import StateSpread, describe_collapse
 from model.tracking.metrics_log import read_metrics
+from tests.model.pretraining.runs import SHAPE, pretrain
 from tests.model.synthetic_shards import write_shards
-
-SETTINGS = [
-    "layers=1",
-    "hidden=32",
-    "intermediate=64",
-    "embedding=32",
-    "batch=8",
-    "log_every=2",
-    "seed=6",
-]
 
 
 def measure(states):
@@ -54,10 +44,8 @@ def test_the_spread_of_the_states_is_logged_and_in_the_card_and_a_constant_is_wa
     tmp_path, capsys
 ):
     shards, dev = (write_shards(tmp_path / s, split=s) for s in ("pretrain", "dev"))
-    sets = [f"--set={setting}" for setting in SETTINGS]
-    fixed = ["--shards", str(shards), "--validation", str(dev), "--output", str(tmp_path / "out")]
-    fixed += ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", "4"]
-    result = run([*fixed, *sets])
+    words = ("--validation", dev)
+    result = pretrain(shards, tmp_path / "out", *words, steps=4, seed=6, **SHAPE)
     line = next(line for line in read_metrics(tmp_path / "out") if "validation_loss" in line)
     for measures in (line, result):
         assert 1 <= measures["validation_discriminator_effective_rank"] <= 32

@@ -11,13 +11,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM
 
-from model.pretrain import run
+from tests.model.pretraining.runs import TOKENIZER, pretrain
 from tests.model.synthetic_shards import write_shards
 
 ENTRIES = 100
-SETTINGS = ("batch=8", "dropout=0.1", "log_every=1", "checkpoint_every=5", "precision=fp32")
-SETTINGS += ("learning_rate=1e-3",)
-TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+SETTINGS = {"batch": 8, "dropout": 0.1, "log_every": 1, "checkpoint_every": 5, "precision": "fp32"}
+SETTINGS |= {"learning_rate": 1e-3}
 
 
 def write_all(folder: Path) -> Path:
@@ -72,14 +71,10 @@ def write_corpus(
     pq.write_table(table, folder / "corpus-00000.parquet")
 
 
-def train(made: Path, output: Path, *words: str, steps: int = 20) -> dict:
-    """Train from the BERT in `made`; words without dashes are settings."""
-    sets = [word for word in words if "=" in word and not word.startswith("-")]
-    others = [word for word in words if word not in sets]
-    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
-    fixed += ["--shards", str(made / "shards"), "--start-from", str(made / "bert")]
-    assigned = [part for one in (*SETTINGS, *sets) for part in ("--set", one)]
-    return run([*fixed, "--output", str(output), *assigned, *others])
+def train(made: Path, output: Path, *words: object, steps: int = 20, **settings: object) -> dict:
+    """Train from the BERT in `made`."""
+    words = ("--start-from", made / "bert", *words)
+    return pretrain(made / "shards", output, *words, steps=steps, **SETTINGS | settings)
 
 
 def read_weights(output: Path) -> dict[str, Tensor]:

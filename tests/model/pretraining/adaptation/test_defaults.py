@@ -1,24 +1,17 @@
 """What is learnt by default depends on what was loaded."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from model.pretrain import run
 from model.pretraining.adaptation.defaults import choose_settings
 from model.recipes import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
-from model.tracking.metrics_log import read_metrics
 from tests.model.encoders.checkpoints import write_checkpoint
-from tests.model.pretraining.adaptation.published import train
+from tests.model.pretraining.runs import pretrain, read_curve
 from tests.model.synthetic_shards import write_shards
-
-
-def test_what_is_set_wins(made, tmp_path, capsys):
-    result = train(made, tmp_path, "objective=electra", steps=2)
-    assert "discriminator_loss" in result
-    assert "objective=" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -62,13 +55,12 @@ def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_
 def train_discriminator(folder, *words):
     """Train the published discriminator in a folder for twelve steps at the rates of the recipe."""
     shards = write_shards(folder / "shards", sequences=32)
-    write_checkpoint(folder / "electra", "ELECTRA's discriminator")
-    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", "12"]
-    fixed += ["--shards", str(shards), "--output", str(folder / "out")]
-    sets = [w for one in ("batch=4", "log_every=1", "precision=fp32") for w in ("--set", one)]
-    run([*fixed, "--start-from", str(folder / "electra"), *sets, *words])
-    rates = [line["learning_rate"] for line in read_metrics(folder / "out")]
-    return load_file(folder / "out" / "generator" / "model.safetensors"), max(rates)
+    start = write_checkpoint(folder / "electra", "ELECTRA's discriminator")
+    settings = {"batch": 4, "log_every": 1, "precision": "fp32"}
+    words = ("--start-from", start, *words)
+    result = pretrain(shards, folder / "out", *words, steps=12, **settings)
+    weights = load_file(Path(result["generator"]) / "model.safetensors")
+    return weights, max(read_curve(folder / "out", "learning_rate").values())
 
 
 def test_a_discriminator_alone_is_trained_with_a_generator_of_its_first_layers(tmp_path, capsys):
@@ -87,7 +79,7 @@ def test_a_discriminator_alone_is_trained_with_a_generator_of_its_first_layers(t
 def test_a_discriminator_is_trained_with_its_published_generator(tmp_path, capsys):
     narrow = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 64}
     given = write_checkpoint(tmp_path / "generator", "ELECTRA's generator", **narrow)
-    generator, _ = train_discriminator(tmp_path, "--start-generator-from", str(given))
+    generator, _ = train_discriminator(tmp_path, "--start-generator-from", given)
     assert "newly initialized" not in capsys.readouterr().err
     name = "electra.encoder.layer.2.output.dense.weight"
     published = load_file(given / "model.safetensors")

@@ -12,7 +12,7 @@ from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
 from model.recipes import RECIPES, apply_settings
-from tests.model.pretraining.adaptation.published import TOKENIZER
+from tests.model.pretraining.runs import TOKENIZER
 
 
 def build_head_bias(made, encoder, output):

@@ -6,28 +6,20 @@ import torch
 
 from beam_jobs.core.errors import UserError
 from model.config import AdaptationConfig
-from model.pretrain import run
+from model.pretraining.adaptation.anchor import ACCURACY as PROBE
 from model.pretraining.adaptation.anchor import Probe, is_worse
-from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import (
     read_origin,
     read_weights,
     train,
     write_corpus,
 )
-
-
-def read_probes(output):
-    return {
-        line["step"]: line["probe_accuracy"]
-        for line in read_metrics(output)
-        if "probe_accuracy" in line
-    }
+from tests.model.pretraining.runs import pretrain, read_curve
 
 
 def test_the_loaded_encoder_is_measured_before_the_first_step_then_ten_times(made, tmp_path):
-    result = train(made, tmp_path, "--probe", str(made / "corpus"))
-    probes = read_probes(tmp_path)
+    result = train(made, tmp_path, "--probe", made / "corpus")
+    probes = read_curve(tmp_path, PROBE)
     assert list(probes) == list(range(0, 21, 2))
     assert result["probe_origin_accuracy"] == probes[0]
     assert result["probe_last_accuracy"] == probes[20]
@@ -42,10 +34,14 @@ def test_where_training_did_harm_the_loaded_weights_are_written_and_that_is_said
     made, tmp_path, capsys
 ):
     write_corpus(tmp_path / "corpus", reviews=600)
-    output, chosen = tmp_path / "output", ("--probe", str(tmp_path / "corpus"), "learning_rate=0.1")
-    result = train(made, output, *chosen)
+    output, chosen = tmp_path / "output", ("--probe", tmp_path / "corpus")
+    result = train(made, output, *chosen, learning_rate=0.1)
     assert result["written_step"] == 0
-    assert result["probe_last_accuracy"] < result["probe_origin_accuracy"] == read_probes(output)[0]
+    assert (
+        result["probe_last_accuracy"]
+        < result["probe_origin_accuracy"]
+        == read_curve(output, PROBE)[0]
+    )
     written = read_weights(output)
     for name, tensor in read_origin(made).items():
         assert torch.equal(written[name], tensor), name
@@ -53,10 +49,10 @@ def test_where_training_did_harm_the_loaded_weights_are_written_and_that_is_said
     assert "the loaded weights are written as they were" in told
     worse = [line for line in told.splitlines() if "worse so far" in line]
     assert worse
-    assert {int(line.split()[1].rstrip(":")) for line in worse} <= set(read_probes(output))
+    assert {int(line.split()[1].rstrip(":")) for line in worse} <= set(read_curve(output, PROBE))
     assert "unchanged" in (output / "encoder" / "README.md").read_text()
 
-    last = train(made, tmp_path / "last", *chosen, "write_last=true")
+    last = train(made, tmp_path / "last", *chosen, learning_rate=0.1, write_last="true")
     assert last["written_step"] == 20
     assert last["probe_last_accuracy"] == result["probe_last_accuracy"]
     assert ", which is written" in capsys.readouterr().err
@@ -77,15 +73,12 @@ def test_only_what_is_worse_by_two_standard_errors_is_worse():
 
 def test_the_probe_measures_the_average_that_is_written(made, tmp_path):
     """With nearly all of the origin put back every state is as good as the origin."""
-    words = ("--probe", str(made / "corpus"), "learning_rate=0.1")
-    train(made, tmp_path / "own", *words)
-    train(made, tmp_path / "averaged", *words, "origin_average=0.999999")
-    assert len(set(read_probes(tmp_path / "own").values())) > 1
-    assert len(set(read_probes(tmp_path / "averaged").values())) == 1
-    losses = [
-        [line["mlm_loss"] for line in read_metrics(tmp_path / name) if "mlm_loss" in line]
-        for name in ("own", "averaged")
-    ]
+    for name, share in (("own", 0), ("averaged", 0.999999)):
+        chosen = {"learning_rate": 0.1, "origin_average": share}
+        train(made, tmp_path / name, "--probe", made / "corpus", **chosen)
+    assert len(set(read_curve(tmp_path / "own", PROBE).values())) > 1
+    assert len(set(read_curve(tmp_path / "averaged", PROBE).values())) == 1
+    losses = [read_curve(tmp_path / name, "mlm_loss") for name in ("own", "averaged")]
     assert losses[0] == losses[1]  # training itself is the same
 
 
@@ -105,18 +98,17 @@ def test_test_reviews_are_never_read(made, tmp_path):
 def test_a_run_with_a_probe_is_another_run(made, tmp_path):
     train(made, tmp_path)
     with pytest.raises(UserError, match="checkpoints of another run: probe was '' and is"):
-        train(made, tmp_path, "--probe", str(made / "corpus"))
+        train(made, tmp_path, "--probe", made / "corpus")
 
 
 def test_what_cannot_be_probed_is_refused_at_once(made, tmp_path):
     with pytest.raises(UserError, match=r"--probe .*: no corpus-"):
-        train(made, tmp_path / "a", "--probe", str(made / "shards"))
+        train(made, tmp_path / "a", "--probe", made / "shards")
     write_corpus(tmp_path / "corpus", splits=("train", "test"))
     with pytest.raises(UserError, match="its dev split lacks reviews"):
-        train(made, tmp_path / "b", "--probe", str(tmp_path / "corpus"))
-    words = ["--shards", str(made / "shards"), "--output", str(tmp_path / "c")]
+        train(made, tmp_path / "b", "--probe", tmp_path / "corpus")
     with pytest.raises(UserError, match=r"--probe .* give --start-from too"):
-        run([*words, "--recipe", "sample", "--probe", str(made / "corpus")])
-    budget = ["--recipe", "sample", "--budget", "10s", "--start-from", str(made / "bert")]
+        pretrain(made / "shards", tmp_path / "c", "--probe", made / "corpus")
+    words = ("--budget", "10s", "--start-from", made / "bert", "--probe", made / "corpus")
     with pytest.raises(UserError, match="give --set validate_every=STEPS"):
-        run([*words, *budget, "--probe", str(made / "corpus")])
+        pretrain(made / "shards", tmp_path / "c", *words)

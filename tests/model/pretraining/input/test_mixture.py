@@ -8,17 +8,15 @@ from itertools import islice
 import pytest
 
 from beam_jobs.core.errors import UserError
-from model.pretrain import run
-from model.pretraining import checkpoint
 from model.pretraining.input.mixture import Mixture, Replay, open_replay, parse_ratio
 from model.pretraining.input.sequences import Shards, Stream
 from model.pretraining.loop import EXIT_TERMINATED
 from tests.model.pretraining.input.test_sequences import rows_as_tuples
+from tests.model.pretraining.runs import SHAPE, pretrain
 from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards
 
-SETTINGS = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 16, "batch": 16}
-SETTINGS |= {"dropout": 0.1, "log_every": 5, "checkpoint_every": 10}
+SETTINGS = SHAPE | {"batch": 16, "dropout": 0.1, "log_every": 5, "checkpoint_every": 10}
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +39,6 @@ def test_replay_is_known_by_the_earlier_shards_and_their_share(opened, folders):
     new, old = opened
     replay = open_replay(new, folders[1:], "0.25")
     assert replay.identity == {"replay": old.fingerprint, "replay_ratio": "1/4"}
-
-
-def arguments(shards, output, steps):
-    sets = [f"--set={name}={value}" for name, value in SETTINGS.items()]
-    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
-    return ["--shards", str(shards), "--output", str(output), *fixed, *sets]
 
 
 def mixture(opened, ratio="0.5", seed=0, window=64):
@@ -95,19 +87,18 @@ def test_another_seed_another_order_and_old_data_in_another_order_than_it_was_fi
 
 def test_a_continued_run_replays_and_resumes_to_the_bit(folders, tmp_path):
     new, old, older = folders
-    run(arguments(old, tmp_path / "base", 10))
-    base = ["--start-from", str(tmp_path / "base" / "discriminator")]
-    base += ["--start-generator-from", str(tmp_path / "base" / "generator")]
+    base = pretrain(old, tmp_path / "base", steps=10, **SETTINGS)
+    words = ["--start-from", base["discriminator"], "--start-generator-from", base["generator"]]
+    words += ["--replay", old, older, "--replay-ratio", "0.4"]
 
     def continued(output):
-        replay = ["--replay", str(old), str(older), "--replay-ratio", "0.4"]
-        return [*arguments(new, output, 24), *replay, *base]
+        pretrain(new, output, *words, steps=24, **SETTINGS)
 
-    run(continued(tmp_path / "whole"))
+    continued(tmp_path / "whole")
     with terminated_at(15), pytest.raises(SystemExit) as stopped:
-        run(continued(tmp_path / "cut"))
+        continued(tmp_path / "cut")
     assert stopped.value.code == EXIT_TERMINATED
-    run(continued(tmp_path / "cut"))
+    continued(tmp_path / "cut")
     for role in ("discriminator", "generator"):
         made, again = (
             (tmp_path / way / role / "model.safetensors").read_bytes() for way in ("whole", "cut")
@@ -121,12 +112,15 @@ def test_a_continued_run_replays_and_resumes_to_the_bit(folders, tmp_path):
 
 def test_replaying_something_else_is_another_run(folders, tmp_path):
     new, old, older = folders
-    run([*arguments(new, tmp_path, 3), "--replay", str(old)])
-    assert checkpoint.list_checkpoints(tmp_path / "checkpoints")
+
+    def replay(*words):
+        pretrain(new, tmp_path, "--replay", *words, steps=3, **SETTINGS)
+
+    replay(old)
     with pytest.raises(UserError, match="replay was"):
-        run([*arguments(new, tmp_path, 3), "--replay", str(older)])
+        replay(older)
     with pytest.raises(UserError, match="replay_ratio was '1/2' and is '1/4'"):
-        run([*arguments(new, tmp_path, 3), "--replay", str(old), "--replay-ratio", "0.25"])
+        replay(old, "--replay-ratio", "0.25")
 
 
 def test_another_vocabulary_or_length_is_refused_by_name(folders, tmp_path):

@@ -1,13 +1,14 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.device import Device, find_peak_flops, open_device
-from model.pretraining.assembly import build_training, estimate_sequence_flops
+from model.device import Device, find_peak_flops
+from model.pretraining.assembly import estimate_sequence_flops
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import train
 from model.pretraining.network.flops import count_published_flops
 from model.recipes import RECIPES, apply_settings
 from model.tracking.metrics_log import read_metrics
+from tests.model.pretraining.runs import build
 from tests.model.synthetic_shards import write_shards
 
 PUBLISHED = {"small": "1.294e+18", "base": "6.425e+19", "large": "7.118e+20"}
@@ -37,7 +38,7 @@ def test_bert_base_as_the_paper_counts_it():
     assert mlm == pytest.approx(6.4e19, rel=0.01)
 
 
-SMALL = {"layers": "2", "hidden": "64", "intermediate": "128", "heads": "2", "batch": "8"}
+SMALL = {"layers": 2, "hidden": 64, "intermediate": 128, "heads": 2, "batch": 8}
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +46,13 @@ def shards(tmp_path_factory):
     return Shards.open(write_shards(tmp_path_factory.mktemp("shards"), sequences=64))
 
 
-def build(shards, output, **settings):
-    recipe = apply_settings(RECIPES["sample"], SMALL | settings)
-    return build_training(recipe, shards, open_device("cpu", "fp32"), output)
-
-
 @pytest.mark.parametrize(
     ("objective", "settings"),
-    [("electra", {"mask_probability": "0.25"}), ("mlm", {"embedding": "32"})],
+    [("electra", {"mask_probability": 0.25}), ("mlm", {"embedding": 32})],
 )
 def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective, settings):
     """Of packed rows: the dense attention of a CPU multiplies them whole."""
-    training = build(shards, tmp_path, objective=objective, **settings)
+    training = build(shards, tmp_path, objective=objective, **SMALL | settings)
     arrays = next(training.batches.iterate_steps(0))
     training.model.train()
     with FlopCounterMode(display=False) as counter:
@@ -67,7 +63,7 @@ def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective,
 def test_attention_counts_within_documents_only_where_the_kernel_takes_them(
     shards, tmp_path, monkeypatch
 ):
-    training = build(shards, tmp_path)
+    training = build(shards, tmp_path, **SMALL)
     arrays = next(training.batches.iterate_steps(0))
     squares = 0
     for row in arrays["documents"]:
@@ -86,8 +82,8 @@ def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(
     shards, tmp_path, monkeypatch, within_documents
 ):
     monkeypatch.setattr(Device, "has_document_attention", within_documents)
-    training = build(shards, tmp_path)
-    recipe = apply_settings(RECIPES["sample"], SMALL)
+    training = build(shards, tmp_path, **SMALL)
+    recipe = apply_settings(RECIPES["sample"], {n: str(value) for n, value in SMALL.items()})
     batches = training.batches.iterate_steps(0)
     counted = sum(training.count_matrix_flops(next(batches)) for _ in range(8))
     estimated = estimate_sequence_flops(recipe, shards, within_documents)
@@ -99,7 +95,7 @@ def test_utilization_is_of_all_processes_together(shards, tmp_path):
     utilization = {}
     for world_size in (1, 2):
         output = tmp_path / str(world_size)
-        training = build(shards, output, steps="2", log_every="2")
+        training = build(shards, output, steps=2, log_every=2, **SMALL)
         training.device.measure_peak_flops = lambda: 1e9
         training.device.world_size = world_size
         training.device.all_reduce_sum = lambda tensors: list(tensors)

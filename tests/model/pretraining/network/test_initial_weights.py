@@ -9,16 +9,15 @@ from safetensors.torch import load_file, save_file
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from beam_jobs.core.errors import UserError
-from model.pretrain import run
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, load_weights
 from model.recipes import RECIPES, apply_settings
-from model.tracking.metrics_log import read_metrics
+from tests.model.pretraining.runs import pretrain, read_curve
 from tests.model.synthetic_shards import write_shards
 
-SHAPE = {"layers": "2", "hidden": "32", "intermediate": "64", "embedding": "16"}
-SHAPE |= {"heads": "2", "dropout": "0"}
+SHAPE = {"layers": "2", "hidden": "32", "intermediate": "64", "embedding": "16", "heads": "2"}
+SETTINGS = SHAPE | {"batch": 8, "dropout": 0, "log_every": 1, "precision": "fp32"}
 
 
 @pytest.fixture
@@ -32,22 +31,18 @@ def fresh(recipe, size, seed=0):
     return model
 
 
-def run_steps(shards, output, *more, steps=3):
-    settings = SHAPE | {"batch": "8", "log_every": "1", "precision": "fp32"}
-    sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
-    return run(["--shards", str(shards), "--output", str(output), *fixed, *sets, *more])
+def run_steps(shards, output, *words, steps=3, **settings):
+    return pretrain(shards, output, *words, steps=steps, **SETTINGS | settings)
 
 
 def test_continuing_from_transformers_folders(tmp_path):
     """What we exported is read back, both networks; the loss goes on where it was."""
     shards = write_shards(tmp_path / "shards")
-    first = run_steps(shards, tmp_path / "first", "--set", "learning_rate=5e-3", steps=60)
+    first = run_steps(shards, tmp_path / "first", learning_rate=5e-3, steps=60)
     begun = ["--start_from", first["discriminator"], "--start_generator_from", first["generator"]]
-    run_steps(shards, tmp_path / "second", *begun, "--set", "learning_rate=1e-6")
+    run_steps(shards, tmp_path / "second", *begun, learning_rate=1e-6)
     before, after = (
-        [line["generator_loss"] for line in read_metrics(tmp_path / name)]
-        for name in ("first", "second")
+        [*read_curve(tmp_path / name, "generator_loss").values()] for name in ("first", "second")
     )
     assert after[0] == pytest.approx(before[-1], abs=0.25)
     assert after[0] < before[0] - 0.4
@@ -83,7 +78,7 @@ def test_a_discriminator_alone_leaves_only_the_generator_new(recipe, tmp_path):
 def test_a_masked_language_model_becomes_both_networks(tmp_path):
     """Its first layers and its head are the generator, all of it the discriminator."""
     shards = write_shards(tmp_path / "shards")
-    result = run_steps(shards, tmp_path / "first", "--set", "objective=mlm")
+    result = run_steps(shards, tmp_path / "first", objective="mlm")
     wide = {"generator_multiplier": "1", "generator_layers": "1"}
     recipe = apply_settings(RECIPES["sample"], SHAPE | wide)
     model = fresh(recipe, 100, seed=9)
@@ -172,16 +167,23 @@ def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, told):
 
 def test_what_begins_anew_is_told(made, tmp_path, capsys):
     shards, discriminator, generator = made
-    both = ["--start_from", str(discriminator), "--start_generator_from", str(generator)]
-    run_steps(shards, tmp_path / "both", *both, "--set", "max_positions=600", steps=1)
+    both = ["--start_from", discriminator, "--start_generator_from", generator]
+    run_steps(shards, tmp_path / "both", *both, max_positions=600, steps=1)
     assert "newly initialized: embeddings.position[512:]\n" in capsys.readouterr().err
 
 
 def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path):
     shards, discriminator, generator = made
-    words = ["--start_generator_from", str(generator)]
+    words = ["--start_generator_from", generator]
     with pytest.raises(UserError, match="give the discriminator's folder too"):
         run_steps(shards, tmp_path, *words)
-    words += ["--start_from", str(discriminator), "--set", "objective=mlm"]
+    words += ["--start_from", discriminator]
     with pytest.raises(UserError, match="with objective=mlm there is no generator"):
-        run_steps(shards, tmp_path, *words)
+        run_steps(shards, tmp_path, *words, objective="mlm")
+
+
+def test_a_training_that_goes_on_at_a_shorter_length_keeps_the_longer_one(made, tmp_path):
+    _, discriminator, _ = made
+    shards = write_shards(tmp_path / "shards", sequences=8, length=16)
+    result = run_steps(shards, tmp_path / "out", "--start-from", discriminator, steps=1)
+    assert result["trained_length"] == 32

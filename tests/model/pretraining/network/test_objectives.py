@@ -3,6 +3,7 @@
 import itertools
 import math
 import time
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -13,21 +14,17 @@ from sklearn.metrics import log_loss, precision_score, recall_score, roc_auc_sco
 from transformers import ElectraForMaskedLM
 
 from beam_jobs.core.errors import UserError
-from model.device import open_device
-from model.pretrain import run
 from model.pretraining import loop
-from model.pretraining.assembly import build_batches, build_model, build_training, build_validation
+from model.pretraining.assembly import build_validation
 from model.pretraining.budget import Budget, parse_budget
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import corrupt_batch
-from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.validation import Scores
-from model.recipes import RECIPES, apply_settings
-from model.tracking.metrics_log import read_metrics
+from model.recipes import RECIPES
+from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
 from tests.model.synthetic_shards import write_shards
 
-SETTINGS = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "32"}
-SETTINGS |= {"batch": "16", "log_every": "5"}
+SETTINGS = SHAPE | {"batch": 16, "log_every": 5}
 
 
 @pytest.fixture(scope="module")
@@ -42,42 +39,39 @@ def dev(tmp_path_factory):
     )
 
 
-def start(shards, output, *more, **settings):
-    sets = [f"--set={name}={value}" for name, value in (SETTINGS | settings).items()]
-    fixed = ["--recipe", "sample", "--threads", "1", "--output", str(output)]
-    return run(["--shards", str(shards), *fixed, *more, *sets])
+def start(shards, output, *words, **settings):
+    return pretrain(shards, output, *words, **SETTINGS | settings)
 
 
-def iterate_masked(recipe, shards):
+def iterate_masked(shards, output, **settings):
     """Yield the batches of a run with their masks."""
-    batches = build_batches(recipe.pretraining, Shards.open(shards))
-    for arrays in batches.iterate_steps(0):
-        yield batches.mask(open_device("cpu", "fp32").put(arrays))
+    training = build(shards, output, **SETTINGS | settings)
+    for arrays in training.batches.iterate_steps(0):
+        yield training.batches.mask(training.device.put(arrays))
 
 
 def test_the_control_trains_and_exports(shards, tmp_path):
-    result = start(shards, tmp_path, "--steps", "40", objective="mlm+nsp", learning_rate="1e-2")
-    lines = read_metrics(tmp_path)
-    assert lines[-1]["mlm_loss"] < lines[0]["mlm_loss"] - 0.2
-    assert "nsp_loss" in lines[-1]
+    result = start(shards, tmp_path, "--steps", "40", objective="mlm+nsp", learning_rate=1e-2)
+    losses = [*read_curve(tmp_path, "mlm_loss").values()]
+    assert losses[-1] < losses[0] - 0.2
+    assert 40 in read_curve(tmp_path, "nsp_loss")
     _, info = ElectraForMaskedLM.from_pretrained(result["encoder"], output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
 
 
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
-def test_a_batch_without_a_masked_token_is_no_loss_and_no_nan(shards, objective):
-    recipe = apply_settings(
-        RECIPES["sample"], SETTINGS | {"objective": objective, "mask_probability": "1e-9"}
-    )
-    batch = next(iterate_masked(recipe, shards))
+def test_a_batch_without_a_masked_token_is_no_loss_and_no_nan(shards, tmp_path, objective):
+    training = build(shards, tmp_path, **SETTINGS | {"objective": objective})
+    batches, model = replace(training.batches, fraction=1e-9), training.model
+    batch = batches.mask(training.device.put(next(batches.iterate_steps(0))))
     assert not batch["masked_weights"].any()
-    model = build_model(recipe, 100, torch.float32)
-    initialize_weights(model, seed=0)
     result = model(batch)
     result.loss.backward()
     assert result.loss.isfinite()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    nothing = dict.fromkeys(result.sums, 0.0)
+    assert set(model.compute_means(nothing).values()) == {0.0}
 
 
 def test_equal_flops(shards, tmp_path):
@@ -91,15 +85,7 @@ def test_equal_flops(shards, tmp_path):
 
 
 def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards, dev, tmp_path):
-    recipe = apply_settings(RECIPES["sample"], SETTINGS)
-    opened = Shards.open(shards)
-    training = build_training(
-        recipe,
-        opened,
-        open_device("cpu", "fp32"),
-        tmp_path,
-        dev=Shards.open(dev, "--validation", "dev"),
-    )
+    training = build(shards, tmp_path, dev=Shards.open(dev, "--validation", "dev"), **SETTINGS)
     state = torch.random.get_rng_state()
     first, second = (training.validation(training.model, training.device) for _ in range(2))
     assert first == second
@@ -160,29 +146,21 @@ def test_a_time_budget_is_kept_and_the_schedule_fits_it(shards, tmp_path, monkey
         monotonic=partial(next, itertools.count(0.0, 0.02)), process_time=time.process_time
     )
     monkeypatch.setattr(loop, "time", clock)
-    result = start(shards, tmp_path, "--budget", "4s", log_every="1")
+    result = start(shards, tmp_path, "--budget", "4s", log_every=1)
     assert 4 <= result["seconds"] < 4.2
-    rates = [line["learning_rate"] for line in read_metrics(tmp_path)]
+    rates = [*read_curve(tmp_path, "learning_rate").values()]
     assert rates[-1] < 0.2 * max(rates)
     peak = rates.index(max(rates))
     assert peak < len(rates) / 2
 
 
-def test_batches_of_pairs_have_constant_shapes(shards):
-    config = apply_settings(RECIPES["sample"], SETTINGS | {"objective": "mlm+nsp"}).pretraining
-    batches = build_batches(config, Shards.open(shards)).iterate_steps(0)
-    shapes = [{name: array.shape for name, array in next(batches).items()} for _ in range(20)]
-    assert all(shape == shapes[0] for shape in shapes)
-
-
 @pytest.mark.parametrize(
     ("objective", "expected"), [("electra", (0.85, 0.0, 0.15)), ("mlm", (0.8, 0.1, 0.1))]
 )
-def test_masked_tokens_are_replaced_as_published(shards, objective, expected):
+def test_masked_tokens_are_replaced_as_published(shards, tmp_path, objective, expected):
     """google's 85% [MASK] for ELECTRA, bert's 80/10/10 for MLM, in the batches of a run."""
-    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"objective": objective})
     before, after = [], []
-    for batch in itertools.islice(iterate_masked(recipe, shards), 30):
+    for batch in itertools.islice(iterate_masked(shards, tmp_path, objective=objective), 30):
         used = batch["masked_weights"] > 0
         for ids, kept in ((batch["input_ids"], before), (batch["masked_ids"], after)):
             kept.append(ids.gather(1, batch["masked_positions"])[used].numpy())
@@ -191,8 +169,8 @@ def test_masked_tokens_are_replaced_as_published(shards, objective, expected):
     assert shares == pytest.approx(expected, abs=0.02)
 
 
-def test_a_sampled_token_that_equals_the_original_is_not_replaced(shards):
-    batch = next(iterate_masked(apply_settings(RECIPES["sample"], SETTINGS), shards))
+def test_a_sampled_token_that_equals_the_original_is_not_replaced(shards, tmp_path):
+    batch = next(iterate_masked(shards, tmp_path))
     originals = batch["input_ids"].gather(1, batch["masked_positions"])
     corrupted, replaced = corrupt_batch(batch, originals.flatten())
     assert torch.equal(corrupted, batch["input_ids"])

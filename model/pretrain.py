@@ -27,7 +27,7 @@ from model.pretraining.budget import parse_budget
 from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
-from model.processes import is_starter, run_processes
+from model.processes import run_processes
 from model.recipes import RECIPES, Recipe, apply_settings, check_start_is_not_needed
 
 DESCRIPTION = """Pre-trains ELECTRA on a folder of shards; continues from the last checkpoint in
@@ -75,9 +75,8 @@ def configure_recipe(
     return recipe, defaults
 
 
-def check_processes(arguments: PretrainOptions) -> None:
+def check_processes(arguments: PretrainOptions, processes: int) -> None:
     """Raise UserError where this machine cannot have so many processes, before any is started."""
-    processes = arguments.processes or 1
     if arguments.device.startswith("xla"):
         raise UserError(
             f"--processes {processes}: one process drives all cores of a TPU host; leave it out, "
@@ -154,14 +153,16 @@ def resume_training(training: loop.Training) -> None:
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(PretrainOptions, argv, "python -m model.pretrain", DESCRIPTION)
-    if is_starter(arguments.processes):
-        check_processes(arguments)
+    processes = arguments.processes or 1
+    if (
+        processes > 1 and "RANK" not in os.environ
+    ):  # this one starts the others, and is none of them
+        check_processes(arguments, processes)
         given = sys.argv[1:] if argv is None else argv
-        return run_processes(run, given, arguments.processes or 1)
+        return run_processes(run, given, processes)
     shards = Shards.open(arguments.shards)
     origin = find_origin(arguments)
     recipe, defaults = configure_recipe(arguments, origin)
-    processes = arguments.processes or 1
     if arguments.threads or processes > 1:
         torch.set_num_threads(arguments.threads or max(1, (os.cpu_count() or 1) // processes))
     replay = (

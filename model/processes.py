@@ -138,11 +138,6 @@ def name_losses() -> Iterator[None]:
         ) from error
 
 
-def is_starter(processes: int | None) -> bool:
-    """Return whether this process is to start others and is none of them itself."""
-    return bool(processes and processes > 1) and "RANK" not in os.environ
-
-
 def run_processes(run: Run, arguments: Sequence[str], processes: int) -> dict[str, Any]:
     """Run a job with these arguments in several processes; return the result of rank 0.
 

@@ -86,11 +86,12 @@ def fit_vocabulary(
             f"its tokenizer is not WordPiece (no {UNKNOWN}), so that a new vocabulary cannot begin "
             "with its vectors: keep its own"
         )
-    mapping = map_vocabulary(old, new)
-    return {
-        name: _average_rows(tensor, mapping) if name in BY_ENTRY else tensor
-        for name, tensor in weights.items()
-    }
+    import torch
+
+    fitted, sources = dict(weights), map_vocabulary(old, new)
+    for name in BY_ENTRY & weights.keys():
+        fitted[name] = torch.stack([weights[name][rows].mean(dim=0) for rows in sources])
+    return fitted
 
 
 def map_vocabulary(old: list[str], new: list[str]) -> list[list[int]]:
@@ -116,12 +117,6 @@ def split_into_pieces(token: str, ids: dict[str, int]) -> list[int]:
         found.append(ids[prefix + rest[:size]])
         rest = rest[size:]
     return found
-
-
-def _average_rows(tensor: "Tensor", rows: list[list[int]]) -> "Tensor":
-    import torch
-
-    return torch.stack([tensor[row].mean(dim=0) for row in rows])
 
 
 def load_published_tokenizer(folder: Path, fail: Fail) -> Tokenizer:

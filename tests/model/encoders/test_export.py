@@ -5,45 +5,30 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
 from model.encoders.config import write_architecture
-from model.pretrain import run
+from model.pretraining.checkpoint import load_newest_state
 from model.pretraining.input.sequences import Shards
-from model.pretraining.network.electra import Electra
+from model.pretraining.loop import restore_state
 from model.pretraining.network.encoder import build_attention
 from model.recipes import RECIPES, apply_settings
+from tests.model.pretraining.runs import build, pretrain
 from tests.model.synthetic_shards import write_shards
 
-SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "precision": "fp32"}
+SETTINGS = {"layers": 2, "hidden": 64, "intermediate": 128, "precision": "fp32"}
 
 
 @pytest.fixture(scope="module", params=[64, 32], ids=["without projection", "with projection"])
 def trained(request, tmp_path_factory):
     """Five steps of training: the output folder, the result, our model with the trained weights."""
     folder = tmp_path_factory.mktemp("pretrained")
-    shards = write_shards(folder / "shards")
-    settings = SETTINGS | {"embedding": str(request.param)}
-    sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    arguments = [
-        "--shards",
-        str(shards),
-        "--output",
-        str(folder / "out"),
-        "--recipe",
-        "sample",
-        "--steps",
-        "5",
-    ]
-    result = run([*arguments, "--device", "cpu", "--threads", "1", *sets])
-    recipe = apply_settings(RECIPES["sample"], settings)
-    model = Electra(100, recipe.architecture, recipe.pretraining)
-    state = load_file(next((folder / "out" / "checkpoints").iterdir()) / "state.safetensors")
-    model.load_state_dict(
-        {name[6:]: tensor for name, tensor in state.items() if name.startswith("model.")}
-    )
-    return folder / "out", result, model.eval()
+    shards, output = write_shards(folder / "shards"), folder / "out"
+    settings = SETTINGS | {"embedding": request.param}
+    result = pretrain(shards, output, steps=5, **settings)
+    training = build(shards, output, **settings)
+    restore_state(training, load_newest_state(output / "checkpoints"))
+    return output, result, training.model.eval()
 
 
 def one_document(folder):
@@ -65,30 +50,18 @@ def test_no_weight_is_missing_or_unexpected(trained, role, loader):
     assert not bare["missing_keys"]
 
 
-def test_the_discriminator_says_the_same(trained):
+def test_both_networks_say_the_same(trained):
     _, result, model = trained
     inputs = one_document(result["discriminator"])
-    theirs = ElectraForPreTraining.from_pretrained(result["discriminator"]).eval()(**inputs).logits
     ids = inputs["input_ids"]
-    positions = torch.arange(ids.shape[1]).expand_as(ids)
     attention = build_attention({"documents": torch.ones_like(ids)})
-    ours = model.discriminator_head(model.encode_tokens(ids, {"positions": positions}, attention))
-    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
-
-
-def test_the_generator_says_the_same(trained):
-    _, result, model = trained
-    inputs = one_document(result["generator"])
-    theirs = ElectraForMaskedLM.from_pretrained(result["generator"]).eval()(**inputs).logits
-    ids = inputs["input_ids"]
     everywhere = torch.arange(ids.shape[1]).expand_as(ids)
-    batch = {
-        "masked_ids": ids,
-        "input_ids": ids,
-        "positions": everywhere,
-        "masked_positions": everywhere,
-    }
-    vectors = model.propose_tokens(batch, build_attention({"documents": torch.ones_like(ids)}))
+    batch = {"masked_ids": ids, "positions": everywhere, "masked_positions": everywhere}
+    theirs = ElectraForPreTraining.from_pretrained(result["discriminator"]).eval()(**inputs).logits
+    ours = model.discriminator_head(model.encode_tokens(ids, batch, attention))
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    theirs = ElectraForMaskedLM.from_pretrained(result["generator"]).eval()(**inputs).logits
+    vectors = model.propose_tokens(batch, attention)
     ours = model.generator_head.compute_logits(vectors, model.embeddings.word)
     torch.testing.assert_close(ours.view_as(theirs), theirs, atol=1e-5, rtol=0)
 
@@ -105,7 +78,8 @@ def test_the_folder_says_at_which_length_it_was_trained(trained, role, tmp_path)
 def test_a_random_encoder_has_its_config_and_tokenizer_before_it_is_trained(trained, tmp_path):
     folder, result, _ = trained
     width = json.loads((folder / "config.json").read_text())["architecture"]["embedding"]
-    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"embedding": str(width)})
+    settings = {name: str(value) for name, value in (SETTINGS | {"embedding": width}).items()}
+    recipe = apply_settings(RECIPES["sample"], settings)
     written = write_architecture(tmp_path / "a", recipe, Shards.open(folder.parent / "shards"))
     encoder = Path(result["discriminator"])
     described = [json.loads((one / "config.json").read_text()) for one in (written, encoder)]

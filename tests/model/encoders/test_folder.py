@@ -12,8 +12,8 @@ from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
 from beam_jobs.core.errors import UserError
 from model.origin import run
-from model.pretrain import run as pretrain
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
+from tests.model.pretraining.runs import pretrain
 from tests.model.synthetic_shards import write_shards
 
 FILES = {
@@ -57,23 +57,17 @@ def test_a_folder_of_each_kind(what, tmp_path):
     assert os.listdir(tmp_path / "out") == ["origin"]
 
 
-def test_license_and_data_come_from_the_model_card(tmp_path):
-    source = write_checkpoint(tmp_path / "published")
-    (source / "README.md").write_text("---\nlicense: mit\ndatasets:\n- books\n- wiki\n---\n# A\n")
-    about = bring(source, tmp_path / "origin")
-    assert (about["license"], about["training_data"]) == ("mit", "books, wiki")
-    assert (tmp_path / "origin" / "README.md").exists()
-
-
-def test_all_that_a_package_says_of_its_training_data_is_read(tmp_path):
+def test_license_and_all_that_is_said_of_the_training_data_are_read(tmp_path):
     """sentence-transformers lists in data_config.json what its card leaves out."""
     source = write_checkpoint(tmp_path / "published")
-    (source / "README.md").write_text("---\ndatasets:\n- books\n- gooaq\n---\n# A\n")
+    (source / "README.md").write_text("---\nlicense: mit\ndatasets:\n- books\n- gooaq\n---\n# A\n")
     names = ("amazon-qa-train-pairs.jsonl.gz", "gooaq.jsonl.gz", "reddit/2015.gz", "reddit/2016.gz")
     listed = [{"name": name, "lines": 1, "weight": 1} for name in names]
     (source / "data_config.json").write_text(json.dumps(listed))
     about = bring(source, tmp_path / "origin")
+    assert about["license"] == "mit"
     assert about["training_data"] == "books, gooaq, amazon-qa-train-pairs, reddit"
+    assert (tmp_path / "origin" / "README.md").exists()
 
 
 def test_the_generator_of_an_electra_is_started_from(tmp_path, capsys):
@@ -84,9 +78,7 @@ def test_the_generator_of_an_electra_is_started_from(tmp_path, capsys):
     assert about["has_generator"]
     assert {file.name for file in (tmp_path / "origin" / "generator").iterdir()} == FILES
     shards = write_shards(tmp_path / "shards", sequences=8)
-    words = ["--output", str(tmp_path / "run"), "--start-from", str(tmp_path / "origin")]
-    words += ["--recipe", "sample", "--steps", "1", "--device", "cpu", "--threads", "1"]
-    pretrain(["--shards", str(shards), *words, "--set", "batch=4"])
+    pretrain(shards, tmp_path / "run", "--start-from", tmp_path / "origin", steps=1, batch=4)
     assert f"starting from {tmp_path / 'origin'}\n" in capsys.readouterr().err
 
 
@@ -178,11 +170,17 @@ def drop_layer(folder):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda folder: change_config(folder, model_type="t5"), "model_type=t5, an encoder with"),
-        (lambda folder: change_config(folder, model_type="gpt2"), "model_type=gpt2, a decoder"),
-        (lambda folder: change_config(folder, is_decoder=True), "a decoder"),
-        (lambda folder: change_config(folder, auto_map={"AutoModel": "a.B"}), "never run"),
-        (lambda folder: change_config(folder, vocab_size=99), "vocab_size=99, .* 100 rows"),
+        ({"model_type": "t5"}, "model_type=t5, an encoder with a decoder; give an encoder"),
+        ({"model_type": "bart"}, "model_type=bart, an encoder with a decoder"),
+        ({"model_type": "gpt2"}, "model_type=gpt2, a decoder; give an encoder"),
+        ({"model_type": "vit"}, "model_type=vit, which predicts no masked tokens"),
+        ({"model_type": "mine"}, "model_type=mine, which transformers does not have"),
+        ({"is_decoder": True}, "a decoder"),
+        ({"add_cross_attention": True}, "cross-attention"),
+        ({"auto_map": {"AutoModel": "a.B"}}, "code of its own .*never run"),
+        ({"hidden_size": None}, "config.json lacks hidden_size"),
+        ({"hidden_size": 33}, "hidden=33: must be a multiple of heads=4"),
+        ({"vocab_size": 99}, "vocab_size=99, .* 100 rows"),
         (lambda folder: (folder / "config.json").unlink(), "put its config.json beside"),
         (lambda folder: (folder / "config.json").write_text("[]"), "no object of fields"),
         (lambda folder: (folder / "model.safetensors").unlink(), "put its model.safetensors"),
@@ -191,23 +189,14 @@ def drop_layer(folder):
         (lambda folder: change_ids(folder, -1), "tokenizer.json is damaged"),
         (lambda folder: change_ids(folder, 1), "leaves out ids, or gives one twice"),
         (lambda folder: change_ids(folder, float("inf")), "tokenizer.json is damaged"),
-        (
-            lambda folder: change_config(folder, hidden_size=16),
-            r"has the shape \(64, 16\), the weights have \(64, 32\)",
-        ),
-        (
-            lambda folder: change_config(folder, intermediate_size=9),
-            r"dense.weight has the shape \(9",
-        ),
+        ({"hidden_size": 16}, r"has the shape \(64, 16\), the weights have \(64, 32\)"),
+        ({"intermediate_size": 9}, r"dense.weight has the shape \(9"),
         (lambda folder: nest(folder / "config.json"), "config.json is damaged .nested too deeply"),
         (lambda folder: nest(folder / "tokenizer.json"), "tokenizer.json is damaged .nested too"),
         (lambda folder: change_ids(folder, "x"), "tokenizer.json is damaged"),
         (lambda folder: change_ids(folder, None), "tokenizer.json is damaged"),
         (lambda folder: (folder / "tokenizer.json").write_text("[]"), "tokenizer.json is damaged"),
-        (
-            lambda folder: change_config(folder, model_type="modernbert"),
-            "config.json: Validation error",
-        ),
+        ({"model_type": "modernbert"}, "config.json: Validation error"),
         (cut_weights, "model.safetensors is damaged"),
         (spoil_with_code, "pytorch_model.bin is damaged"),
         (drop_words, r"its vocabulary \(60 entries\) is not that of the weights \(300 rows\)"),
@@ -219,7 +208,7 @@ def drop_layer(folder):
 )
 def test_bad_input_is_one_line_and_leaves_nothing(spoil, told, tmp_path):
     source = write_checkpoint(tmp_path / "published")
-    spoil(source)
+    change_config(source, **spoil) if isinstance(spoil, dict) else spoil(source)
     with pytest.raises(UserError, match=f"--place {source}: .*{told}") as refused:
         bring(source, tmp_path / "origin")
     assert "\n" not in str(refused.value)
@@ -264,9 +253,8 @@ def test_training_starts_from_a_package_by_its_name(tmp_path, monkeypatch):
     write_package(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     shards = write_shards(tmp_path / "shards", sequences=8)
-    words = ["--output", str(tmp_path / "run"), "--start-from", "package:tiny_published"]
-    words += ["--recipe", "sample", "--steps", "1", "--device", "cpu", "--threads", "1"]
-    pretrain(["--shards", str(shards), *words, "--set", "batch=4", "--set", "objective=mlm"])
+    words = ("--start-from", "package:tiny_published")
+    pretrain(shards, tmp_path / "run", *words, steps=1, batch=4, objective="mlm")
     assert (tmp_path / "run" / "origin" / "origin.json").exists()
     assert json.loads((tmp_path / "run" / "config.json").read_text())["start_from"] == (
         "package:tiny_published"
@@ -293,10 +281,8 @@ def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, tmp_path, mon
     spoil(module / "model")
     place = str(module / "model") if form == "folder" else "package:tiny_published"
     shards = write_shards(tmp_path / "shards", sequences=8)
-    words = ["--output", str(tmp_path / "run"), "--start-from", place]
-    words += ["--recipe", "sample", "--steps", "1", "--device", "cpu", "--threads", "1"]
     with pytest.raises(UserError, match=f"--start-from {place}"):
-        pretrain(["--shards", str(shards), *words, "--set", "batch=4"])
+        pretrain(shards, tmp_path / "run", "--start-from", place, steps=1, batch=4)
     assert not (tmp_path / "run").exists()
 
 

@@ -10,16 +10,15 @@ from safetensors.torch import load_file, save_file
 from beam_jobs.core.errors import UserError
 from model.encoders.origin import write_origin
 from model.encoders.places import find_published
-from model.pretrain import run
 from model.pretraining.assembly import build_model
 from model.pretraining.network.encoder import build_attention, initialize_weights
 from model.pretraining.network.initial_weights import Origin, load_weights
 from model.recipes import RECIPES, apply_settings
 from tests.model.encoders.checkpoints import KINDS, SIZE, write_checkpoint
+from tests.model.pretraining.runs import pretrain
 from tests.model.synthetic_shards import write_shards
 
 WITH_HEAD = [name for name in KINDS if "head" in name or "both" in name or "generator" in name]
-TYPED = [name for name in KINDS if KINDS[name][2] in ("bert", "electra")]
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +73,10 @@ def test_hidden_states_are_those_of_transformers(what, tmp_path, ids):
     torch.testing.assert_close(states, encode_there(folder, ids), atol=1e-5, rtol=0)
     assert all(name.startswith("encoder_head") for name in left)
     assert bool(left) == (what not in WITH_HEAD)
+    if KINDS[what][2] in ("bert", "electra"):
+        types = (torch.arange(20) > 9).long().expand_as(ids)
+        expected = encode_there(folder, ids, token_type_ids=types)
+        torch.testing.assert_close(encode_here(model, ids, types), expected, atol=1e-5, rtol=0)
 
 
 def test_the_real_minilm_gives_the_hidden_states_that_transformers_gives(tmp_path):
@@ -96,15 +99,6 @@ def test_the_real_minilm_gives_the_hidden_states_that_transformers_gives(tmp_pat
         encode_here(model, ids), encode_there(folder, ids), atol=1e-5, rtol=0
     )
     assert {name.split(".")[0] for name in left} == {"encoder_head"}
-
-
-@pytest.mark.parametrize("what", TYPED)
-def test_token_types_arrive(what, tmp_path, ids):
-    folder = write_checkpoint(tmp_path / "origin", what)
-    types = (torch.arange(20) > 9).long().expand_as(ids)
-    states = encode_here(load_here(folder, folder)[0], ids, types)
-    expected = encode_there(folder, ids, token_type_ids=types)
-    torch.testing.assert_close(states, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("what", WITH_HEAD)
@@ -134,14 +128,9 @@ def test_a_run_of_one_tiny_step_exports_the_origin(what, objective, tmp_path, id
     """At a rate of nothing, so that a whole run shows whether the weights pass through it."""
     folder = write_checkpoint(tmp_path / "origin", what)
     shards = write_shards(tmp_path / "shards", sequences=32)
-    result = run(
-        [
-            *["--shards", str(shards), "--output", str(tmp_path / "out"), "--recipe", "sample"],
-            *["--start-from", str(folder), "--steps", "1", "--device", "cpu", "--threads", "1"],
-            *["--set", f"objective={objective}", "--set", "batch=4", "--set", "precision=fp32"],
-            *["--set", "learning_rate=1e-30", "--set", "weight_decay=0"],
-        ]
-    )
+    settings = {"objective": objective, "batch": 4, "precision": "fp32"}
+    settings |= {"learning_rate": 1e-30, "weight_decay": 0}
+    result = pretrain(shards, tmp_path / "out", "--start-from", folder, steps=1, **settings)
     expected = encode_there(folder, ids)
     torch.testing.assert_close(encode_there(result["encoder"], ids), expected, atol=1e-5, rtol=0)
     told = capsys.readouterr().err
@@ -154,41 +143,9 @@ def test_a_setting_that_contradicts_the_origin_is_refused(setting, tmp_path):
     folder = write_checkpoint(tmp_path / "origin", "BERT with its head")
     shards = write_shards(tmp_path / "shards", sequences=4)
     name = setting.split("=")[0]
+    words = ("--start-from", folder, "--set", setting)
     with pytest.raises(UserError, match=f"--set {setting}: {folder} has {name}="):
-        run(
-            [
-                *["--shards", str(shards), "--output", str(tmp_path / "out"), "--recipe", "sample"],
-                *["--start-from", str(folder), "--steps", "1", "--set", setting],
-            ]
-        )
-
-
-def change_config(folder, **changed):
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changed))
-
-
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"is_decoder": True}, "a decoder"),
-        ({"add_cross_attention": True}, "cross-attention"),
-        ({"auto_map": {"AutoModel": "evil.Evil"}}, "code of its own .*never run"),
-        ({"model_type": "t5"}, "model_type=t5, an encoder with a decoder; give an encoder"),
-        ({"model_type": "bart"}, "model_type=bart, an encoder with a decoder"),
-        ({"model_type": "gpt2"}, "model_type=gpt2, a decoder; give an encoder"),
-        ({"model_type": "vit"}, "model_type=vit, which predicts no masked tokens"),
-        ({"model_type": "mine"}, "model_type=mine, which transformers does not have"),
-        ({"hidden_size": None}, "config.json lacks hidden_size"),
-        ({"hidden_size": 33}, "hidden=33: must be a multiple of heads=4"),
-        ({"num_hidden_layers": 4}, "layers=3 there"),
-    ],
-)
-def test_what_has_no_place_is_refused_by_name(changed, told, tmp_path):
-    folder = write_checkpoint(tmp_path / "origin")
-    change_config(folder, **changed)
-    with pytest.raises(UserError, match=rf"--start-from {folder}: .*{told}"):
-        load_here(folder, folder)
+        pretrain(shards, tmp_path / "out", *words, steps=1)
 
 
 def test_an_old_bert_names_neither_type_nor_epsilon(tmp_path, ids):

@@ -37,11 +37,8 @@ def test_where_training_did_harm_the_loaded_weights_are_written_and_that_is_said
     output, chosen = tmp_path / "output", ("--probe", tmp_path / "corpus")
     result = train(made, output, *chosen, learning_rate=0.1)
     assert result["written_step"] == 0
-    assert (
-        result["probe_last_accuracy"]
-        < result["probe_origin_accuracy"]
-        == read_curve(output, PROBE)[0]
-    )
+    probes = read_curve(output, PROBE)
+    assert result["probe_last_accuracy"] < result["probe_origin_accuracy"] == probes[0]
     written = read_weights(output)
     for name, tensor in read_origin(made).items():
         assert torch.equal(written[name], tensor), name
@@ -49,7 +46,7 @@ def test_where_training_did_harm_the_loaded_weights_are_written_and_that_is_said
     assert "the loaded weights are written as they were" in told
     worse = [line for line in told.splitlines() if "worse so far" in line]
     assert worse
-    assert {int(line.split()[1].rstrip(":")) for line in worse} <= set(read_curve(output, PROBE))
+    assert {int(line.split()[1].rstrip(":")) for line in worse} <= set(probes)
     assert "unchanged" in (output / "encoder" / "README.md").read_text()
 
     last = train(made, tmp_path / "last", *chosen, learning_rate=0.1, write_last="true")

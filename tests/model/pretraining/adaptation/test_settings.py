@@ -71,6 +71,7 @@ def test_the_loss_told_is_that_of_the_weights_that_are_written(made, tmp_path, r
     assert result["written_step"] == (0 if rate == 0.1 else 20)
     words = ("--validation", dev, "--start-from", result["encoder"])
     settings = {"batch": 8, "precision": "fp32", "objective": "mlm", "learning_rate": 1e-12}
+    settings |= {"validate_every": 1}
     again = pretrain(made / "shards", tmp_path / "again", *words, steps=1, **settings)
     assert result["validation_loss"] == pytest.approx(again["validation_loss"], rel=1e-4)
 

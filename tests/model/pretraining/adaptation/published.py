@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM
 
+from tests.corpus_folder import SCHEMA, row
 from tests.model.pretraining.runs import TOKENIZER, pretrain
 from tests.model.synthetic_shards import write_shards
 
@@ -55,20 +56,9 @@ def write_corpus(
     for i in range(reviews):
         stars, split = (1, 5)[i % 2], ("train", "dev", "test")[i % 3]
         chosen = rng.integers(0, 45, size=8) + (30 if stars == 5 else 0)
-        sentences = [" ".join(f"word{n}" for n in chosen)]
-        rows.append((i.to_bytes(16, "big"), stars, split, sentences))
-    rows = [row for row in rows if row[2] in splits]
-    table = pa.table(
-        {
-            "review_id": pa.array([row[0] for row in rows], pa.binary(16)),
-            "stars": pa.array([row[1] for row in rows], pa.int8()),
-            "source": pa.array(["lamps"] * len(rows)),
-            "split": pa.array([row[2] for row in rows]).dictionary_encode(),
-            "has_title": pa.array([False] * len(rows)),
-            "sentences": pa.array([row[3] for row in rows], pa.list_(pa.string())),
-        }
-    )
-    pq.write_table(table, folder / "corpus-00000.parquet")
+        if split in splits:
+            rows.append(row([" ".join(f"word{n}" for n in chosen)], split) | {"stars": stars})
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / "corpus-00000.parquet")
 
 
 def train(made: Path, output: Path, *words: object, steps: int = 20, **settings: object) -> dict:

@@ -53,6 +53,15 @@ def assert_same(one, other):
         assert np.array_equal(one[name], other[name]), name
 
 
+def assert_are_parts(parts, whole):
+    """Their rows are those of the whole batch, their totals the same."""
+    for name, array in whole.items():
+        if array.ndim:
+            assert np.array_equal(np.concatenate([part[name] for part in parts]), array), name
+        else:
+            assert [part[name] for part in parts] == [array, array], name
+
+
 def test_only_words_are_masked():
     batches, seen = batches_of(), set()
     for step in range(100):
@@ -108,22 +117,14 @@ def test_a_resumed_run_sees_the_same_batches_and_every_step_other_masks():
 def test_processes_share_the_batch_of_one(more):
     [whole] = [next(batches_of(**more).iterate_steps(3))]
     parts = [next(batches_of(rank=r, world_size=2, **more).iterate_steps(3)) for r in (0, 1)]
-    for name, array in whole.items():
-        if array.ndim:
-            assert np.array_equal(np.concatenate([part[name] for part in parts]), array), name
-        else:
-            assert [part[name] for part in parts] == [array, array], name
+    assert_are_parts(parts, whole)
 
 
 def test_parts_of_a_batch_are_its_rows_and_keep_its_totals():
     made = batches_of().prepare_batch(ROWS, 0)
     parts = split_batch(made, 3)
     assert [len(part["input_ids"]) for part in parts] == [3, 1]
-    for name, array in made.items():
-        if array.ndim:
-            assert np.array_equal(np.concatenate([part[name] for part in parts]), array), name
-        else:
-            assert [part[name] for part in parts] == [array, array], name
+    assert_are_parts(parts, made)
 
 
 def test_segments_have_random_numbers_of_their_own():

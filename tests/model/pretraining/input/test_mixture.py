@@ -35,12 +35,6 @@ def opened(folders):
     return Shards.open(new), open_replay(Shards.open(new), earlier, "0.5").shards
 
 
-def test_replay_is_known_by_the_earlier_shards_and_their_share(opened, folders):
-    new, old = opened
-    replay = open_replay(new, folders[1:], "0.25")
-    assert replay.identity == {"replay": old.fingerprint, "replay_ratio": "1/4"}
-
-
 def mixture(opened, ratio="0.5", seed=0, window=64):
     new, old = opened
     return Mixture(Stream(new, seed, window), Stream(old, seed + 1, window), parse_ratio(ratio))

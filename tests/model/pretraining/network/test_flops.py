@@ -60,23 +60,6 @@ def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective,
     assert training.count_matrix_flops(arrays) == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
-def test_attention_counts_within_documents_only_where_the_kernel_takes_them(
-    shards, tmp_path, monkeypatch
-):
-    training = build(shards, tmp_path, **SMALL)
-    arrays = next(training.batches.iterate_steps(0))
-    squares = 0
-    for row in arrays["documents"]:
-        squares += sum(int((row == number).sum()) ** 2 for number in set(row[row > 0].tolist()))
-    pairs = arrays["documents"].size * len(row)
-    assert arrays["squared_total"] == squares < pairs
-
-    whole_rows = training.count_matrix_flops(arrays)
-    monkeypatch.setattr(Device, "has_document_attention", True)
-    less = training.matrix_flops.per_attended_pair * (pairs - squares)
-    assert training.count_matrix_flops(arrays) == pytest.approx(whole_rows - less)
-
-
 @pytest.mark.parametrize("within_documents", [False, True])
 def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(
     shards, tmp_path, monkeypatch, within_documents

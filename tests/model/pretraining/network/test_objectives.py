@@ -102,10 +102,10 @@ def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards
 def test_scores_are_scikit_learns():
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(4, 50)).astype(np.float32), rng.random((4, 50)) < 0.2
-    real, scores = rng.random((4, 50)) < 0.8, Scores()
-    for row in zip(logits, labels, real, strict=True):
-        scores.add(*(torch.tensor(values[None]) for values in row))
-    numbers = scores.compute_measures("x")
+    real = rng.random((4, 50)) < 0.8
+    rows = zip(logits, labels, real, strict=True)
+    scores = [Scores.read(*(torch.tensor(values[None]) for values in row)) for row in rows]
+    numbers = Scores.join(scores).compute_measures("x")
     flat, truth = logits[real], labels[real]
     assert numbers["x_auc"] == pytest.approx(roc_auc_score(truth, flat))
     assert numbers["x_precision"] == pytest.approx(precision_score(truth, flat > 0))

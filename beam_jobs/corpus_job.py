@@ -17,12 +17,15 @@ interrupted job leaves its work folder; the same command finds in it what is don
 The last step adds up what the units say; the command, where one waits, removes the work folder.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 import apache_beam as beam
 
 from beam_jobs.config import CorpusOptions
+from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
@@ -38,7 +41,6 @@ from beam_jobs.corpus.prepare import (
 from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import buckets, clusters, earlier_corpora, exact, held_out, near
-from beam_jobs.deduplication.buckets import BucketedFiles
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.reading import work_units
@@ -55,7 +57,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     engine = beam_options.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
     progress = CorpusProgress(corpus)
-    with track_progress(corpus.expected_units * 2, "units", f"corpus ({engine})") as bar:
+    units = sum(work_units.estimate_units(file, corpus.unit_bytes) for file in corpus.files)
+    with track_progress(units * 2, "units", f"corpus ({engine})") as bar:
         run_beam_graph(
             corpus.engine,
             lambda pipeline: pipeline | MakeCorpus(corpus),
@@ -88,7 +91,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
     """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
     units = cut_files(pipeline, plan) | "Spread units" >> beam.Reshuffle()
     cut_offs, failed = None, plan.folders.failed
-    if plan.preparation.split_by == "time":
+    if plan.options.split_by == "time":
         cut_offs = beam.pvalue.AsSingleton(
             units
             | "Count days" >> beam.FlatMap(count_unit_days, plan.preparation, failed)
@@ -105,9 +108,9 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
     )
     sizes = counts | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
     punkt = counts | "Train Punkt" >> beam.Map(
-        write_punkt, plan.folders, plan.punkt, plan.max_damaged_files
+        write_punkt, plan.folders, plan.punkt, plan.options.max_damaged_files
     )
-    scales = counts | "Decide scales" >> beam.Map(decide_scales, plan.stars_scale)
+    scales = counts | "Decide scales" >> beam.Map(decide_scales, plan.options.stars_scale)
     if beam_options.is_local(plan.engine):
         prepared = counts | "Sort units by reviews" >> beam.FlatMap(
             sort_largest_first, lambda unit: unit.prepared
@@ -130,8 +133,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
     return (
         written
         | "Collect written units" >> beam.combiners.ToList()
-        | "Write totals"
-        >> beam.Map(write_totals, beam.pvalue.AsSingleton(counts), plan.without_engine())
+        | "Write totals" >> beam.Map(write_totals, beam.pvalue.AsSingleton(counts), plan)
     )
 
 
@@ -163,20 +165,25 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
 def search_duplicates(
     pipeline: beam.pvalue.PBegin, sizes: beam.PCollection, plan: CorpusPlan
 ) -> dict[str, beam.PCollection]:
-    """Return, by kind, packed row numbers of reviews that do not stay, keyed by their unit."""
+    """Return, by kind, packed rows of the reviews that do not stay, or are near another one, keyed
+    by their unit.
+    """
     units, prepared = beam.pvalue.AsSingleton(sizes), plan.folders.prepared
-    found = (
+    runs, seen = list(enumerate(plan.earlier.runs)), plan.folders.seen
+    parts = (
         sizes
         | "List buckets" >> beam.FlatMap(exact.list_parts, plan.earlier.reviews)
         | "Spread buckets" >> beam.Reshuffle()
-        | "Find duplicates"
-        >> beam.FlatMap(
-            exact.find_in_part, prepared, units, sort_seen_hashes(pipeline, plan)
-        ).with_outputs(exact.SEEN, main="copies")
     )
-    duplicates = {"exact": found.copies, "seen": found[exact.SEEN]}
-    if similarity := plan.preparation.near_duplicates:
-        earlier, folder = hash_earlier_bands(pipeline, plan), plan.folders.matches
+    hashes = write_others(pipeline, "seen hashes", runs, earlier_corpora.write_text_hashes, seen)
+    duplicates = {
+        "exact": parts
+        | "Find duplicates" >> beam.FlatMap(exact.find_in_part, prepared, units, hashes)
+    }
+    if similarity := plan.options.near_duplicates:
+        folder = plan.folders.matches
+        write_bands = partial(near.write_earlier_bands, threshold=similarity)
+        earlier = write_others(pipeline, "earlier bands", runs, write_bands, seen)
         links = (
             sizes
             | "List bands" >> beam.FlatMap(near.list_parts, similarity, plan.earlier.reviews)
@@ -186,16 +193,34 @@ def search_duplicates(
             | "Collect links" >> beam.combiners.ToList()
             | "Join links" >> beam.Map(near.join_links, folder, earlier)
         )
-        parts = (
-            sizes
-            | "List buckets of texts" >> beam.FlatMap(exact.list_parts, plan.earlier.reviews)
-            | "Spread buckets of texts" >> beam.Reshuffle()
-        )
         found = beam.pvalue.AsSingleton(find_clusters(parts, links, units, folder))
         duplicates["near"] = parts | "Find members of clusters" >> beam.FlatMap(
             clusters.find_members, prepared, units, found
         )
     return duplicates
+
+
+def write_others(
+    pipeline: beam.pvalue.PBegin,
+    name: str,
+    runs: Sequence[tuple[int, tuple[str, ...]]],
+    write: Callable[..., str],
+    folder: str,
+    written: Sequence[str] = (),
+) -> Any:
+    """Let the workers write what is compared of other corpora, file by file; return all of it, with
+    what is `written` already, as a side input.
+    """
+    joined = storage.join_path(folder, f"{name.replace(' ', '-')}.starts")
+    if not runs:
+        return buckets.join_files(written, joined)
+    return beam.pvalue.AsSingleton(
+        pipeline
+        | f"List {name}" >> beam.Create(runs)
+        | f"Write {name}" >> beam.Map(write, folder)
+        | f"Collect {name}" >> beam.combiners.ToList()
+        | f"Join {name}" >> beam.Map(buckets.join_files, joined, written)
+    )
 
 
 def find_clusters(
@@ -225,7 +250,8 @@ def find_clusters(
         | "Add up clusters"
         >> beam.Map(clusters.write_clusters, beam.pvalue.AsSingleton(links), folder, units)
         | "Collect clusters" >> beam.combiners.ToList()
-        | "Join clusters" >> beam.Map(clusters.join_clusters, folder)
+        | "Join clusters"
+        >> beam.Map(buckets.join_files, storage.join_path(folder, "clusters.starts"))
     )
 
 
@@ -241,25 +267,17 @@ def match_held_out(
     if not plan.preparation.withholds:
         return ()
     seen = plan.folders.seen
-    withheld = held_out.write_withheld_runs(plan.withheld_files, seen, plan.limits)
-    others: Any
-    if not plan.held_out_corpora:
-        others = held_out.join_other_runs((), withheld, seen)
-    else:
-        others = beam.pvalue.AsSingleton(
-            pipeline
-            | "List held-out corpora" >> beam.Create(plan.held_out_corpora)
-            | "Hash held-out corpora" >> beam.Map(held_out.write_earlier_runs, seen)
-            | "Collect held-out corpora" >> beam.combiners.ToList()
-            | "Join held-out starts" >> beam.Map(held_out.join_other_runs, withheld, seen)
-        )
+    withheld = held_out.write_withheld_runs(plan.withheld_files, seen, plan.options.limits)
+    others = write_others(
+        *(pipeline, "held-out runs", plan.held_out_corpora, held_out.write_earlier_runs, seen),
+        withheld,
+    )
     copies: Any = ()
     if near_duplicates and plan.preparation.drops_near_duplicates:
         copies = beam.pvalue.AsList(
             near_duplicates
-            | "List near copies" >> beam.FlatMap(clusters.list_copies)
-            | "Group near copies" >> beam.GroupByKey()
-            | "Write near copies" >> beam.Map(clusters.write_copies, plan.folders.matches)
+            | "Group near duplicates" >> beam.GroupByKey()
+            | "Write near copies" >> beam.FlatMap(clusters.write_copies, plan.folders.matches)
         )
     return beam.pvalue.AsList(
         sizes
@@ -274,33 +292,6 @@ def match_held_out(
             copies,
             others,
         )
-    )
-
-
-def sort_seen_hashes(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
-    """Return the hashes of the earlier corpora's texts, sorted by the workers, as a side input."""
-    if not plan.earlier.runs:
-        return BucketedFiles()
-    return beam.pvalue.AsSingleton(
-        pipeline
-        | "List earlier corpora" >> beam.Create(list(enumerate(plan.earlier.runs)))
-        | "Sort seen hashes" >> beam.Map(earlier_corpora.write_sorted_hashes, plan.folders.seen)
-        | "Collect seen hashes" >> beam.combiners.ToList()
-        | "Join seen starts" >> beam.Map(earlier_corpora.join_sorted_hashes, plan.folders.seen)
-    )
-
-
-def hash_earlier_bands(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
-    """Return the bands of the earlier corpora's texts, hashed by the workers, as a side input."""
-    if not plan.earlier.runs:
-        return near.NO_EARLIER
-    seen, similarity = plan.folders.seen, plan.preparation.near_duplicates
-    return beam.pvalue.AsSingleton(
-        pipeline
-        | "List corpora to compare" >> beam.Create(list(enumerate(plan.earlier.runs)))
-        | "Hash earlier bands" >> beam.Map(near.write_earlier_bands, seen, similarity)
-        | "Collect earlier bands" >> beam.combiners.ToList()
-        | "Join earlier bands" >> beam.Map(near.join_earlier_bands, seen)
     )
 
 

@@ -21,7 +21,8 @@ from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus.prepare import cut_into_units
 from beam_jobs.corpus.result import list_finished
 from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first
+from beam_jobs.engine.run import run_beam_graph, sort_largest_first
+from beam_jobs.reading import work_units
 from beam_jobs.scoring.plan import ScoringPlan, plan_scoring
 from beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
 
@@ -34,7 +35,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options, flags = read_known_options(ScoringOptions, argv, "scoring_job", DESCRIPTION)
     plan = plan_scoring(options, flags)
     engine, folders = beam_options.describe_engine(plan.engine), plan.folders
-    with track_progress(plan.expected_units, "units", f"scoring ({engine})") as bar:
+    units = sum(work_units.estimate_units(file, plan.unit_bytes) for file in plan.files)
+    with track_progress(units, "units", f"scoring ({engine})") as bar:
         run_beam_graph(
             plan.engine,
             partial(build_scoring_graph, plan=plan),
@@ -61,10 +63,14 @@ def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
         | "Cut files"
         >> beam.FlatMap(cut_into_units, plan.unit_bytes, plan.folders.cuts, plan.folders.failed)
         | "Spread units" >> beam.Reshuffle()
-        | "Score units" >> beam.ParDo(ScoreUnits(plan.without_engine()))
+        | "Score units" >> beam.ParDo(ScoreUnits(plan))
     )
     if beam_options.is_staged_only(plan.engine):  # where nobody waits to write the files
-        add_last_step(scored, write_totals, plan.without_engine())
+        _ = (
+            scored
+            | "Count units" >> beam.combiners.Count.Globally()
+            | "Write totals" >> beam.Map(write_totals, plan)
+        )
 
 
 if __name__ == "__main__":

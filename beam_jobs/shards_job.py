@@ -5,7 +5,7 @@ r"""Corpus (or general text) + vocabulary → shards: packed sequences of token 
     python -m beam_jobs.shards_job --general-text wiki/*.gz --vocabulary vocabulary \
         --output control --max-length 128
 
-General text is made a corpus first (general_text.py). One pass over units of work
+General text is made a corpus first. One pass over units of work
 (corpus_units.py): each becomes one shard, or none where the split has nothing in it. A unit that an
 earlier, interrupted run has finished is recognised by the shard's footer and not done again.
 
@@ -14,28 +14,32 @@ earlier, interrupted run has finished is recognised by the shard's footer and no
 The command adds them up; of a template, which no command waits for, a last step does.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import apache_beam as beam
 
+from beam_jobs import corpus_job
 from beam_jobs.config import ShardsOptions
+from beam_jobs.core import storage
 from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
-from beam_jobs.packing.general_text import make_corpus
+from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
 from beam_jobs.packing.shards import (
     PackIntoShards,
     finish_shards,
     remove_strays,
     update_bar,
-    write_totals,
 )
 
 DESCRIPTION = "Pack a corpus into sequences of token ids. Any Beam option may follow."
+LONGEST_DOCUMENT = 200_000
+"""Characters of a document of general text; longer ones are dropped and counted."""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -69,8 +73,34 @@ def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PColle
         | "Pack into shards" >> beam.ParDo(PackIntoShards(plan.packing))
     )
     if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
-        add_last_step(packed, write_totals, plan.without_units())
+        _ = (
+            packed
+            | "Count units" >> beam.combiners.Count.Globally()
+            | "Write totals"
+            >> beam.Map(lambda _, plan: finish_shards(plan), replace(plan, units=()))
+        )
     return packed
+
+
+def make_corpus(options: ShardsOptions, flags: list[str]) -> str:
+    """Make a corpus of general text, all of it on the pretrain side; return its folder.
+
+    An interrupted job is continued by the same command.
+    """
+    files = storage.expand_patterns(options.general_text, "--general-text")
+    folder = storage.join_path(options.output, "corpus")
+    words = ["--input", *files, "--output", folder, "--format", "text", "--split", "pretrain=1"]
+    words += ["--max-characters", str(LONGEST_DOCUMENT), "--title", "false"]
+    words += ["--max-record-bytes", str(options.max_record_bytes)]
+    words += ["--max-expansion", str(options.max_expansion), "--withhold-own", "false"]
+    words += ["--withhold", *options.withhold, "--withhold-corpus", options.withhold_corpus]
+    words += ["--punkt", options.punkt] if options.punkt else []
+    if "staged" in corpus_job.run([*words, *flags]):
+        raise UserError(
+            "--general-text: its corpus has to be there before the shards are staged; make it "
+            "with corpus_job --format text, and give it as --corpus"
+        )
+    return folder
 
 
 if __name__ == "__main__":

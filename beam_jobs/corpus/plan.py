@@ -1,7 +1,7 @@
 """Everything the corpus job will do, decided once from its options before any work begins."""
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -9,7 +9,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_jobs.config import CorpusOptions, TextOptions
 from beam_jobs.core import storage
 from beam_jobs.core.files import hash_bytes
-from beam_jobs.core.limits import Limits
 from beam_jobs.corpus.prepare import Preparation
 from beam_jobs.deduplication import earlier_corpora, evaluation_texts
 from beam_jobs.deduplication.earlier_corpora import EarlierCorpora
@@ -68,6 +67,14 @@ class Folders:
         for name in ("cuts", "prepared", "written", "seen", "matches", "failed", "languages"):
             object.__setattr__(self, name, storage.join_path(self.work, name))
 
+    @classmethod
+    def of_job(cls, output: str, content: object) -> "Folders":
+        """Return the folders of a job. Only one with the same `content`, everything that decides
+        the bytes of its result, continues what an interrupted one has left.
+        """
+        work = f"_work-{hash_bytes(repr(content).encode())[:16]}"
+        return cls(output, storage.join_path(output, work))
+
     def clear_other_runs(self, results: str) -> None:
         """Remove what another job left in the output folder, and what failed or killed writers of
         this one left.
@@ -90,35 +97,29 @@ class CorpusPlan:
     files: tuple[DumpFile, ...]
     unit_bytes: int
     folders: Folders
+    options: CorpusOptions
     preparation: Preparation
     earlier: EarlierCorpora
-    punkt: str | None
-    max_damaged_files: int
     withheld_files: tuple[str, ...]
     withheld_corpus: tuple[tuple[str, ...], ...]
     """The Parquet files of the corpus whose dev and test reviews are withheld, in groups."""
     withheld_digest: str
     """SHA-256 of its corpus.json; "" without one."""
-    limits: Limits
-    stars_scale: str
     shared_settings: dict[str, Any]
     engine: PipelineOptions
 
-    def without_engine(self) -> "CorpusPlan":
-        """Return the plan for a step on the engine, which has options of its own."""
-        return replace(self, engine=PipelineOptions([]))
+    @property
+    def punkt(self) -> str | None:
+        """Path of the Punkt parameters, if none are to be trained."""
+        return self.options.punkt or self.earlier.punkt
 
     @property
     def held_out_corpora(self) -> list[tuple[int, tuple[str, ...]]]:
         """The Parquet files of earlier corpora and of the one that is withheld, whose dev and test
         reviews nothing may repeat, in numbered groups.
         """
-        own = self.earlier.runs if self.preparation.withhold_own else ()
+        own = self.earlier.runs if self.options.withhold_own else ()
         return list(enumerate((*own, *self.withheld_corpus)))
-
-    @property
-    def expected_units(self) -> int:
-        return sum(work_units.estimate_units(file, self.unit_bytes) for file in self.files)
 
 
 def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
@@ -143,69 +144,31 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     bounds = splits.parse_shares(args.split)
     shared = list_shared_settings(args, bounds, withheld)
     earlier = earlier_corpora.inspect_corpora(list(args.seen), shared, args.output, args.punkt)
-    work = (
-        f"_work-{compute_fingerprint(args, files, [*withheld, *itertools.chain(*others)], earlier)}"
+    identity = [
+        *dict.fromkeys((*file.identity, file.dump) for file in files),
+        *map(storage.describe_identity, [*withheld, *itertools.chain(*others)]),
+        earlier,
+    ]
+    folders = Folders.of_job(
+        args.output, [VERSION, WORK_VERSION, identity, sorted(list_settings(args).items())]
     )
-    folders = Folders(args.output, storage.join_path(args.output, work))
+    text_bytes = 1 + size * TEXT_SHARE
+    sample_bytes = min(args.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
+    if args.punkt or args.seen:  # only languages are counted in it
+        sample_bytes = MIN_SAMPLE_BYTES
+    share = min(1.0, sample_bytes / text_bytes)
     return CorpusPlan(
         files=tuple(files),
         unit_bytes=work_units.choose_unit_bytes(size),
         folders=folders,
-        preparation=plan_preparation(args, bounds, files, folders),
+        options=args,
+        preparation=Preparation(folders.prepared, args, bounds, share),
         earlier=earlier,
-        punkt=args.punkt or earlier.punkt,
-        max_damaged_files=args.max_damaged_files,
         withheld_files=tuple(withheld),
         withheld_corpus=tuple(others),
         withheld_digest=digest,
-        limits=args.limits,
-        stars_scale=args.stars_scale,
         shared_settings=shared,
         engine=engine,
-    )
-
-
-def compute_fingerprint(
-    args: CorpusOptions, files: list[DumpFile], withheld: list[str], earlier: EarlierCorpora
-) -> str:
-    """Return 16 hex digits of everything that decides the bytes of the corpus.
-
-    An interrupted run is continued only by the same job.
-    """
-    identity = [
-        *dict.fromkeys((*file.identity, file.dump) for file in files),
-        *map(storage.describe_identity, withheld),
-        earlier,
-    ]
-    content = repr([VERSION, WORK_VERSION, identity, sorted(list_settings(args).items())])
-    return hash_bytes(content.encode())[:16]
-
-
-def plan_preparation(
-    args: CorpusOptions, bounds: tuple[float, ...], files: list[DumpFile], folders: Folders
-) -> Preparation:
-    text_bytes = 1 + sum(file.plain_size for file in files) * TEXT_SHARE
-    sample_bytes = min(args.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
-    if args.punkt or args.seen:  # only languages are counted in it
-        sample_bytes = MIN_SAMPLE_BYTES
-    return Preparation(
-        folder=folders.prepared,
-        bounds=bounds,
-        seed=args.seed,
-        split_by=args.split_by,
-        sample_share=min(1.0, sample_bytes / text_bytes),
-        repair_run_ons=args.repair_run_ons,
-        mask_personal_data=args.mask_personal_data,
-        keep_raw_rejects=args.keep_raw_rejects,
-        with_titles=args.title,
-        min_words=args.min_words,
-        max_characters=args.max_characters,
-        languages=tuple(args.languages),
-        withholds=bool(args.withhold_own or args.withhold or args.withhold_corpus),
-        withhold_own=args.withhold_own,
-        near_duplicates=args.near_duplicates,
-        drops_near_duplicates=args.near_duplicates_action == "drop",
-        labels=tuple(dict.fromkeys(args.label)),
     )
 
 

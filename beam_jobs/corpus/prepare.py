@@ -20,12 +20,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from itertools import compress
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
+from beam_jobs.config import CorpusOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.errors import UserError
@@ -75,110 +77,43 @@ class Preparation:
     """Everything the first pass depends on beside the unit."""
 
     folder: str
+    options: CorpusOptions
     bounds: tuple[float, ...]  # splits.parse_shares
-    seed: int
     sample_share: float  # of the pretrain reviews, for Punkt and to count languages
-    repair_run_ons: bool = True
-    mask_personal_data: bool = True
-    with_titles: bool = True
-    min_words: int = 1
-    max_characters: int = 20_000
-    languages: tuple[str, ...] = ()  # ISO 639-1; none: all
-    keep_raw_rejects: bool = False  # the bytes of what cannot be read, reviewers' names and all
-    withholds: bool = False  # whether reviews are compared with held-out texts
-    withhold_own: bool = False  # whether dev and test reviews are such texts
-    near_duplicates: float = 0  # Jaccard similarity from which on; 0: only exact ones
-    drops_near_duplicates: bool = True
-    labels: tuple[str, ...] = ()  # columns of the user's own classes
-    split_by: str = "text"  # or a key of splits.KEY_FIELDS
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Columns of the user's own classes."""
+        return tuple(dict.fromkeys(self.options.label))
+
+    @property
+    def withholds(self) -> bool:
+        """Whether reviews are compared with held-out texts."""
+        options = self.options
+        return bool(options.withhold_own or options.withhold or options.withhold_corpus)
+
+    @property
+    def drops_near_duplicates(self) -> bool:
+        """Whether near-duplicates go, if they are looked for."""
+        return self.options.near_duplicates_action == "drop"
 
 
-class Batch:
-    """Reviews on their way into columns."""
+class Draft(NamedTuple):
+    """A review on its way into columns."""
 
-    def __init__(self, source: str, split_by: str) -> None:
-        self.source, self.split_by = source, split_by
-        self.titles: list[str] = []
-        self.texts: list[str] = []
-        """Without their titles: the body alone says whether two reviews are alike, and on which
-        side of the split they fall."""
-        self.identities: list[str] = []
-        self.hashes: list[bytes] = []
-        self.ids: list[bytes] = []
-        self.ratings: list[float | None] = []
-        self.labels: list[tuple[str | None, ...]] = []
-        self.items: list[int] = []
-        self.keys: list[bytes | None] = []
-        """Hashes of what the split is by; None for a review that has it not."""
-        self.days: list[int | None] = []
-
-    def add_review(self, review: fields.Review, title: str, text: str) -> None:
-        self.titles.append(title)
-        self.texts.append(text)
-        self.identities.append(
-            f"{self.source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f"
-        )
-        self.ratings.append(review.rating[0] if review.rating else None)
-        self.labels.append(review.labels)
-        item = hash_identifier(review.item_id)
-        self.items.append(int.from_bytes(item[:8]) if item else 0)
-        by = self.split_by
-        self.keys.append(hash_identifier(review.user_id) if by == "user" else item)
-        self.days.append(parse_day(review.timestamp) if by == "time" else None)
-
-    def assign_splits(
-        self, preparation: Preparation, cut_offs: tuple[int, int] | None
-    ) -> np.ndarray:
-        """Return the side of each review, int8; without what the split is by it is by the text."""
-        by, hashes = preparation.split_by, self.hashes
-        bounds, seed = preparation.bounds, preparation.seed
-        if cut_offs:
-            return splits.assign_by_day(self.days, cut_offs, b"".join(hashes), bounds, seed)
-        if by != "text":
-            hashes = [key or text for key, text in zip(self.keys, hashes, strict=True)]
-        return splits.assign_splits(b"".join(hashes), bounds, seed)
-
-    def count_missing(self) -> int:
-        """Count the reviews without what the split is by."""
-        if self.split_by == "text":
-            return 0
-        return (self.days if self.split_by == "time" else self.keys).count(None)
-
-    def compute_hashes(self) -> None:
-        """Hash the texts as they are now, and what identifies each review."""
-        self.hashes = [exact.hash_text(text) for text in self.texts]
-        self.ids = [
-            xxhash.xxh3_128_digest((identity + text).encode("utf-8", "surrogatepass"))
-            for identity, text in zip(self.identities, self.texts, strict=True)
-        ]
-
-    def drop_rows(self, dropped: np.ndarray) -> None:
-        """Remove the reviews marked in `dropped`."""
-        if dropped.any():
-            stays = np.flatnonzero(~dropped).tolist()
-            columns = "titles texts hashes ids ratings labels items keys days"
-            for name in columns.split():
-                column = getattr(self, name)
-                setattr(self, name, [column[i] for i in stays])
-
-    def to_table(self, sides: np.ndarray, runs: np.ndarray, labels: Sequence[str]) -> pa.Table:
-        columns = [
-            build_binary_array(b"".join(self.ids)),
-            build_binary_array(b"".join(self.hashes)),
-            pa.array(self.ratings, pa.float64()),
-            pa.array(sides),
-            pa.array(map(join_title, self.titles, self.texts), pa.string()),
-            pa.array(map(len, self.titles), pa.int32()),
-            pa.array(runs),
-            pa.array(self.items, pa.uint64()),
-            *(pa.array([row[i] for row in self.labels], pa.string()) for i in range(len(labels))),
-        ]
-        return pa.Table.from_arrays(columns, schema=make_schema(labels))
-
-    def list_rest(self) -> list[str]:
-        """Return of each review what is kept besides its text."""
-        columns = zip(self.titles, self.ratings, self.labels, strict=True)
-        return [f"{title}\x1f{rating}\x1f{labels}" for title, rating, labels in columns]
+    title: str
+    text: str
+    """Without the title: the body alone says whether two reviews are alike, and on which side of
+    the split they fall."""
+    identity: str
+    rating: float | None
+    labels: tuple[str | None, ...]
+    item: int
+    """Hash of the product; 0: it has none."""
+    key: bytes | None
+    """Hash of the product or user, if the split is by one; None for a review that has it not."""
+    day: int | None
+    """If the split is by time and the review has one."""
 
 
 def hash_identifier(value: Any) -> bytes | None:
@@ -231,10 +166,7 @@ def count_days(unit: Unit, preparation: Preparation) -> dict[int, int]:
 
 def add_days(counts: Iterable[Mapping[int, int]]) -> Counter[int]:
     """Return how many reviews of several units each day has."""
-    total: Counter[int] = Counter()
-    for days in counts:
-        total.update(days)
-    return total
+    return sum(map(Counter, counts), Counter())
 
 
 def find_cut_offs(
@@ -300,11 +232,11 @@ def _write_unit(
     starts = dict.fromkeys(buckets.KINDS, buckets.find_starts(np.empty(0, np.uint64)))
     starts["hashes"] = buckets.find_starts(packed["high"].astype(np.uint64))
     storage.write_bytes(f"{name}.hashes", packed.tobytes())
-    if preparation.near_duplicates:
+    if preparation.options.near_duplicates:
         signatures = np.concatenate([near.compute_signatures([]), *reader.signatures])
         storage.write_bytes(f"{name}.signatures", signatures.tobytes())
         bands = buckets.BucketedRows(near.BAND)
-        for rows in near.list_band_rows(signatures, packed, preparation.near_duplicates):
+        for rows in near.list_band_rows(signatures, packed, preparation.options.near_duplicates):
             bands.add_rows(rows)
         starts["bands"] = bands.save(f"{name}.bands")
     if reader.runs:
@@ -338,6 +270,7 @@ class UnitReader:
         self, unit: Unit, preparation: Preparation, cut_offs: tuple[int, int] | None
     ) -> None:
         self.unit, self.preparation, self.cut_offs = unit, preparation, cut_offs
+        self.options = preparation.options
         self.read = 0
         self.tally = Tally()
         self.dropped: Counter[str] = Counter()
@@ -351,22 +284,17 @@ class UnitReader:
         self.values: list[set[str | None]] = [set() for _ in preparation.labels]
 
     def read_tables(self) -> Iterator[pa.Table]:
-        by = self.preparation.split_by
-        batch, characters = Batch(self.unit.file.source, by), 0
+        drafts, characters = list[Draft](), 0
         for review in self.read_reviews():
             text = self.clean_text(review.text)
             if text is not None:
-                title = ""
-                if self.preparation.with_titles:
-                    longest = self.preparation.max_characters
-                    title = make_title(review.title, text, self.preparation.repair_run_ons, longest)
-                batch.add_review(review, title, text)
+                drafts.append(self.draft_review(review, text))
                 characters += len(text)
-                if len(batch.texts) == BATCH_REVIEWS or characters > BATCH_CHARACTERS:
-                    yield self.finish_batch(batch)
-                    batch, characters = Batch(self.unit.file.source, by), 0
-        if batch.texts:
-            yield self.finish_batch(batch)
+                if len(drafts) == BATCH_REVIEWS or characters > BATCH_CHARACTERS:
+                    yield self.finish_batch(drafts)
+                    drafts, characters = [], 0
+        if drafts:
+            yield self.finish_batch(drafts)
 
     def read_reviews(self) -> Iterator[fields.Review]:
         mapping = dict(self.unit.file.layout.mapping)
@@ -397,19 +325,37 @@ class UnitReader:
         if not isinstance(text, str):
             self.dropped["no text" if text is None else "text is not a string"] += 1
             return None
-        if len(text) > MAX_RAW_EXPANSION * self.preparation.max_characters:
+        if len(text) > MAX_RAW_EXPANSION * self.options.max_characters:
             self.dropped["too long"] += 1
             return None
-        text = clean_text(text, self.preparation.repair_run_ons)
+        text = clean_text(text, self.options.repair_run_ons)
         if not text:
             self.dropped["empty text"] += 1
-        elif len(text) > self.preparation.max_characters:
+        elif len(text) > self.options.max_characters:
             self.dropped["too long"] += 1
-        elif self.preparation.min_words > 1 and count_words(text) < self.preparation.min_words:
+        elif self.options.min_words > 1 and count_words(text) < self.options.min_words:
             self.dropped["too short"] += 1
         else:
             return text
         return None
+
+    def draft_review(self, review: fields.Review, text: str) -> Draft:
+        title, by, source = "", self.options.split_by, self.unit.file.source
+        if self.options.title:
+            title = make_title(
+                review.title, text, self.options.repair_run_ons, self.options.max_characters
+            )
+        item = hash_identifier(review.item_id)
+        return Draft(
+            title=title,
+            text=text,
+            identity=f"{source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f",
+            rating=review.rating[0] if review.rating else None,
+            labels=review.labels,
+            item=int.from_bytes(item[:8]) if item else 0,
+            key=hash_identifier(review.user_id) if by == "user" else item,
+            day=parse_day(review.timestamp) if by == "time" else None,
+        )
 
     def record_reject(self, item: Reject) -> None:
         """Note where the record is, and its bytes, which name reviewers, only if wanted."""
@@ -421,58 +367,82 @@ class UnitReader:
             "bytes": item.size,
         }
         entry["sha256"] = hash_bytes(item.raw)
-        if self.preparation.keep_raw_rejects:
+        if self.options.keep_raw_rejects:
             entry["raw_base64"] = base64.b64encode(item.raw).decode()
         self.rejects.append(json.dumps(entry) + "\n")
 
-    def finish_batch(self, batch: Batch) -> pa.Table:
+    def finish_batch(self, drafts: list[Draft]) -> pa.Table:
         """Drop what only shows in many texts at once, then return the columns of the rest."""
         preparation = self.preparation
-        if preparation.mask_personal_data:
-            self.mask_personal_data(batch)
-        batch.compute_hashes()
-        if preparation.languages:
-            self.drop_rows(
-                batch,
-                languages.find_foreign_texts(batch.texts, preparation.languages),
-                "other language",
-            )
-        hashes = b"".join(batch.hashes)
-        sides = batch.assign_splits(preparation, self.cut_offs)
-        if missing := batch.count_missing():
-            self.tally.notes[NO_KEY] += missing
-        if preparation.near_duplicates:
-            self.signatures.append(near.compute_signatures(batch.texts))
+        columns: list[list[Any]] = [list(column) for column in zip(*drafts, strict=True)]
+        if self.options.mask_personal_data:
+            for column in columns[:2]:
+                self.mask_personal_data(column)
+        if self.options.languages:
+            foreign = languages.find_foreign_texts(columns[1], self.options.languages)
+            if foreign.any():
+                self.dropped["other language"] += int(foreign.sum())
+                columns = [list(compress(column, ~foreign)) for column in columns]
+        titles, texts, identities, ratings, labels, items, keys, days = columns
+
+        hashes = [exact.hash_text(text) for text in texts]
+        sides = self.assign_splits(hashes, keys, days)
+        if self.options.near_duplicates:
+            self.signatures.append(near.compute_signatures(texts))
         runs = np.zeros(len(sides), np.uint32)
         if self.runs:
-            is_held_out = held_out.mark_held_out(sides) & preparation.withhold_own
-            runs = self.runs.add_texts(batch.texts, is_held_out)
-        self.hashes.extend(batch.hashes)
-        chosen = np.frombuffer(hashes, dtype=">u4").reshape(-1, 4)[:, 2] < int(
+            is_held_out = held_out.mark_held_out(sides) & self.options.withhold_own
+            runs = self.runs.add_texts(texts, is_held_out)
+        self.hashes += hashes
+        packed = b"".join(hashes)
+        chosen = np.frombuffer(packed, dtype=">u4").reshape(-1, 4)[:, 2] < int(
             preparation.sample_share * (1 << 32)
         )
         chosen &= sides == splits.SPLITS.index("pretrain")
-        self.sample.extend((batch.hashes[i].hex(), batch.texts[i]) for i in np.flatnonzero(chosen))
-        for i, (column, values) in enumerate(zip(preparation.labels, self.values, strict=True)):
-            values.update(row[i] for row in batch.labels)
+        self.sample.extend((hashes[i].hex(), texts[i]) for i in np.flatnonzero(chosen))
+        for i, (name, values) in enumerate(zip(preparation.labels, self.values, strict=True)):
+            values.update(row[i] for row in labels)
             if len(values) > MAX_VALUES:
                 raise UserError(
-                    f"--label {column}: more than {MAX_VALUES:,} different values in "
+                    f"--label {name}: more than {MAX_VALUES:,} different values in "
                     f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200"
                 )
-        table = batch.to_table(sides, runs, preparation.labels)
-        self.keys.append(exact.compute_keys(b"".join(batch.ids), batch.list_rest()))
-        return table
 
-    def mask_personal_data(self, batch: Batch) -> None:
-        for texts in (batch.titles, batch.texts):
-            for i in personal_data.find_suspects(texts):
-                texts[i], emails, phones = personal_data.mask_personal_data(texts[i])
-                if emails or phones:
-                    self.tally.notes["emails_masked"] += emails
-                    self.tally.notes["phones_masked"] += phones
+        ids = b"".join(
+            xxhash.xxh3_128_digest((identity + text).encode("utf-8", "surrogatepass"))
+            for identity, text in zip(identities, texts, strict=True)
+        )
+        rest = map("{}\x1f{}\x1f{}".format, titles, ratings, labels)
+        self.keys.append(exact.compute_keys(ids, rest))
+        arrays = [
+            build_binary_array(ids),
+            build_binary_array(packed),
+            pa.array(ratings, pa.float64()),
+            pa.array(sides),
+            pa.array(map(join_title, titles, texts), pa.string()),
+            pa.array(map(len, titles), pa.int32()),
+            pa.array(runs),
+            pa.array(items, pa.uint64()),
+            *(pa.array([row[i] for row in labels], pa.string()) for i in range(len(self.values))),
+        ]
+        return pa.Table.from_arrays(arrays, schema=make_schema(preparation.labels))
 
-    def drop_rows(self, batch: Batch, dropped: np.ndarray, reason: str) -> None:
-        if dropped.any():
-            self.dropped[reason] += int(dropped.sum())
-            batch.drop_rows(dropped)
+    def assign_splits(
+        self, hashes: list[bytes], keys: list[bytes | None], days: list[int | None]
+    ) -> np.ndarray:
+        """Return the side of each review, int8; without what the split is by it is by the text."""
+        by, seed, bounds = self.options.split_by, self.options.seed, self.preparation.bounds
+        if by != "text" and (missing := (days if by == "time" else keys).count(None)):
+            self.tally.notes[NO_KEY] += missing
+        if self.cut_offs:
+            return splits.assign_by_day(days, self.cut_offs, b"".join(hashes), bounds, seed)
+        if by != "text":
+            hashes = [key or text for key, text in zip(keys, hashes, strict=True)]
+        return splits.assign_splits(b"".join(hashes), bounds, seed)
+
+    def mask_personal_data(self, texts: list[str]) -> None:
+        for i in personal_data.find_suspects(texts):
+            texts[i], emails, phones = personal_data.mask_personal_data(texts[i])
+            if emails or phones:
+                self.tally.notes["emails_masked"] += emails
+                self.tally.notes["phones_masked"] += phones

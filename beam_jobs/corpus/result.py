@@ -138,7 +138,7 @@ def summarize_corpus(
         column: choose_classes(sum_counts(unit.labels.get(column, {}) for unit in written))
         for column in plan.preparation.labels
     }
-    scales = decide_scales(prepared, plan.stars_scale)
+    scales = decide_scales(prepared, plan.options.stars_scale)
     notes = [unit.notes for unit in prepared]
     for unit in prepared:
         ratings = decode_ratings(unit.ratings)
@@ -201,7 +201,7 @@ def describe_split(
             places, known = places[is_there], known[is_there]
             is_shared[places[products[places] == known]] = True
     return {
-        "by": plan.preparation.split_by,
+        "by": plan.options.split_by,
         "without": without,
         "test_with_product": of * int(counts.sum()),
         "test_with_product_in_training": of * int(counts[is_shared].sum()),

@@ -4,7 +4,7 @@ drops the duplicates, splits sentences and writes a file of the corpus."""
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.corpus.prepare import Preparation
 from beam_jobs.deduplication.clusters import unpack_members
-from beam_jobs.deduplication.exact import ROW_NUMBER, read_first_halves
+from beam_jobs.deduplication.exact import DUPLICATE, read_first_halves
 from beam_jobs.deduplication.held_out import UnitMatches, list_blocks
 from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import stars
@@ -70,6 +70,8 @@ MOST_PRODUCTS = 1 << 23
 """Of test reviews that are counted, about: 64 MiB, and twice that while they are sorted."""
 WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
+STAYS = len(WRITE_REASONS)
+"""Instead of the number of a reason: the review is kept."""
 
 
 @dataclass(frozen=True)
@@ -156,29 +158,77 @@ class WriteUnits(beam.DoFn):
             self.products = choose_product_share(reviews, self.preparation.bounds)
             self.lines_before = {unit.unit: unit.lines_before for unit in units}
             self.blocks = list_blocks(units)
-        _, joined = element
+        unit, joined = element
         give_memory_back()
         (prepared,) = joined["prepared"]
-        exact, seen = (unpack_rows(joined.get(kind, [])) for kind in ("exact", "seen"))
         members = unpack_members(joined.get("near", []))
-        is_dropped = members["is_copy"] & self.preparation.drops_near_duplicates
-        dropped = DroppedRows(exact, members["row"][is_dropped], seen)
-        near = UnitMatches(self.blocks[prepared.unit], matches)
+        reasons = np.full(prepared.prepared, STAYS, np.uint8)
+        if self.preparation.drops_near_duplicates:
+            reasons[members["row"][members["is_copy"]]] = WRITE_REASONS.index("near duplicate")
+        exact = np.frombuffer(b"".join(joined.get("exact", [])), DUPLICATE)
+        reasons[exact["row"]] = WRITE_REASONS.index("duplicate")
+        reasons[exact["row"][exact["is_seen"]]] = WRITE_REASONS.index("seen before")
         work = partial(
-            write_unit,
+            self.write_unit,
             prepared,
-            dropped,
-            self.lines_before[prepared.unit],
-            self.folders,
-            self.splitter,
+            reasons,
             scales[prepared.dump],
-            near,
-            self.products,
-            members if self.preparation.near_duplicates else None,
+            UnitMatches(self.blocks[unit], matches),
+            members if self.preparation.options.near_duplicates else None,
         )
-        for done in attempt(work, prepared.unit, prepared.file, self.folders.failed):
+        for done in attempt(work, unit, prepared.file, self.folders.failed):
             add_to_counters({"kept": done.kept}, done.dropped)
             yield done
+
+    def write_unit(
+        self,
+        prepared: PreparedUnit,
+        reasons: np.ndarray,
+        scale: Scale,
+        matches: UnitMatches,
+        members: np.ndarray | None,
+    ) -> WrittenUnit:
+        """Write a unit unless an earlier run has.
+
+        `reasons` are STAYS or numbers of WRITE_REASONS, by row; `matches` what its reviews share
+        with those that are held out; `members` clusters.MEMBER by row if near-duplicates are looked
+        for.
+        """
+        unit, folders = prepared.unit, self.folders
+        marker = storage.join_path(folders.written, f"{unit}.json")
+        if storage.exists(marker):
+            return WrittenUnit(**json.loads(storage.read_bytes(marker)))
+        assert self.splitter
+        tables = UnitTables(prepared.source, reasons, self.splitter, scale, matches, members)
+        with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
+            reader = pa.ipc.open_file(stream)
+            rows = write_tables(
+                storage.join_path(folders.output, f"corpus-{unit}.parquet"),
+                make_corpus_schema(reader.schema, members is not None),
+                tables.read_tables(reader),
+            )
+        write_rejects(unit, self.lines_before[unit], folders)
+        trained, tested = (
+            items[items % np.uint64(self.products) == 0] for items in tables.list_items()
+        )
+        storage.write_bytes(
+            storage.join_path(folders.written, f"{unit}.items"),
+            trained.tobytes() + tested.tobytes(),
+        )
+        dropped = np.bincount(reasons, minlength=STAYS).tolist()
+        counts = WrittenUnit(
+            unit=unit,
+            kept=rows,
+            dropped=dict(zip(WRITE_REASONS, dropped, strict=False)),
+            sentences=tables.sentences,
+            splits=dict(sorted(tables.splits.items())),
+            stars=dict(sorted(tables.stars.items())),
+            labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
+            trained_items=len(trained),
+            test_items=len(tested),
+        )
+        storage.write_json(marker, asdict(counts))
+        return counts
 
 
 def choose_product_share(reviews: int, bounds: tuple[float, ...]) -> int:
@@ -187,78 +237,6 @@ def choose_product_share(reviews: int, bounds: tuple[float, ...]) -> int:
     """
     tests = reviews * (bounds[-1] - bounds[-2])
     return 1 << int(tests // MOST_PRODUCTS).bit_length()
-
-
-def unpack_rows(packed: Iterable[bytes]) -> np.ndarray:
-    """Return packed row numbers, sorted, each once."""
-    return np.unique(np.frombuffer(b"".join(packed), dtype=ROW_NUMBER))
-
-
-@dataclass(frozen=True)
-class DroppedRows:
-    """Row numbers of a unit that do not stay."""
-
-    exact: np.ndarray
-    near: np.ndarray
-    seen: np.ndarray
-    """Rows whose text an earlier corpus has."""
-
-    @property
-    def all(self) -> np.ndarray:
-        return np.union1d(self.seen, np.union1d(self.exact, self.near)).astype(np.int64)
-
-
-def write_unit(
-    prepared: PreparedUnit,
-    dropped: DroppedRows,
-    lines_before: int,
-    folders: Folders,
-    splitter: SentenceSplitter,
-    scale: Scale,
-    matches: UnitMatches,
-    products: int = 1,
-    members: np.ndarray | None = None,
-) -> WrittenUnit:
-    """Write a unit unless an earlier run has.
-
-    `lines_before` are the lines of its file before it, `matches` what its reviews share with those
-    that are held out, `products` of how many products one is counted, `members` clusters.MEMBER by
-    row if near-duplicates are looked for.
-    """
-    unit = prepared.unit
-    marker = storage.join_path(folders.written, f"{unit}.json")
-    if storage.exists(marker):
-        return WrittenUnit(**json.loads(storage.read_bytes(marker)))
-    tables = UnitTables(prepared.source, dropped.all, splitter, scale, matches, members)
-    with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
-        reader = pa.ipc.open_file(stream)
-        rows = write_tables(
-            storage.join_path(folders.output, f"corpus-{unit}.parquet"),
-            make_corpus_schema(reader.schema, members is not None),
-            tables.read_tables(reader),
-        )
-    write_rejects(unit, lines_before, folders)
-    none = np.empty(0, np.uint64)
-    trained = np.unique(np.concatenate([none, *tables.trained_items]))
-    trained = trained[trained % np.uint64(products) == 0]
-    tested = np.concatenate([none, *tables.test_items])
-    items = np.concatenate([trained, tested[(tested > 0) & (tested % np.uint64(products) == 0)]])
-    storage.write_bytes(storage.join_path(folders.written, f"{unit}.items"), items.tobytes())
-    seen, copies = len(dropped.seen), len(dropped.exact)
-    near = len(dropped.all) - copies - seen
-    counts = WrittenUnit(
-        unit=unit,
-        kept=rows,
-        dropped=dict(zip(WRITE_REASONS, (seen, copies, near, tables.withheld), strict=True)),
-        sentences=tables.sentences,
-        splits=dict(sorted(tables.splits.items())),
-        stars=dict(sorted(tables.stars.items())),
-        labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
-        trained_items=len(trained),
-        test_items=len(items) - len(trained),
-    )
-    storage.write_json(marker, asdict(counts))
-    return counts
 
 
 def write_rejects(unit: str, lines_before: int, folders: Folders) -> None:
@@ -271,46 +249,46 @@ def write_rejects(unit: str, lines_before: int, folders: Folders) -> None:
         storage.write_bytes(path, "".join(lines).encode())
 
 
+@dataclass
 class UnitTables:
     """The rows of a unit that stay, batch by batch, and their counts."""
 
-    def __init__(
-        self,
-        source: str,
-        dropped: np.ndarray,
-        splitter: SentenceSplitter,
-        scale: Scale,
-        matches: UnitMatches,
-        members: np.ndarray | None,
-    ) -> None:
-        self.members = members
-        self.source, self.dropped, self.splitter = source, dropped, splitter
-        self.scale, self.matches = scale, matches
-        self.splits: Counter[str] = Counter()
-        self.stars: Counter[str] = Counter()
-        self.labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.trained_items: list[np.ndarray] = []
-        self.test_items: list[np.ndarray] = []
-        self.sentences = self.withheld = 0
+    source: str
+    reasons: np.ndarray
+    splitter: SentenceSplitter
+    scale: Scale
+    matches: UnitMatches
+    members: np.ndarray | None
+    splits: Counter[str] = field(default_factory=Counter)
+    stars: Counter[str] = field(default_factory=Counter)
+    labels: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    trained_items: list[np.ndarray] = field(default_factory=list)
+    test_items: list[np.ndarray] = field(default_factory=list)
+    sentences: int = 0
 
     def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
+        """Yield the rows that stay; those that nearly repeat a held-out text are withheld."""
         start = 0
         for i in range(reader.num_record_batches):
             batch = reader.get_batch(i)
-            stays = self._select_rows(start, batch.column("runs").to_numpy())
+            reasons = self.reasons[start : start + batch.num_rows]
+            is_near = self.matches.mark_near(start, batch.column("runs").to_numpy())
+            reasons[(reasons == STAYS) & is_near] = WRITE_REASONS.index("withheld")
+            stays = reasons == STAYS
             if stays.any():
                 rows = start + np.flatnonzero(stays)
                 yield self._build_table(batch.filter(pa.array(stays)), rows)
             start += batch.num_rows
 
-    def _select_rows(self, start: int, runs: np.ndarray) -> np.ndarray:
-        """Return which rows of a batch stay: neither dropped nor nearly a held-out review."""
-        stays = np.ones(len(runs), dtype=bool)
-        within = (self.dropped >= start) & (self.dropped < start + len(runs))
-        stays[self.dropped[within] - start] = False
-        near = stays & self.matches.mark_near(start, runs)
-        self.withheld += int(near.sum())
-        return stays & ~near
+    def list_items(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the products of pretrain and train, each once, and those of the test reviews that
+        name one, uint64.
+        """
+        none = np.empty(0, np.uint64)
+        trained, tested = (
+            np.concatenate([none, *items]) for items in (self.trained_items, self.test_items)
+        )
+        return np.unique(trained), tested[tested > 0]
 
     def _build_table(self, batch: pa.RecordBatch, rows: np.ndarray) -> pa.Table:
         sides = batch.column("split").to_numpy(zero_copy_only=False)

@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
 
 import numpy as np
 
@@ -43,8 +42,6 @@ FILES_JOINED = 1024
 """Files whose starts are held at once, 8 MiB for each kind."""
 SPOOLED_ROWS = 1 << 16
 """Rows that are sorted together, at least, while they are collected."""
-STRETCHES = 1 << 16
-"""Of a temporary file whose places are Python's numbers at once."""
 BucketReader = Callable[[Bucket], Iterator[np.ndarray]]
 """Yields the rows of a bucket, file by file."""
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
@@ -100,6 +97,13 @@ class BucketedFiles:
             tables.append(np.frombuffer(packed, STARTS).reshape(-1, size))
         return np.concatenate(tables, axis=1)[::step].astype(np.int64)
 
+    def count_rows(self) -> int:
+        """Return the rows of all files."""
+        return int(self.read_starts((0, 1, 1))[-1].sum())
+
+
+NO_FILES = BucketedFiles()
+
 
 def join_starts(paths: Sequence[str], joined: str) -> None:
     """Write one file of the starts that each of these files holds of one kind or several: uint64
@@ -117,12 +121,13 @@ def join_starts(paths: Sequence[str], joined: str) -> None:
             file.write(table.data)
 
 
-def join_files(paths: Sequence[str], joined: str) -> BucketedFiles:
+def join_files(paths: Sequence[str], joined: str, others: Sequence[str] = ()) -> BucketedFiles:
     """Join the starts of files, each of which has them in a file with .starts behind its name;
     return all of them, by name.
     """
-    ordered = tuple(sorted(paths))
-    join_starts([f"{path}.starts" for path in ordered], joined)
+    ordered = tuple(sorted([*paths, *others]))
+    if ordered:
+        join_starts([f"{path}.starts" for path in ordered], joined)
     return BucketedFiles(ordered, joined)
 
 
@@ -170,7 +175,7 @@ class BucketedRows:
     """
 
     def __init__(self, kind: np.dtype, by: str = "") -> None:
-        self._size, self._by = kind.itemsize, by or name_hashes(kind)
+        self._kind, self._by = kind, by or name_hashes(kind)
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed by save
         self._counts: list[np.ndarray] = []
         self._waiting: list[np.ndarray] = []
@@ -186,7 +191,8 @@ class BucketedRows:
 
     def _sort_waiting(self) -> None:
         if self._waiting:
-            rows, self._waiting, self._rows = np.concatenate(self._waiting), [], 0
+            rows = np.concatenate(self._waiting, dtype=self._kind)  # which may be big-endian
+            self._waiting, self._rows = [], 0
             numbers = number_buckets(rows[self._by].astype(np.uint64, copy=False))
             self._spool.write(rows.take(np.argsort(numbers, kind="stable")).tobytes())
             self._counts.append(np.bincount(numbers, minlength=MAX_BUCKETS))
@@ -194,37 +200,29 @@ class BucketedRows:
     def save(self, path: str) -> np.ndarray:
         """Write the rows, once; return where each bucket begins (`compute_starts`)."""
         self._sort_waiting()
-        counts = np.array(self._counts, np.int64).reshape(-1)
-        places = np.tile(np.arange(MAX_BUCKETS), len(self._counts))
-        with self._spool as spool:
-            return write_ordered(spool, places, counts, MAX_BUCKETS, self._size, path)
+        counts = np.array(self._counts, np.int64).reshape(-1, MAX_BUCKETS)
+        ends = np.cumsum(counts).reshape(counts.shape) * self._kind.itemsize
+        begins = ends - counts * self._kind.itemsize
+        with (
+            self._spool as spool,
+            storage.atomic_path(path) as written,
+            open(written, "wb") as file,
+        ):
+            spool.flush()
+            if size := int(ends.max(initial=0)):  # an empty file cannot be mapped
+                rows = memoryview(mmap.mmap(spool.fileno(), size, access=mmap.ACCESS_READ))
+                for bucket in range(MAX_BUCKETS):
+                    stretches = begins[:, bucket].tolist(), ends[:, bucket].tolist()
+                    for begin, end in zip(*stretches, strict=True):
+                        file.write(rows[begin:end])
+        return compute_starts(counts.sum(axis=0))
 
-
-def write_ordered(
-    spool: IO[bytes], places: np.ndarray, counts: np.ndarray, of: int, size: int, path: str
-) -> np.ndarray:
-    """Write stretches of a temporary file in the order of their places, of which there are `of`:
-    each is as many rows of `size` bytes as `counts`, and they lie one after the other. Return where
-    the rows of each place begin, and the end (`compute_starts`).
-    """
-    ends = np.cumsum(counts, dtype=np.int64)
-    spool.flush()
-    found = map_file(spool, int(ends[-1] if len(ends) else 0) * size)
-    order = np.argsort(places, kind="stable")
-    with storage.atomic_path(path) as written, open(written, "wb") as file:
-        for first in range(0, len(order), STRETCHES):
-            some = order[first : first + STRETCHES]
-            for rows, end in zip(counts[some].tolist(), ends[some].tolist(), strict=True):
-                file.write(found[(end - rows) * size : end * size])
-    totals = np.zeros(of, np.int64)
-    np.add.at(totals, places, counts)
-    return compute_starts(totals)
-
-
-def map_file(file: IO[bytes], size: int) -> memoryview:
-    """Return the first bytes of a file, mapped into memory."""
-    # an empty file cannot be mapped
-    return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
+    def save_with_starts(self, path: str) -> str:
+        """Write the rows, once, and last, in a file with .starts behind its name, where each bucket
+        begins; return the path.
+        """
+        storage.write_bytes(f"{path}.starts", self.save(path).tobytes())
+        return path
 
 
 def name_hashes(kind: np.dtype) -> str:
@@ -242,16 +240,20 @@ def open_part(
     starts = files.read_starts(part) * kind.itemsize
     within, hashes = max(1, part[2] // MAX_BUCKETS), by or name_hashes(kind)
     first = list_buckets_of(part)[0][0] // within
+
+    def list_stretches(begin: int, end: int) -> Iterator[storage.Stretch]:
+        return zip(files.paths, starts[begin].tolist(), starts[end].tolist(), strict=True)
+
     with tempfile.TemporaryFile() as spool:
         begins: list[int] = []
         if len(list_buckets_of(part)) > 1 and any(map(storage.is_remote, files.paths)):
-            for packed in storage.read_each(_list_stretches(files.paths, starts[0], starts[-1])):
+            for packed in storage.read_each(list_stretches(0, -1)):
                 begins.append(spool.tell())
                 spool.write(packed)
 
         def read_packed(k: int) -> Iterator[bytes]:
             if not begins:
-                yield from storage.read_each(_list_stretches(files.paths, starts[k], starts[k + 1]))
+                yield from storage.read_each(list_stretches(k, k + 1))
             places, sizes = starts[k] - starts[0], starts[k + 1] - starts[k]
             for begin, place, size in zip(begins, places, sizes, strict=False):
                 spool.seek(begin + int(place))
@@ -266,10 +268,3 @@ def open_part(
                 yield rows
 
         yield read_bucket
-
-
-def _list_stretches(
-    paths: Sequence[str], starts: np.ndarray, stops: np.ndarray
-) -> Iterator[storage.Stretch]:
-    """Yield stretches of files by their first byte, and the first one behind them."""
-    return zip(paths, starts.tolist(), stops.tolist(), strict=True)

@@ -10,17 +10,15 @@ more than the texts of a bucket. In a round all texts of a parent are led on to 
 doubles the links that are followed: after n rounds 2^n.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
-from beam_jobs.deduplication.exact import PACKED_ROW, ROW_NUMBER, Duplicates
+from beam_jobs.deduplication.exact import PACKED_ROW, ROW_NUMBER, UnitRows, group_by_unit
 from beam_jobs.reading.work_units import UnitSize
 from beam_jobs.text.spans import find_runs, mark_firsts
 
@@ -143,9 +141,7 @@ def follow_rest(links: Links, parts: Sequence[Part], folder: str) -> Links:
 
 
 def write_clusters(part: Part, links: Links, folder: str, units: Sequence[UnitSize]) -> str:
-    """Write CLUSTER of the texts whose clusters' first ones are in a part; return the path. Where
-    each bucket begins is in a file with .starts behind it.
-    """
+    """Write CLUSTER of the texts whose clusters' first ones are in a part; return the path."""
     path, clusters = storage.join_path(folder, f"{part[0]:03d}.clusters"), BucketedRows(CLUSTER)
     dumps = 1 + max((unit.dump for unit in units), default=0)
     with buckets.open_part(part, links.by_parent, LINK, "parent") as read:
@@ -162,23 +158,16 @@ def write_clusters(part: Part, links: Links, folder: str, units: Sequence[UnitSi
                 told["text"], told["root"] = rows["text"], rows["parent"]
                 told["size"] = sizes[places]
                 clusters.add_rows(told)
-    storage.write_bytes(f"{path}.starts", clusters.save(path).tobytes())
-    return path
-
-
-def join_clusters(paths: Sequence[str], folder: str) -> BucketedFiles:
-    """Join the starts of what `write_clusters` wrote; return all of it."""
-    return buckets.join_files(paths, storage.join_path(folder, "clusters.starts"))
+    return clusters.save_with_starts(path)
 
 
 def find_members(
     part: Part, folder: str, units: list[UnitSize], clusters: BucketedFiles
-) -> Iterator[Duplicates]:
+) -> Iterator[UnitRows]:
     """Yield by unit MEMBER of the reviews that are not alone in their cluster, from the `.hashes`
     of all units in a folder; of a text only those of its first dump.
     """
-    names, dumps = [unit.unit for unit in units], np.array([unit.dump for unit in units])
-    members: dict[str, list[bytes]] = defaultdict(list)
+    dumps, members = np.array([unit.dump for unit in units]), [list[bytes]() for _ in units]
     files = buckets.list_unit_files(folder, units, "hashes")
     with (
         buckets.open_part(part, files, PACKED_ROW) as read_hashes,
@@ -201,12 +190,12 @@ def find_members(
             found["cluster"][is_known] = known["root"][places]
             found["size"][is_known] = known["size"][places]
             found["is_copy"] = found["cluster"] != texts
-            told = np.flatnonzero(is_own & (found["is_copy"] | (found["size"] > 1)))
-            told = told[np.argsort(unit[told], kind="stable")]
-            for first, last in pairwise(find_runs(unit[told]).tolist()):
-                members[names[unit[told[first]]]].append(found[told[first:last]].tobytes())
-    for name, packed in sorted(members.items()):
-        yield name, b"".join(packed)
+            told = is_own & (found["is_copy"] | (found["size"] > 1))
+            for number, of_unit in group_by_unit(unit[told], found[told]):
+                members[number].append(of_unit.tobytes())
+    for one, packed in zip(units, members, strict=True):
+        if packed:
+            yield one.unit, b"".join(packed)
 
 
 def read_rows(files: Iterable[np.ndarray], kind: np.dtype) -> np.ndarray:
@@ -231,16 +220,13 @@ def unpack_members(packed: Iterable[bytes]) -> np.ndarray:
     return members[np.argsort(members["row"])]
 
 
-def list_copies(members: Duplicates) -> Iterator[Duplicates]:
-    """Yield the row numbers of the MEMBER of a unit that are not the first of their cluster."""
+def write_copies(members: tuple[str, Iterable[bytes]], folder: str) -> Iterator[str]:
+    """Write the row numbers of the MEMBER of a unit that are not the first of their cluster; yield
+    the unit's name if there are any.
+    """
     unit, packed = members
-    found = unpack_members([packed])
-    if found["is_copy"].any():
-        yield unit, found["row"][found["is_copy"]].astype(ROW_NUMBER).tobytes()
-
-
-def write_copies(copies: tuple[str, Iterable[bytes]], folder: str) -> str:
-    """Write what `list_copies` yielded of a unit; return the unit's name."""
-    unit, packed = copies
-    storage.write_bytes(storage.join_path(folder, f"{unit}.copies"), b"".join(packed))
-    return unit
+    found = unpack_members(packed)
+    copies = found["row"][found["is_copy"]].astype(ROW_NUMBER)
+    if len(copies):
+        storage.write_bytes(storage.join_path(folder, f"{unit}.copies"), copies.tobytes())
+        yield unit

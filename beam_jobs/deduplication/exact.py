@@ -11,13 +11,11 @@ Texts that earlier corpora kept (`seen`) are 16 bytes each: every review with su
 Workers share the search by buckets of hashes, each of which is read from all units (buckets.py).
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
 import xxhash
-from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import BucketedFiles, Part
@@ -30,10 +28,10 @@ TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])
 ROW_NUMBER = np.dtype("<u4")
 BUCKET_ROWS = 1 << 20
 """Rows of a bucket: 28 MiB, some 100 MiB while it is sorted."""
-SEEN = "seen"
-"""The tag of texts that earlier corpora have."""
-Duplicates = tuple[str, bytes]
-"""The name of a unit and packed row numbers."""
+DUPLICATE = np.dtype([("row", "<u4"), ("is_seen", "?")])
+"""A review that does not stay, and whether that is because an earlier corpus has its text."""
+UnitRows = tuple[str, bytes]
+"""The name of a unit and rows of a kind, packed."""
 
 
 def hash_text(text: str) -> bytes:
@@ -41,7 +39,7 @@ def hash_text(text: str) -> bytes:
     return xxhash.xxh3_128_digest(text.casefold().encode())
 
 
-def compute_keys(review_ids: bytes, rest: Sequence[str]) -> np.ndarray:
+def compute_keys(review_ids: bytes, rest: Iterable[str]) -> np.ndarray:
     """Return uint64 keys: 48 bits of the review id (16 bytes each), 16 of a hash of what else is
     kept.
     """
@@ -86,26 +84,26 @@ def find_known_rows(rows: np.ndarray, seen: np.ndarray) -> np.ndarray:
 
 
 def find_duplicates(
-    units: list[str], parts: list[np.ndarray], dumps: list[int], seen: np.ndarray
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return row numbers that do not stay, by unit: copies of what stays, and texts seen before.
+    parts: list[np.ndarray], dumps: list[int], seen: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield DUPLICATE of the rows of a bucket that are copies of what stays, or that have a text
+    of `seen`, by the number of their unit.
 
-    `parts` are the rows of one bucket by unit, in the order of the dump, `dumps` the number of the
-    dump of each unit.
+    `parts` are the PACKED_ROW of the bucket by unit, in the order of the dump, `dumps` the number
+    of the dump of each unit.
     """
-    if not parts:
-        return {}, {}
-    rows = np.concatenate(parts)
-    unit = np.repeat(np.arange(len(units), dtype=np.uint32), [len(p) for p in parts])
-    before = find_known_rows(rows, seen)
-    known = group_by_unit(units, unit[before], rows["row"][before])
-    rows, unit = rows[~before], unit[~before]
-    dump = np.array(dumps, dtype=np.uint32)[unit]
+    rows = np.concatenate([np.empty(0, PACKED_ROW), *parts])
+    unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    is_seen = find_known_rows(rows, seen)
+    dump = np.array(dumps, np.uint32)[unit]
     halves = rows["low"].astype(np.uint64), rows["high"].astype(np.uint64)
     order = np.lexsort((rows["row"], unit, rows["key"], dump, *halves))
-    rows, unit = rows[order], unit[order]
-    again = ~mark_firsts(rows["high"], rows["low"])
-    return group_by_unit(units, unit[again], rows["row"][again]), known
+    is_first = mark_firsts(rows["high"][order], rows["low"][order])
+    goes = is_seen.copy()
+    goes[order[~is_first]] = True
+    found = np.empty(int(goes.sum()), DUPLICATE)
+    found["row"], found["is_seen"] = rows["row"][goes], is_seen[goes]
+    return group_by_unit(unit[goes], found)
 
 
 def read_first_halves(packed: bytes) -> np.ndarray:
@@ -113,12 +111,12 @@ def read_first_halves(packed: bytes) -> np.ndarray:
     return np.frombuffer(packed, ">u8")[::2].astype(np.uint64)
 
 
-def group_by_unit(units: list[str], unit: np.ndarray, row: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the sorted row numbers of each unit, by its name; `unit` numbers that of each row."""
-    order = np.lexsort((row, unit))
-    unit, row = unit[order], row[order]
-    runs = pairwise(find_runs(unit).tolist())
-    return {units[unit[first]]: row[first:last] for first, last in runs}
+def group_by_unit(units: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the rows of each unit and its number, of which `units` has one for each row."""
+    order = np.argsort(units, kind="stable")
+    units, rows = units[order], rows[order]
+    for first, last in pairwise(find_runs(units).tolist()):
+        yield units[first], rows[first:last]
 
 
 def list_parts(counts: list[UnitSize], seen: int = 0) -> Iterator[Part]:
@@ -129,30 +127,23 @@ def list_parts(counts: list[UnitSize], seen: int = 0) -> Iterator[Part]:
 
 def find_in_part(
     part: Part, folder: str, counts: list[UnitSize], seen: BucketedFiles
-) -> Iterator[Duplicates | TaggedOutput]:
-    """Yield copies of what stays and, tagged SEEN, texts that earlier corpora have, from the
-    `.hashes` of all units in a folder; `counts` in their order (`buckets.join_unit_starts`).
+) -> Iterator[UnitRows]:
+    """Yield DUPLICATE by unit, from the `.hashes` of all units in a folder and those of earlier
+    corpora; `counts` in their order (`buckets.join_unit_starts`).
 
     Those of the largest units come first: the runner deals them out to its workers in this order.
     """
-    names, dumps = [c.unit for c in counts], [c.dump for c in counts]
+    dumps, found = [unit.dump for unit in counts], [list[bytes]() for _ in counts]
     files = buckets.list_unit_files(folder, counts, "hashes")
-    copies: dict[str, list[bytes]] = defaultdict(list)
-    known: dict[str, list[bytes]] = defaultdict(list)
     with (
         buckets.open_part(part, files, PACKED_ROW) as read_hashes,
         buckets.open_part(part, seen, TEXT_HASH) as read_seen,
     ):
         for bucket in buckets.list_buckets_of(part):
-            rows = list(read_hashes(bucket))
             hashes = sort_hashes(b"".join(texts.tobytes() for texts in read_seen(bucket)))
-            found = find_duplicates(names, rows, dumps, hashes)
-            for rows_by_unit, kind in zip(found, (copies, known), strict=True):
-                for unit, numbers in rows_by_unit.items():
-                    kind[unit].append(numbers.astype(ROW_NUMBER).tobytes())
-    for largest in sort_largest_first(counts, lambda c: c.prepared):
-        unit = largest.unit
-        if unit in copies:
-            yield unit, b"".join(copies[unit])
-        if unit in known:
-            yield TaggedOutput(SEEN, (unit, b"".join(known[unit])))
+            for number, rows in find_duplicates(list(read_hashes(bucket)), dumps, hashes):
+                found[number].append(rows.tobytes())
+    numbered = zip(counts, found, strict=True)
+    for unit, packed in sort_largest_first(numbered, lambda one: one[0].prepared):
+        if packed:
+            yield unit.unit, b"".join(packed)

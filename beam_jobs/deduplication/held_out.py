@@ -24,7 +24,6 @@ import itertools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -82,21 +81,6 @@ BLOCK_MATCHES = 1 << 21
 """Matches that are added up at once, 32 MiB, unless one block has more."""
 
 
-OtherRuns = tuple[str, int]
-"""A file of the runs of texts that are no reviews of the job's dumps, and its rows."""
-
-
-@dataclass(frozen=True)
-class OtherFiles:
-    """All of these files."""
-
-    files: BucketedFiles = field(default_factory=BucketedFiles)
-    rows: int = 0
-
-
-NO_OTHERS = OtherFiles()
-
-
 def mark_held_out(sides: np.ndarray) -> np.ndarray:
     """Return, per index into SPLITS, whether it is dev or test."""
     return np.isin(sides, [SPLITS.index(split) for split in HELD_OUT_SPLITS])
@@ -135,17 +119,17 @@ class RunHasher:
         return np.bincount(owners, minlength=len(texts)).astype(np.uint32)
 
 
-def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> OtherRuns:
-    """Write the runs of the dev and test reviews of some files of a corpus, once; return where they
-    are.
+def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> str:
+    """Write the runs of the dev and test reviews of some files of a corpus, once; return the
+    path.
     """
     number, paths = run
     path = storage.join_path(folder, f"{number:05d}.heldout")
     return write_other_runs(read_held_out_batches(paths), path)
 
 
-def write_withheld_runs(files: Sequence[str], folder: str, limits: Limits) -> list[OtherRuns]:
-    """Write the runs of evaluation files, once; return where they are, if there are any."""
+def write_withheld_runs(files: Sequence[str], folder: str, limits: Limits) -> list[str]:
+    """Write the runs of evaluation files, once; return the path, if there are any."""
     if not files:
         return []
 
@@ -157,30 +141,14 @@ def write_withheld_runs(files: Sequence[str], folder: str, limits: Limits) -> li
     return [write_other_runs(read_batches(), storage.join_path(folder, "withheld.heldout"))]
 
 
-def write_other_runs(batches: Iterable[list[str]], path: str) -> OtherRuns:
-    """Write the runs of held-out texts, once; return where they are. Where each bucket begins is in
-    a file with .starts behind it.
-    """
-    marker = f"{path}.starts"
-    if not storage.exists(marker):
-        hasher = RunHasher()
-        for texts in batches:
-            hasher.add_texts(texts, np.ones(len(texts), bool))
-        storage.write_bytes(marker, hasher.held_out.save(path).tobytes())
-    return path, int(np.frombuffer(storage.read_bytes(marker), buckets.STARTS)[-1])
-
-
-def join_other_runs(
-    found: Sequence[OtherRuns], withheld: Sequence[OtherRuns], folder: str
-) -> OtherFiles:
-    """Join the starts of what was written of earlier and other corpora and of evaluation files;
-    return all of it.
-    """
-    rows = dict([*found, *withheld])
-    if not rows:
-        return OtherFiles()
-    files = buckets.join_files(list(rows), storage.join_path(folder, "heldout.starts"))
-    return OtherFiles(files, sum(rows.values()))
+def write_other_runs(batches: Iterable[list[str]], path: str) -> str:
+    """Write HELD_RUN of held-out texts, once; return the path."""
+    if storage.exists(f"{path}.starts"):
+        return path
+    hasher = RunHasher()
+    for texts in batches:
+        hasher.add_texts(texts, np.ones(len(texts), bool))
+    return hasher.held_out.save_with_starts(path)
 
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -205,9 +173,13 @@ def join_sentences(batch: pa.RecordBatch) -> list[str]:
     return [" ".join(sentences[has_title:]) for sentences, has_title in pairs]
 
 
-def list_run_parts(counts: list[UnitSize], others: OtherFiles = NO_OTHERS) -> Iterator[Part]:
-    """Yield the parts of the buckets that are compared."""
-    runs = others.rows + sum(unit.held_out_runs for unit in counts)
+def list_run_parts(
+    counts: list[UnitSize], others: BucketedFiles = buckets.NO_FILES
+) -> Iterator[Part]:
+    """Yield the parts of the buckets that are compared; `others` are HELD_RUN of texts that are no
+    reviews of the job's dumps.
+    """
+    runs = others.count_rows() + sum(unit.held_out_runs for unit in counts)
     reviews = sum(unit.prepared for unit in counts)
     return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
 
@@ -218,13 +190,13 @@ def write_matches(
     folder: str,
     units: list[UnitSize],
     copies: Sequence[str] = (),
-    others: OtherFiles = NO_OTHERS,
+    others: BucketedFiles = buckets.NO_FILES,
 ) -> str:
     """Write what the reviews of all units share with held-out ones in a part, once; return the path
     of MATCH, block by block. Where each block begins is in a file with .starts behind it.
 
     `units` come in their order (`buckets.join_unit_starts`); `copies` names those that have reviews
-    which are not held out (`clusters.write_copies`).
+    which are not held out (`clusters.write_copies`); `others` are as for `list_run_parts`.
     """
     path = storage.join_path(folder, f"{part[0]:03d}.matches")
     marker = f"{path}.starts"
@@ -237,7 +209,7 @@ def write_matches(
         with (
             buckets.open_part(part, runs, RUN) as read_runs,
             buckets.open_part(part, held, HELD_RUN) as read_held,
-            buckets.open_part(part, others.files, HELD_RUN) as read_others,
+            buckets.open_part(part, others, HELD_RUN) as read_others,
             open_copies(folder, copies) as read_copies,
         ):
             for bucket in buckets.list_buckets_of(part):

@@ -17,7 +17,6 @@ are computed again from their sentences, which costs as much as those of the dum
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -168,30 +167,13 @@ def find_first_reviews(rows: np.ndarray, of_dump: np.ndarray) -> tuple[np.ndarra
     return firsts[order], reviews[order]
 
 
-@dataclass(frozen=True)
-class EarlierBands:
-    """BAND of the reviews of earlier corpora, and beside each file their signatures."""
-
-    files: BucketedFiles = field(default_factory=BucketedFiles)
-    links: tuple[str, ...] = ()
-    """The paths of LINK of those that are not the first of their cluster."""
-
-    def list_signatures(self) -> list[str]:
-        """Return the files of the signatures."""
-        return [path.removesuffix("bands") + "signatures" for path in self.files.paths]
-
-
-NO_EARLIER = EarlierBands()
-
-
 def write_earlier_bands(run: tuple[int, tuple[str, ...]], folder: str, threshold: float) -> str:
-    """Write what is compared of the reviews of some files of an earlier corpus, once; return the
-    path of the bands. Where each bucket begins is in a file with .starts behind it.
+    """Write BAND of the reviews of some files of an earlier corpus, once; return the path. Beside
+    it are their signatures, and LINK of those that are not the first of their cluster.
     """
     number, paths = run
     name = storage.join_path(folder, f"{number:05d}")
-    marker = f"{name}.bands.starts"
-    if not storage.exists(marker):
+    if not storage.exists(f"{name}.bands.starts"):
         bands, links, first = BucketedRows(BAND), BucketedRows(LINK), 0
         with storage.atomic_path(f"{name}.signatures") as path, open(path, "wb") as file:
             for batch in read_earlier_batches(paths):
@@ -208,8 +190,8 @@ def write_earlier_bands(run: tuple[int, tuple[str, ...]], folder: str, threshold
                 known["parent"] = batch["near_cluster"].to_numpy()
                 known["dump"], known["reviews"] = EARLIER_DUMP, 0
                 links.add_rows(known[known["text"] != known["parent"]])
-        storage.write_bytes(f"{name}.links.starts", links.save(f"{name}.links").tobytes())
-        storage.write_bytes(marker, bands.save(f"{name}.bands").tobytes())
+        links.save_with_starts(f"{name}.links")
+        bands.save_with_starts(f"{name}.bands")
     return f"{name}.bands"
 
 
@@ -219,13 +201,6 @@ def read_earlier_batches(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
     for path in paths:
         with storage.open_bytes(path) as file:
             yield from pq.ParquetFile(file).iter_batches(BATCH_TEXTS, columns=columns)
-
-
-def join_earlier_bands(paths: Sequence[str], folder: str) -> EarlierBands:
-    """Join the starts of what `write_earlier_bands` wrote; return all of it."""
-    files = buckets.join_files(paths, storage.join_path(folder, "bands.starts"))
-    links = tuple(path.removesuffix("bands") + "links" for path in files.paths)
-    return EarlierBands(files, links)
 
 
 def list_parts(counts: list[UnitSize], threshold: float, earlier: int = 0) -> Iterator[Part]:
@@ -240,21 +215,19 @@ def write_links(
     folder: str,
     threshold: float,
     units: list[UnitSize],
-    earlier: EarlierBands = NO_EARLIER,
+    earlier: BucketedFiles = buckets.NO_FILES,
 ) -> str:
-    """Write LINK of the near copies that a part of the buckets shows, once; return the path. Where
-    each bucket of texts begins is in a file with .starts behind it.
+    """Write LINK of the near copies that a part of the buckets shows, once; return the path.
 
     They are found in the `.bands` and `.signatures` of all prepared units, which come in their
-    order (`buckets.join_unit_starts`).
+    order (`buckets.join_unit_starts`), and of earlier corpora.
     """
     path = storage.join_path(folder, f"{part[0]:03d}.links")
-    marker = f"{path}.starts"
-    if storage.exists(marker):
+    if storage.exists(f"{path}.starts"):
         return path
-    dumps = [*(unit.dump for unit in units), *(EARLIER_DUMP for _ in earlier.files.paths)]
+    dumps = [*(unit.dump for unit in units), *(EARLIER_DUMP for _ in earlier.paths)]
     paths = [storage.join_path(prepared, f"{unit.unit}.signatures") for unit in units]
-    paths += earlier.list_signatures()
+    paths += list_beside(earlier, "signatures")
 
     def read(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return read_signatures(paths, numbers, rows)
@@ -263,21 +236,25 @@ def write_links(
     files = buckets.list_unit_files(prepared, units, "bands")
     with (
         buckets.open_part(part, files, BAND) as bands,
-        buckets.open_part(part, earlier.files, BAND) as earlier_bands,
+        buckets.open_part(part, earlier, BAND) as earlier_bands,
     ):
         for bucket in buckets.list_buckets_of(part):
             parts = [*bands(bucket), *earlier_bands(bucket)]
             links.add_rows(choose_parents(find_near_copies(parts, dumps, read, threshold)))
-    storage.write_bytes(marker, links.save(path).tobytes())
-    return path
+    return links.save_with_starts(path)
+
+
+def list_beside(earlier: BucketedFiles, kind: str) -> list[str]:
+    """Return the files of a kind that `write_earlier_bands` wrote beside the bands."""
+    return [f"{path.removesuffix('bands')}{kind}" for path in earlier.paths]
 
 
 def join_links(
-    paths: Sequence[str], folder: str, earlier: EarlierBands = NO_EARLIER
+    paths: Sequence[str], folder: str, earlier: BucketedFiles = buckets.NO_FILES
 ) -> BucketedFiles:
     """Join the starts of what `write_links` wrote, and of the links of earlier corpora."""
-    every = [*paths, *earlier.links]
-    return buckets.join_files(every, storage.join_path(folder, "links.starts"))
+    others = list_beside(earlier, "links")
+    return buckets.join_files(paths, storage.join_path(folder, "links.starts"), others)
 
 
 def read_signatures(paths: Sequence[str], numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -128,19 +128,13 @@ def is_staged_only(options: PipelineOptions) -> bool:
 
 
 def choose_local_mode(options: PipelineOptions, flags: list[str], input_bytes: int) -> None:
-    direct = options.view_as(DirectOptions)
-    if not is_given(flags, "direct_num_workers") or direct.direct_num_workers == 0:
+    direct, is_chosen = options.view_as(DirectOptions), is_given(flags, "direct_num_workers")
+    if not is_chosen or direct.direct_num_workers == 0:
         direct.direct_num_workers = (
             len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         )
-    if is_given(flags, "direct_running_mode"):
-        pass
-    elif is_given(flags, "direct_num_workers"):
-        direct.direct_running_mode = (
-            "multi_processing" if direct.direct_num_workers > 1 else "in_memory"
-        )
-    else:
-        many = direct.direct_num_workers > 1 and input_bytes > SMALL_BYTES
+    if not is_given(flags, "direct_running_mode"):
+        many = direct.direct_num_workers > 1 and (is_chosen or input_bytes > SMALL_BYTES)
         direct.direct_running_mode = "multi_processing" if many else "in_memory"
     if direct.direct_running_mode == "in_memory":
         direct.direct_num_workers = 1

@@ -219,17 +219,6 @@ def start_clock() -> Callable[[], dict[str, Any]]:
     }
 
 
-def add_last_step(
-    units: beam.PCollection, write_totals: Callable[[int, Any], Any], plan: Any
-) -> beam.PCollection:
-    """Let the graph end with `write_totals(number of units, plan)`; return what that returns."""
-    return (
-        units
-        | "Count units" >> beam.combiners.Count.Globally()
-        | "Write totals" >> beam.Map(write_totals, plan)
-    )
-
-
 def sort_largest_first(things: Iterable[Any], size: Callable[[Any], int]) -> list[Any]:
     """Return things with the largest first.
 

@@ -9,7 +9,6 @@ compares. It needs no engine's help, and costs one element.
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
@@ -23,30 +22,25 @@ PROBE = ".seen-by-workers.tmp"
 """File in the output folder that the workers must find; its name is cleared like any temporary."""
 
 
-@dataclass(frozen=True)
-class Versions:
-    """What must be the same here and on a worker."""
-
-    python: str
-    apache_beam: str
-    beam_jobs: str
-    """First digits of a hash of the code."""
-
-
 @cache
-def read_versions() -> Versions:
-    """Return the versions of this process."""
+def read_versions() -> dict[str, str]:
+    """Return what must be the same here and on a worker: the versions of Python and Beam, and the
+    first digits of a hash of our code.
+    """
     package = Path(__file__).parents[1]
     code = [hash_bytes(path.read_bytes()) for path in sorted(package.rglob("*.py"))]
-    python = ".".join(platform.python_version_tuple()[:2])
-    return Versions(python, beam.__version__, hash_bytes("".join(code).encode())[:12])
+    return {
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "apache_beam": beam.__version__,
+        "beam_jobs": hash_bytes("".join(code).encode())[:12],
+    }
 
 
 @contextmanager
 def leave_probe(folder: str) -> Iterator[str]:
     """Yield the path of a file in the output folder that is there while the job lasts."""
     path = storage.join_path(folder, PROBE)
-    storage.write_bytes(path, read_versions().beam_jobs.encode())
+    storage.write_bytes(path, b"")
     try:
         yield path
     except BaseException:
@@ -65,13 +59,12 @@ def add_worker_check(pipeline: beam.Pipeline, probe: str) -> None:
     )
 
 
-def check_worker(expected: Versions, probe: str) -> None:
+def check_worker(expected: dict[str, str], probe: str) -> None:
     """Raise UserError on a worker that differs from the job, or does not see its output folder."""
-    found = read_versions()
     differing = [
-        f"{field.name} {getattr(found, field.name)} instead of {getattr(expected, field.name)}"
-        for field in fields(Versions)
-        if getattr(found, field.name) != getattr(expected, field.name)
+        f"{name} {found} instead of {expected[name]}"
+        for name, found in read_versions().items()
+        if found != expected[name]
     ]
     if differing:
         raise UserError(

@@ -52,12 +52,17 @@ class CorpusUnit:
     def read_windows(self, split: str) -> Iterator[pa.ListArray]:
         """Yield the sentences of one split's reviews, about WINDOW_ROWS reviews at once."""
         waiting: list[pa.ListArray] = []
-        for batch in read_batches(self):
-            chosen = pc.equal(batch["split"].cast(pa.string()), split)
-            waiting.append(batch["sentences"].filter(chosen))
-            if sum(map(len, waiting)) >= WINDOW_ROWS:
-                yield pa.concat_arrays(waiting)
-                waiting = []
+        for part in self.parts:
+            with storage.open_bytes(part.path) as file:
+                groups, columns = list(range(part.first, part.last)), ["split", "sentences"]
+                for batch in pq.ParquetFile(file).iter_batches(
+                    WINDOW_ROWS // 4, row_groups=groups, columns=columns
+                ):
+                    chosen = pc.equal(batch["split"].cast(pa.string()), split)
+                    waiting.append(batch["sentences"].filter(chosen))
+                    if sum(map(len, waiting)) >= WINDOW_ROWS:
+                        yield pa.concat_arrays(waiting)
+                        waiting = []
         if sum(map(len, waiting)):
             yield pa.concat_arrays(waiting)
 
@@ -84,10 +89,11 @@ def plan_corpus_units(corpus: str) -> list[CorpusUnit]:
             for i in range(metadata.num_row_groups)
         ]
     wanted = min(max(sum(g.rows for g in groups) // TARGET_UNITS, MIN_UNIT_ROWS), MAX_UNIT_ROWS)
-    return [
-        CorpusUnit(number, parts, hash_parts(parts, digests))
-        for number, parts in enumerate(group_row_groups(groups, wanted))
-    ]
+    units = []
+    for number, parts in enumerate(group_row_groups(groups, wanted)):
+        made_of = "\n".join(f"{digests[part.path]} {part.first} {part.last}" for part in parts)
+        units.append(CorpusUnit(number, parts, hash_bytes(made_of.encode())))
+    return units
 
 
 def sample_units(units: list[CorpusUnit], documents: int | None, wanted: int) -> list[CorpusUnit]:
@@ -127,18 +133,3 @@ def group_row_groups(groups: list[RowGroups], rows_wanted: int) -> Iterator[tupl
             run = []
     if run:
         yield tuple(run)
-
-
-def hash_parts(parts: tuple[RowGroups, ...], digests: dict[str, str]) -> str:
-    text = "\n".join(f"{digests[part.path]} {part.first} {part.last}" for part in parts)
-    return hash_bytes(text.encode())
-
-
-def read_batches(unit: CorpusUnit) -> Iterator[pa.RecordBatch]:
-    for part in unit.parts:
-        with storage.open_bytes(part.path) as file:
-            yield from pq.ParquetFile(file).iter_batches(
-                WINDOW_ROWS // 4,
-                row_groups=list(range(part.first, part.last)),
-                columns=["split", "sentences"],
-            )

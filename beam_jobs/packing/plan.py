@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -60,45 +60,43 @@ class Packing:
 
 
 @dataclass(frozen=True)
-class Sources:
-    """What is packed."""
-
-    corpus: str
-    """Path of its corpus.json."""
-    documents: int | None
-    """Reviews in the split as corpus.json counts them, where it does."""
-    made_of: dict[str, Any]
-    """What pre-training will see: the corpus, and the evaluation texts kept out of it."""
-    is_sample: bool = False
-    """Whether some reviews of the split are enough, or none where it has none."""
-
-
-@dataclass(frozen=True)
 class ShardsPlan:
     """What is packed, how, and where the shards go."""
 
     packing: Packing
     units: Sequence[CorpusUnit]
     engine: PipelineOptions
-    sources: Sources
-
-    def without_units(self) -> "ShardsPlan":
-        """Return the plan for a step on the engine that comes after the units."""
-        return replace(self, units=(), engine=PipelineOptions([]))
+    corpus: str
+    """Path of its corpus.json."""
+    documents: int | None
+    """Reviews in the split as corpus.json counts them, where it does."""
+    made_of: dict[str, Any]
+    """What pre-training will see: the corpus, and the evaluation texts kept out of it."""
+    is_sample: bool
+    """Whether some reviews of the split are enough, or none where it has none."""
 
 
 def plan_shards(
     options: ShardsOptions, flags: list[str], packing: Packing, corpus: str
 ) -> ShardsPlan:
     """Return the plan of a job on a corpus. Raises UserError for one that cannot be read."""
-    units, sources = corpus_units.plan_corpus_units(corpus), inspect_sources(options, corpus)
-    if options.sample_reviews:
-        units = corpus_units.sample_units(units, sources.documents, options.sample_reviews)
-        sources = replace(sources, documents=None, is_sample=True)
+    units, path = corpus_units.plan_corpus_units(corpus), storage.join_path(corpus, "corpus.json")
+    content = storage.read_bytes(path)
+    result = json.loads(content)
+    splits, withheld = result.get("splits"), result.get("agreed", {}).get("withhold", [])
+    documents = splits.get(options.split, 0) if splits else None
+    # a corpus of general text goes when it is packed
+    made_of = {"corpus": hash_bytes(content) if options.corpus else "", "withheld": withheld}
+    if "withheld_corpus" in result:
+        made_of["withheld_corpus"] = result["withheld_corpus"]
+    is_sample = options.sample_reviews > 0
+    if is_sample:
+        units = corpus_units.sample_units(units, documents, options.sample_reviews)
+        documents = None
     engine = beam_options.resolve_beam_options(
         flags, sum(unit.rows for unit in units) * REVIEW_BYTES
     )
-    return ShardsPlan(packing, units, engine, sources)
+    return ShardsPlan(packing, units, engine, path, documents, made_of, is_sample)
 
 
 def prepare_output(options: ShardsOptions) -> Packing:
@@ -147,17 +145,3 @@ def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
             f"{size - 1}; copy both again from one model"
         )
     return files, size
-
-
-def inspect_sources(options: ShardsOptions, corpus: str) -> Sources:
-    """Return what is known of the text before it is read."""
-    path = storage.join_path(corpus, "corpus.json")
-    content = storage.read_bytes(path)
-    result = json.loads(content)
-    splits, withheld = result.get("splits"), result.get("agreed", {}).get("withhold", [])
-    documents = splits.get(options.split, 0) if splits else None
-    # a corpus of general text goes when it is packed
-    made_of = {"corpus": hash_bytes(content) if options.corpus else "", "withheld": withheld}
-    if "withheld_corpus" in result:
-        made_of["withheld_corpus"] = result["withheld_corpus"]
-    return Sources(path, documents, made_of)

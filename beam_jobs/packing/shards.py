@@ -121,11 +121,6 @@ def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict
     return result
 
 
-def write_totals(units: int, plan: ShardsPlan) -> None:
-    """Finish the shards of so many units as a step of the graph, which an engine may repeat."""
-    finish_shards(plan)
-
-
 def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
     """Return the sum of what all footers say.
 
@@ -133,12 +128,12 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
     other reviews, and JobFailed if a unit failed.
     """
     check_failed(plan.packing.failed)
-    packing, source = plan.packing, os.path.dirname(plan.sources.corpus)
+    packing, source = plan.packing, os.path.dirname(plan.corpus)
     footers = [
         read_footer(storage.join_path(packing.output, name)) for name in list_shards(packing.output)
     ]
     counts = sum(map(parse_counts, footers), Counts())
-    if not (counts.sequences or plan.sources.is_sample):
+    if not (counts.sequences or plan.is_sample):
         raise UserError(
             f"--split: no review of split {packing.split!r} in {source} has a token; "
             "give a larger dump"
@@ -147,9 +142,9 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
         f"tokens lost or invented: {counts}"
     )
     packed = counts.documents + counts.empty_documents
-    if plan.sources.documents not in (None, packed):
+    if plan.documents not in (None, packed):
         raise UserError(
-            f"--corpus: {plan.sources.corpus} counts {plan.sources.documents} reviews in "
+            f"--corpus: {plan.corpus} counts {plan.documents} reviews in "
             f"{packing.split!r}, its files hold {packed}; run corpus_job again"
         )
     return asdict(counts) | {
@@ -159,5 +154,5 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
         "split": packing.split,
         "vocabulary_size": packing.vocabulary_size,
         "vocabulary_fingerprint": packing.vocabulary_fingerprint,
-        "made_of": plan.sources.made_of,
+        "made_of": plan.made_of,
     }

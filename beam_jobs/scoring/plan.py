@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_jobs.config import ScoringOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import choose_free_name, hash_bytes
+from beam_jobs.core.files import choose_free_name
 from beam_jobs.corpus import plan as corpus_plan
 from beam_jobs.corpus.plan import WORK_NAME, Folders
 from beam_jobs.engine import beam_options
@@ -46,14 +46,6 @@ class ScoringPlan:
     folders: Folders
     engine: PipelineOptions
 
-    def without_engine(self) -> "ScoringPlan":
-        """Return the plan for a step on the engine, which has options of its own."""
-        return replace(self, engine=PipelineOptions([]))
-
-    @property
-    def expected_units(self) -> int:
-        return sum(work_units.estimate_units(file, self.unit_bytes) for file in self.files)
-
 
 def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     """Return the plan of a job with these options and these flags of Beam.
@@ -64,15 +56,9 @@ def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     files = [add_id_column(file, options.id) for file in work_units.list_dump_files(options)]
     storage.check_output(options.output, [file.path for file in files])
     dump = dict.fromkeys(file.identity for file in files)
-    content = [
-        corpus_plan.WORK_VERSION,
-        model,
-        *dump,
-        *sorted(corpus_plan.list_settings(options).items()),
-    ]
-    work = f"_work-{hash_bytes(repr(content).encode())[:16]}"  # only the same job continues it
+    settings = sorted(corpus_plan.list_settings(options).items())
+    folders = Folders.of_job(options.output, [corpus_plan.WORK_VERSION, model, *dump, *settings])
     plain = sum(file.plain_size for file in files)
-    folders = Folders(options.output, storage.join_path(options.output, work))
     folders.clear_other_runs(WORK_NAME)  # the scores of other dumps stay
     return ScoringPlan(
         options=options,

@@ -24,10 +24,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from apache_beam.utils.shared import Shared
 
-from beam_jobs.config import ScoreFormat, ScoringOptions
+from beam_jobs.config import CorpusOptions, ScoreFormat, ScoringOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
-from beam_jobs.corpus.prepare import Preparation, join_title, make_title
+from beam_jobs.corpus.prepare import join_title, make_title
 from beam_jobs.corpus.result import read_finished, sum_counts
 from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.reading import work_units
@@ -41,6 +41,8 @@ from beam_jobs.text.cleaning import clean_text
 
 MOST_CHARACTERS = 200_000
 """Of a text that are cleaned and classified: the rest of what is longer is left aside."""
+LONGEST_TITLE: int = CorpusOptions.model_fields["max_characters"].default
+"""Characters, as of a corpus that was made with the defaults."""
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
@@ -155,8 +157,7 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
         rows.texts.append(text)
         rows.reasons.append(reason or None)
         has_title = options.title and not reason
-        longest = Preparation.max_characters
-        titles.append(make_title(title, text, repair, longest) if has_title else "")
+        titles.append(make_title(title, text, repair, LONGEST_TITLE) if has_title else "")
     if options.mask_personal_data:
         for texts in (titles, rows.texts):
             for number in personal_data.find_suspects(texts):

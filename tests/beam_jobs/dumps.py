@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import corpus_job
 from beam_jobs.config import CorpusOptions, DumpOptions, ShardsOptions
@@ -100,50 +99,46 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         for unit in work_units.cut_file(file, corpus.unit_bytes, folders.cuts)
     ]
     cut_offs = None
-    if preparation.split_by == "time":
+    if options.split_by == "time":
         days = add_days(count_days(unit, preparation) for unit in cut)
         cut_offs = find_cut_offs(days, preparation, folders.failed)
     prepared = [prepare_unit(unit, preparation, cut_offs) for unit in cut]
     units = buckets.join_unit_starts(prepared, folders.prepared)
-    punkt = write_punkt(prepared, folders, corpus.punkt, corpus.max_damaged_files)
-    scales = decide_scales(prepared, corpus.stars_scale)
+    punkt = write_punkt(prepared, folders, corpus.punkt, options.max_damaged_files)
+    scales = decide_scales(prepared, options.stars_scale)
     runs = enumerate(corpus.earlier.runs)
-    hashes = [earlier_corpora.write_sorted_hashes(run, folders.seen) for run in runs]
-    seen = earlier_corpora.join_sorted_hashes(hashes, folders.seen)
-    duplicates: list[tuple[str, str, bytes]] = []
-    for part in exact.list_parts(units, corpus.earlier.reviews):
-        for found in exact.find_in_part(part, folders.prepared, units, seen):
-            if isinstance(found, TaggedOutput):
-                duplicates.append((found.tag, *found.value))
-            else:
-                duplicates.append(("exact", *found))
-    if similarity := preparation.near_duplicates:
+    hashes = [earlier_corpora.write_text_hashes(run, folders.seen) for run in runs]
+    seen = buckets.join_files(hashes, f"{folders.seen}/hashes.starts")
+    parts = list(exact.list_parts(units, corpus.earlier.reviews))
+    duplicates: dict[str, list[exact.UnitRows]] = {"exact": [], "near": []}
+    for part in parts:
+        duplicates["exact"] += exact.find_in_part(part, folders.prepared, units, seen)
+    if similarity := options.near_duplicates:
         runs = enumerate(corpus.earlier.runs)
         bands = [near.write_earlier_bands(run, folders.seen, similarity) for run in runs]
-        earlier = near.join_earlier_bands(bands, folders.seen)
+        earlier = buckets.join_files(bands, f"{folders.seen}/bands.starts")
         links = [
             near.write_links(part, folders.prepared, folders.matches, similarity, units, earlier)
             for part in near.list_parts(units, similarity, corpus.earlier.reviews)
         ]
         found_links = near.join_links(links, folders.matches, earlier)
-        parts = list(exact.list_parts(units, corpus.earlier.reviews))
         known = find_clusters(parts, found_links, folders.matches, units)
         for part in parts:
-            members = clusters.find_members(part, folders.prepared, units, known)
-            duplicates += [("near", *found) for found in members]
+            duplicates["near"] += clusters.find_members(part, folders.prepared, units, known)
     matches = []
     if preparation.withholds:
         found_runs = [
             held_out.write_earlier_runs(run, folders.seen) for run in corpus.held_out_corpora
         ]
-        withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, corpus.limits)
-        others = held_out.join_other_runs(found_runs, withheld, folders.seen)
+        withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, options.limits)
+        others = buckets.join_files(found_runs, f"{folders.seen}/heldout.starts", withheld)
         copies = defaultdict(list)
-        for kind, *found in duplicates:
-            if kind == "near" and preparation.drops_near_duplicates:
-                for unit, rows in clusters.list_copies((found[0], found[1])):
-                    copies[unit].append(rows)
-        left_out = [clusters.write_copies(pair, folders.matches) for pair in copies.items()]
+        if preparation.drops_near_duplicates:
+            for unit, rows in duplicates["near"]:
+                copies[unit].append(rows)
+        left_out = [
+            unit for pair in copies.items() for unit in clusters.write_copies(pair, folders.matches)
+        ]
         matches = [
             held_out.write_matches(part, folders.prepared, folders.matches, units, left_out, others)
             for part in held_out.list_run_parts(units, others)
@@ -152,9 +147,8 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     written = []
     for unit in prepared:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
-        for kind, name, rows in duplicates:
-            if name == unit.unit:
-                joined.setdefault(kind, []).append(rows)
+        for kind, found in duplicates.items():
+            joined[kind] = [rows for name, rows in found if name == unit.unit]
         written += writer.process((unit.unit, joined), units, punkt, scales, matches)
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
@@ -167,7 +161,7 @@ def find_clusters(
     chosen = [clusters.choose_links(part, found, folder) for part in parts]
     links = clusters.follow_rest(clusters.join_round(chosen), parts, folder)
     paths = [clusters.write_clusters(part, links, folder, units) for part in parts]
-    return clusters.join_clusters(paths, folder)
+    return buckets.join_files(paths, f"{folder}/clusters.starts")
 
 
 def run_shard_steps(argv: list[str]) -> dict[str, Any]:

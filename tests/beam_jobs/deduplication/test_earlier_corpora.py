@@ -128,10 +128,8 @@ def test_a_text_that_is_in_two_files_of_hashes_is_found(in_turn, tmp_path, monke
         [str(c) for c in in_turn], agreed_of(in_turn[0]), str(tmp_path / "new"), None
     )
     assert len(found.runs) == sum(len(list(c.glob("*.parquet"))) for c in in_turn)
-    packs = [
-        earlier_corpora.write_sorted_hashes(run, str(tmp_path)) for run in enumerate(found.runs)
-    ]
-    files = earlier_corpora.join_sorted_hashes(packs, str(tmp_path))
+    packs = [earlier_corpora.write_text_hashes(run, str(tmp_path)) for run in enumerate(found.runs)]
+    files = buckets.join_files(packs, str(tmp_path / "starts"))
     hashes = sorted(row["text_hash"] for c in in_turn for row in rows_of(c))
     assert len(hashes) == found.reviews
     with buckets.open_part((0, 1, 4), files, exact.TEXT_HASH) as read_bucket:

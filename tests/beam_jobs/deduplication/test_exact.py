@@ -1,12 +1,13 @@
 """Which copy stays, whatever the order and the cut of the dump."""
 
+import collections
 import random
 
 import numpy as np
 import pytest
 import xxhash
 
-from beam_jobs.deduplication import buckets, earlier_corpora, exact, near
+from beam_jobs.deduplication import buckets, exact, near
 from beam_jobs.deduplication.exact import hash_text
 from beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.deduplication.word_texts import write_starts
@@ -18,16 +19,16 @@ NONE_SEEN = exact.sort_hashes(b"")
 def test_the_smallest_key_stays():
     hashes = [hash_text(t) for t in ("a", "b", "A", "c", "a")]
     parts = [packed(hashes[:3], [5, 1, 3]), packed(hashes[3:], [1, 4])]
-    assert lost(parts, dumps=[0, 0]) == ({"u0": [0], "u1": [1]}, {})
+    assert lost(parts, dumps=[0, 0]) == ({0: [0], 1: [1]}, {})
 
 
 def test_the_earliest_dump_stays_whatever_the_keys_and_what_was_seen_goes():
     hashes = [hash_text(t) for t in ("a", "b", "b", "c", "a")]
     parts = [packed(hashes[:3], [5, 7, 6]), packed(hashes[3:], [1, 4])]
-    assert lost(parts, dumps=[0, 1]) == ({"u0": [1], "u1": [1]}, {})
-    assert lost(parts, dumps=[1, 0]) == ({"u0": [0, 1]}, {})
+    assert lost(parts, dumps=[0, 1]) == ({0: [1], 1: [1]}, {})
+    assert lost(parts, dumps=[1, 0]) == ({0: [0, 1]}, {})
     seen = exact.sort_hashes(b"".join(hash_text(t) for t in ("z", "c", "a", "c")))
-    assert lost(parts, [0, 1], seen) == ({"u0": [1]}, {"u0": [0], "u1": [0, 1]})
+    assert lost(parts, [0, 1], seen) == ({0: [1]}, {0: [0], 1: [0, 1]})
 
 
 def test_texts_that_share_half_a_hash_are_told_apart():
@@ -47,8 +48,15 @@ def packed(hashes: list[bytes], keys: list[int]) -> np.ndarray:
 def lost(
     parts: list[np.ndarray], dumps: list[int], seen: np.ndarray = NONE_SEEN
 ) -> tuple[dict, dict]:
-    copies, known = exact.find_duplicates(["u0", "u1"], parts, dumps, seen)
-    return tuple({unit: rows.tolist() for unit, rows in found.items()} for found in (copies, known))
+    """Return the row numbers that do not stay by the number of their unit: copies, and texts seen
+    before.
+    """
+    copies, known = {}, {}
+    for unit, rows in exact.find_duplicates(parts, dumps, seen):
+        for found, chosen in ((copies, ~rows["is_seen"]), (known, rows["is_seen"])):
+            if chosen.any():
+                found[int(unit)] = sorted(rows["row"][chosen].tolist())
+    return copies, known
 
 
 def test_buckets_together_find_what_one_finds():
@@ -57,10 +65,9 @@ def test_buckets_together_find_what_one_finds():
     parts = [
         exact.pack_rows(np.repeat(h, 2).tobytes(), rng.integers(0, 1 << 60, 500)) for h in hashes
     ]
-    units = [f"u{i}" for i in range(4)]
-    one, _ = exact.find_duplicates(units, parts, [0] * 4, NONE_SEEN)
+    one, _ = lost(parts, [0] * 4)
     for of in (2, 16):
-        found: dict[str, list[int]] = {}
+        found: dict[int, list[int]] = {}
         for bucket in range(of):
             step = buckets.MAX_BUCKETS // of
             starts = [find_starts(part)[::step].astype(int) for part in parts]
@@ -68,11 +75,9 @@ def test_buckets_together_find_what_one_finds():
                 part[begin[bucket] : begin[bucket + 1]]
                 for part, begin in zip(parts, starts, strict=True)
             ]
-            for unit, rows in exact.find_duplicates(units, stretches, [0] * 4, NONE_SEEN)[
-                0
-            ].items():
-                found.setdefault(unit, []).extend(rows.tolist())
-        assert {u: sorted(r) for u, r in found.items()} == {u: r.tolist() for u, r in one.items()}
+            for unit, rows in lost(stretches, [0] * 4)[0].items():
+                found.setdefault(unit, []).extend(rows)
+        assert {unit: sorted(rows) for unit, rows in found.items()} == one
 
 
 def test_the_same_copies_stay_in_any_order(tmp_path):
@@ -140,13 +145,6 @@ def write_units(folder, texts_of):
     return buckets.join_unit_starts(counts, str(folder))
 
 
-def rows_by_unit(found):
-    rows = {}
-    for unit, numbers in found:
-        rows.setdefault(unit, set()).update(np.frombuffer(numbers, "<u4").tolist())
-    return rows
-
-
 @pytest.mark.parametrize(("parts", "of"), [(1, 1), (2, 2), (16, 16), (2, 16)])
 def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, parts, of):
     texts = {
@@ -158,19 +156,19 @@ def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, pa
     seen = exact.sort_hashes(b"".join(hash_text(f"text {i}") for i in (0, 30, 59)))
     (tmp_path / "seen").write_bytes(seen.tobytes())
     (tmp_path / "seen.starts").write_bytes(find_starts(seen).tobytes())
-    files = earlier_corpora.join_sorted_hashes([str(tmp_path / "seen")], str(tmp_path))
-    copies, known, order = [], [], []
+    files = buckets.join_files([str(tmp_path / "seen")], str(tmp_path / "starts"))
+    found = collections.defaultdict(list)
     for part in range(parts):
-        for found in exact.find_in_part((part, parts, of), str(tmp_path), counts, files):
-            if isinstance(found, tuple):
-                copies.append(found)
-                order.append((part, found[0]))
-            else:
-                assert found.tag == exact.SEEN
-                known.append(found.value)
-    assert rows_by_unit(copies) == {"a": set(range(20)) - {10}, "c": {1}}
-    assert rows_by_unit(known) == {"b": {0, 30}, "a": {10, 39}}
-    assert order == sorted(order), "those of the larger unit first"
+        of_part = list(exact.find_in_part((part, parts, of), str(tmp_path), counts, files))
+        sizes = [len(texts[unit]) for unit, _ in of_part]
+        assert sizes == sorted(sizes, reverse=True), "those of the larger units first"
+        for unit, packed in of_part:
+            found[unit] += np.frombuffer(packed, exact.DUPLICATE).tolist()
+    assert {unit: sorted(rows) for unit, rows in found.items()} == {
+        "a": sorted([(10, True), (39, True), *((i, False) for i in range(20) if i != 10)]),
+        "b": [(0, True), (30, True)],
+        "c": [(1, False)],
+    }
 
 
 def test_a_key_is_the_review_id_then_a_hash_of_the_rest():

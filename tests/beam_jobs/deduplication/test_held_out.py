@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core import storage
-from beam_jobs.deduplication import buckets, clusters, held_out, overlaps
+from beam_jobs.deduplication import buckets, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN
 from beam_jobs.deduplication.overlaps import RUN
@@ -25,10 +25,12 @@ from tests.beam_jobs.deduplication.word_texts import (
 MAX = buckets.MAX_BUCKETS
 
 
-def find_near(folder, units, of, copies=(), others=held_out.NO_OTHERS):
+def find_near(folder, units, of, copies=(), others=buckets.NO_FILES):
     """Return of each unit, by name, which rows nearly repeat a held-out review."""
     (folder / f"matches-{of}").mkdir()
-    copies = [clusters.write_copies(pair, str(folder / f"matches-{of}")) for pair in copies]
+    for unit, rows in copies:
+        (folder / f"matches-{of}" / f"{unit}.copies").write_bytes(np.array(rows, "<u4").tobytes())
+    copies = [unit for unit, _ in copies]
     (folder / buckets.JOINED).unlink(missing_ok=True)
     counts = buckets.join_unit_starts([counts for counts, _ in units], str(folder))
     files = [
@@ -202,11 +204,10 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
         pq.write_table(pa.table(table), tmp_path / f"{k}.parquet")
     paths = (str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet"))
     earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))
-    assert earlier[0] == str(tmp_path / "00007.heldout")
     assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
-    others = held_out.join_other_runs([earlier], (), str(tmp_path))
-    assert others.rows == earlier[1] > 0
-    copies = [("b", [np.array([3], "<u4").tobytes()]), ("a", [b"\0\0\0\0", b"\1\0\0\0"])]
+    others = buckets.join_files([earlier], str(tmp_path / "starts"))
+    assert others.count_rows() * HELD_RUN.itemsize == os.path.getsize(earlier) > 0
+    copies = [("b", [3]), ("a", [0, 1])]
     is_held = np.array([True] * 10 + [False] * 40)
     units = [
         write_unit(tmp_path, "b", [*texts[30:], *texts], is_held, dump=1),
@@ -262,10 +263,8 @@ def test_dev_and_test_are_held_out():
 def test_many_held_out_runs_make_many_buckets(monkeypatch):
     """As many as hold BUCKET_RUNS each, and of many reviews enough for several workers."""
 
-    def list_of(runs, reviews=9, others=held_out.NO_OTHERS):
-        return list(
-            held_out.list_run_parts([PreparedUnit("", reviews, held_out_runs=runs)], others)
-        )
+    def list_of(runs, reviews=9):
+        return list(held_out.list_run_parts([PreparedUnit("", reviews, held_out_runs=runs)]))
 
     most = held_out.BUCKET_RUNS
     assert list_of(most - 1) == [(0, 1, 1)]
@@ -273,7 +272,8 @@ def test_many_held_out_runs_make_many_buckets(monkeypatch):
     assert list_of(300 * most) == [(i, 128, 512) for i in range(buckets.MAX_PARTS)]
     assert list_of(10_000 * most)[-1] == (127, 128, 1 << 14)
     assert len(list_of(9, reviews=buckets.SHARED_REVIEWS)) == buckets.SHARED_BUCKETS
-    assert len(list_of(0, others=held_out.OtherFiles(rows=2 * most))) == 4
+    monkeypatch.setattr(buckets.BucketedFiles, "count_rows", lambda others: 2 * most)
+    assert len(list_of(0)) == 4, "others count too"
 
 
 def test_matches_beyond_four_billion_keep_their_places(tmp_path, monkeypatch):

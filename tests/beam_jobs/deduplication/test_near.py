@@ -1,7 +1,6 @@
 """Which near copies stay, whatever the order and the cut of the dump."""
 
-import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication import buckets, clusters, near
 from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS
-from tests.beam_jobs.deduplication.test_exact import rows_by_unit, write_units
+from tests.beam_jobs.deduplication.test_exact import write_units
 from tests.beam_jobs.dumps import find_clusters, review, rows_of, run_job, text_of, write_lines
 
 
@@ -149,9 +148,14 @@ def test_each_near_copy_is_found_in_the_buckets_of_its_bands(tmp_path, of, place
     assert [near.write_links(part, folder, folder, 0.8, []) for part in parts] == links, "once"
     assert all(map(storage.read_bytes, links)), "each part has its share"
     known = find_clusters(parts, near.join_links(links, folder), folder, counts)
-    found = [list(clusters.find_members(part, folder, counts, known)) for part in parts]
-    copies = itertools.chain(*map(clusters.list_copies, itertools.chain(*found)))
-    assert rows_by_unit(copies) == {"a": set(range(30)), "c": {1}}
+    members = defaultdict(list)
+    for part in parts:
+        for unit, packed in clusters.find_members(part, folder, counts, known):
+            members[unit].append(packed)
+    with_copies = [unit for pair in members.items() for unit in clusters.write_copies(pair, folder)]
+    copies = {u: storage.read_bytes(f"{folder}/{u}.copies") for u in with_copies}
+    copies = {unit: np.frombuffer(rows, "<u4").tolist() for unit, rows in copies.items()}
+    assert copies == {"a": list(range(30)), "c": [1]}
     rows = {(path[-12], first // near.SIGNATURE) for path, first, _ in reads if "sign" in path}
     copied = {(unit, row) for unit in "ab" for row in range(30)} | {("b", 35), ("c", 1)}
     assert rows == (copied if place == "memory" else set())

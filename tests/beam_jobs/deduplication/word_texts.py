@@ -15,7 +15,7 @@ def find_withheld(folder, evaluation, reviews):
     (folder / "test.txt").write_text(evaluation)
     paths = [str(folder / "test.txt")]
     withheld = held_out.write_withheld_runs(paths, str(folder), DEFAULT_LIMITS)
-    others = held_out.join_other_runs((), withheld, str(folder))
+    others = buckets.join_files(withheld, str(folder / "heldout.starts"))
     unit, sizes = write_unit(folder, "u", reviews, np.zeros(len(reviews), bool))
     counts = buckets.join_unit_starts([unit], str(folder))
     path = held_out.write_matches((0, 1, 1), str(folder), str(folder), counts, (), others)

@@ -1,6 +1,5 @@
 """A worker on another host that is not made of what the job was made with says so."""
 
-import dataclasses
 import shutil
 
 import pytest
@@ -14,7 +13,7 @@ from tests.s3_server import serve_s3
 @pytest.mark.parametrize("part", ["python", "apache_beam", "beam_jobs"])
 def test_workers_with_other_versions_are_told(part, tmp_path):
     """Before they give other bytes."""
-    job = dataclasses.replace(worker_check.read_versions(), **{part: "2.62"})
+    job = worker_check.read_versions() | {part: "2.62"}
     with worker_check.leave_probe(str(tmp_path)) as probe:
         worker_check.check_worker(worker_check.read_versions(), probe)
         with pytest.raises(UserError, match=rf"^[^\n]* have {part} \S+ instead of 2\.62; install"):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.config import CorpusOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.corpus import prepare
@@ -181,8 +182,9 @@ def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
     identity = storage.describe_identity(path)
     file = work_units.DumpFile(0, path, "", "d", identity, "", Layout("json_lines", LAYOUT), 0)
     unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
+    options = CorpusOptions(input=((path,),), output="", withhold_own=False)
     counts = prepare.prepare_unit(
-        unit, prepare.Preparation(str(folder / "out"), (0.8, 0.9, 0.95, 1.0), 0, 1.0)
+        unit, prepare.Preparation(str(folder / "out"), options, (0.8, 0.9, 0.95, 1.0), 1.0)
     )
     records = [line for line in content.split(b"\n") if line.strip(b" \t\r\n,[]\xef\xbb\xbf")]
     assert counts.read == len(records) == counts.prepared + sum(counts.dropped.values())

@@ -15,24 +15,7 @@ from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan, prepare, result
 from beam_jobs.corpus.write import WrittenUnit
 from beam_jobs.reading.work_units import PreparedUnit
-from tests.beam_jobs.dumps import digests, rows_of, run_steps
-
-
-def review(i: int, text: str | None = None, **fields) -> dict:
-    text = f"Item number {i} works. I like it a lot!" if text is None else text
-    return {
-        "reviewText": text,
-        "overall": 1.0 + i % 5,
-        "asin": f"B{i:05}",
-        "reviewerID": f"U{i}",
-        "unixReviewTime": i,
-    } | fields
-
-
-def write_dump(path: Path, records: list[dict | str]) -> Path:
-    lines = "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records)
-    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
-    return path
+from tests.beam_jobs.dumps import digests, review, rows_of, run_steps, write_lines
 
 
 def test_every_review_is_kept_or_counted(tmp_path):
@@ -42,7 +25,7 @@ def test_every_review_is_kept_or_counted(tmp_path):
         review(60, ""),
         {"overall": 5.0},
     ]
-    dump = write_dump(tmp_path / "dump.json.gz", records)
+    dump = write_lines(tmp_path / "dump.json.gz", records)
     result = corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
     assert result["read"] == 54
     assert result["kept"] == 50
@@ -63,7 +46,7 @@ def test_the_corpus_is_a_transform_whose_counters_are_its_totals(tmp_path):
     worker that is late may write to it, and a step that is repeated does no harm.
     """
     records = [*(review(i % 40) for i in range(60)), review(61, ""), "{broken"]
-    dump = write_dump(tmp_path / "dump.json.gz", records)
+    dump = write_lines(tmp_path / "dump.json.gz", records)
     options = CorpusOptions(input=((str(dump),),), output=str(tmp_path / "corpus"))
     made = plan.plan_corpus(options, ["--direct_running_mode=in_memory"])
     pipeline = beam.Pipeline(options=made.engine)
@@ -90,7 +73,7 @@ def test_a_file_that_cannot_be_cut_or_counted_is_tried_four_times_and_told(tmp_p
     """Where a split by time lacks the days of a unit, no other is put on a side by the rest."""
     for name, first in (("a", 0), ("b", 30)):
         days = range(first, first + 30)
-        write_dump(tmp_path / f"{name}.json", [review(i, unixReviewTime=86_400 * i) for i in days])
+        write_lines(tmp_path / f"{name}.json", [review(i, unixReviewTime=86_400 * i) for i in days])
     words = ["--input", str(tmp_path / "*.json"), "--output", str(tmp_path / "corpus")]
     words += ["--split-by", "time", "--direct_running_mode=in_memory"]
     options, flags = read_known_options(CorpusOptions, words, "", "")
@@ -107,7 +90,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
     tmp_path, monkeypatch
 ):
     dumps = [
-        write_dump(tmp_path / f"{name}.json", [review(i + 50 * k) for i in range(50)])
+        write_lines(tmp_path / f"{name}.json", [review(i + 50 * k) for i in range(50)])
         for k, name in enumerate("abc")
     ]
     arguments = ["--direct_running_mode=in_memory", "--input", *map(str, dumps), "--output"]
@@ -115,7 +98,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
     clean = prepare.clean_text
 
     def fail(text, options):
-        return text[10_000] if "number 77 " in text else clean(text, options)
+        return text[10_000] if "Item 77 " in text else clean(text, options)
 
     with monkeypatch.context() as patched:
         patched.setattr(prepare, "clean_text", fail)
@@ -129,7 +112,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
 
 
 def test_rows_hold_sentences_and_labels(tmp_path):
-    dump = write_dump(
+    dump = write_lines(
         tmp_path / "Toys_5.json",
         [review(3, "It broke.  Sad &amp; angry!<br />Never again")],
     )
@@ -140,7 +123,7 @@ def test_rows_hold_sentences_and_labels(tmp_path):
 
 
 def test_nothing_usable_is_the_users_mistake(tmp_path):
-    dump = write_dump(tmp_path / "dump.json", [review(1, ""), review(2, " ")])
+    dump = write_lines(tmp_path / "dump.json", [review(1, ""), review(2, " ")])
     with pytest.raises(UserError, match="no usable review"):
         run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus")])
 
@@ -148,7 +131,7 @@ def test_nothing_usable_is_the_users_mistake(tmp_path):
 def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refused(tmp_path):
     dump = tmp_path / "out" / "corpus-2023.json"
     dump.parent.mkdir()
-    write_dump(dump, [review(i) for i in range(20)])
+    write_lines(dump, [review(i) for i in range(20)])
     with pytest.raises(
         UserError, match=r"--output .*/out: .*corpus-2023.json, an input, lies in it"
     ):
@@ -160,7 +143,7 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
         (tmp_path / "out" / name).write_text("mine")
     other = tmp_path / "in" / "d.json"
     other.parent.mkdir()
-    write_dump(other, [review(i) for i in range(20)])
+    write_lines(other, [review(i) for i in range(20)])
     run_steps(["--input", str(other), "--output", str(tmp_path / "out")])
     left = {
         str(path.relative_to(tmp_path / "out"))
@@ -182,6 +165,6 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     ],
 )
 def test_an_option_that_names_what_is_not_there(tmp_path, option, message):
-    dump = write_dump(tmp_path / "d.json", [review(1)])
+    dump = write_lines(tmp_path / "d.json", [review(1)])
     with pytest.raises(UserError, match=message):
         run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus"), *option])

@@ -9,7 +9,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.reading.fields import parse_label
 from model.finetuning.examples import SPLITS, Sampling
 from model.finetuning.tasks import find_task
-from tests.beam_jobs.dumps import digests, review, rows_of, run_job, write_lines
+from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
 
 
 @pytest.mark.parametrize(
@@ -65,18 +65,6 @@ def test_labels_of_the_dump_are_tasks_of_the_corpus(tmp_path):
     assert read == 300
     balanced = task.read(tmp_path / "corpus", "train", Sampling(30, 0, balanced=True), Counter())
     assert Counter(e.label for e in balanced) == {0: 10, 1: 10, 2: 10}
-
-
-def test_the_order_of_the_records_decides_no_class(tmp_path):
-    """Copies that differ in their label alone."""
-    made = []
-    for number, order in enumerate((1, -1)):
-        (tmp_path / str(number)).mkdir()
-        records = [review(1, why=reason) for reason in ("a", "b", "c")][::order]
-        dump = write_lines(tmp_path / str(number) / "dump.json", records)
-        run_job(tmp_path / str(number) / "corpus", "--input", dump, "--label", "why")
-        made.append(digests(tmp_path / str(number) / "corpus"))
-    assert made[0] == made[1]
 
 
 def test_a_column_without_classes_is_told(tmp_path, monkeypatch):

@@ -13,10 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs import scoring_job
-from beam_jobs.config import ScoringOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
-from beam_jobs.reading.work_units import list_dump_files
 from beam_jobs.scoring import plan as scoring_plan
 from beam_jobs.scoring_job import run
 from tests.beam_jobs.scoring.models import expect, write_network
@@ -190,69 +188,10 @@ def test_an_interrupted_job_is_continued(model, tmp_path, monkeypatch):
     assert counts.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("option", [["--seen", "corpus"], ["--min_words", "7"]])
-def test_options_it_does_not_have_are_refused(model, tmp_path, option, capfd):
-    dump = write_csv(tmp_path / "dump.csv", [1])
-    with pytest.raises((UserError, SystemExit)) as refused:
-        score(model, tmp_path / "scores", dump, more=option)
-    assert option[0] in str(refused.value) + capfd.readouterr().err
-
-
 def test_a_folder_that_is_no_model_is_a_mistake(tmp_path):
     dump = write_csv(tmp_path / "dump.csv", [1])
     with pytest.raises(UserError, match=r"--model .*has no config\.json.*model\.export"):
         score(tmp_path, tmp_path / "scores", dump)
-
-
-def count_records(path):
-    """The records of a well-formed file, counted without the job; None where nothing else can."""
-    name = path.name
-    opener = gzip.open if name.endswith(".gz") else open
-    with opener(path, "rt", errors="replace", newline="") as file:
-        if "parquet" in name:
-            return pq.read_metadata(path).num_rows
-        if "truncated" in name or name == "p_values.json":  # which has no names of fields
-            return None
-        if ".csv" in name or ".tsv" in name:
-            delimiter = "\t" if ".tsv" in name else ";" if name in SEMICOLONS else ","
-            heads = 2 if name == "sep.csv" else 1  # the line that names the delimiter
-            return sum(map(bool, csv.reader(file, delimiter=delimiter))) - heads
-        text = file.read()
-        if name.startswith("snap"):
-            return sum(bool(block.strip()) for block in text.replace("\r", "").split("\n\n"))
-        if text.lstrip().startswith("["):
-            return len(json.loads(text))
-        return sum(bool(line.strip()) for line in text.split("\n"))
-
-
-SEMICOLONS = ("excel_de.csv", "sep.csv")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no real data here (../shared/data)")
-def test_the_scores_of_real_files_join_one_to_one(model, tmp_path):
-    """Files that no job of ours reads end in a mistake that names them."""
-    files = [*(SHARED / "reviews").rglob("*.*"), *(SHARED / "shapes").rglob("*.*[!d]")]
-    readable, mistakes = [], []
-    for path in sorted(files):
-        options = ScoringOptions(model=str(model), input=((str(path),),), output="")
-        try:
-            list_dump_files(options)
-            readable.append(path)
-        except UserError as mistake:
-            mistakes.append((path.name, str(mistake)))
-    assert all(name in mistake for name, mistake in mistakes)
-    assert len(readable) > len(files) * 3 / 4
-    result = score(model, tmp_path, *readable, more=["--max-damaged-files", "2"])
-    for file in result["files"]:
-        rows = read(tmp_path / file["scores"])
-        [path] = [one for one in readable if one.name == file["file"]]
-        assert [row["row"] for row in rows] == list(range(1, len(rows) + 1))
-        assert count_records(path) in (None, len(rows)), path
-        if path.parent.name == "customer_reviews":
-            with gzip.open(path, "rt") as opened:
-                own = [record["review_id"] for record in csv.DictReader(opened)]
-            assert [row["id"] for row in rows] == own
 
 
 def test_reviews_in_lists_have_a_row_each_as_pandas_numbers_them(model, tmp_path):

@@ -7,7 +7,7 @@ from beam_jobs.corpus.prepare import make_title
 from beam_jobs.deduplication.held_out import read_held_out_batches
 from beam_jobs.reading import work_units
 from beam_jobs.scoring.score_files import read_rows
-from tests.beam_jobs.dumps import digests, review, rows_of, run_job, run_steps, text_of, write_lines
+from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
 
 TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now</b>", "Five Stars"]
 
@@ -78,17 +78,3 @@ def test_titles_change_neither_sides_nor_ids(tmp_path):
         assert (row["split"], row["text_hash"]) == (bare["split"], bare["text_hash"])
         assert row["sentences"][row["has_title"] :] == bare["sentences"]
         assert not bare["has_title"]
-
-
-def test_the_order_of_copies_with_other_titles_decides_nothing(tmp_path):
-    copies = [review(1, text_of(1), summary=f"Title {i}") for i in range(5)]
-    made = []
-    for number, records in enumerate((copies, copies[::-1])):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        dump = write_lines(folder / "dump.json", records)
-        run_steps(["--input", str(dump), "--output", str(folder / "corpus")])
-        made.append(digests(folder / "corpus"))
-        [row] = rows_of(folder / "corpus")
-        assert row["has_title"]
-    assert made[0] == made[1]

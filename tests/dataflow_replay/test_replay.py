@@ -22,7 +22,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms import environments
 
 from beam_jobs import corpus_job, shards_job
-from tests.beam_jobs.test_corpus_job import review, write_dump
+from tests.beam_jobs.dumps import review, write_lines
 from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units, vocabulary  # noqa: F401
 from tests.gcs_server import serve_gcs
 
@@ -164,7 +164,7 @@ def test_shards_job(cloud, staged, worker_python, corpus, vocabulary, tmp_path):
 
 def test_corpus_job(cloud, worker_python, tmp_path):
     """Nobody waits for the job of a template: the totals are there when the engine is done."""
-    dump = write_dump(tmp_path / "dump.json.gz", [review(i % 250) for i in range(300)])
+    dump = write_lines(tmp_path / "dump.json.gz", [review(i % 250) for i in range(300)])
     local = [*["--input", str(dump), "--output", str(tmp_path / "local")], IN_MEMORY]
     corpus_job.run(local)
     cloud.objects["bucket/dumps/dump.json.gz"] = dump.read_bytes()

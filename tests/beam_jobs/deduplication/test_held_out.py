@@ -13,7 +13,6 @@ from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN
 from beam_jobs.deduplication.overlaps import RUN
 from beam_jobs.reading.work_units import PreparedUnit
-from beam_jobs.text.splits import SPLITS
 from tests.beam_jobs.deduplication.word_texts import (
     draw_copies,
     draw_texts,
@@ -253,11 +252,6 @@ def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
         assert per_text == [n if w else 0 for n, w in zip(expected, wanted, strict=True)]
         if kind == "heldout":
             assert (found["size"] == np.array(expected)[numbers]).all()
-
-
-def test_dev_and_test_are_held_out():
-    held = held_out.mark_held_out(np.arange(len(SPLITS), dtype=np.int8))
-    assert [split for split, out in zip(SPLITS, held, strict=True) if out] == ["dev", "test"]
 
 
 def test_many_held_out_runs_make_many_buckets(monkeypatch):

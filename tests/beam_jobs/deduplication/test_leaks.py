@@ -9,43 +9,29 @@ from tests.beam_jobs.deduplication.word_texts import find_withheld
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, texts_in, write_lines
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
 
-
-def filter_texts(tmp_path, evaluation: str, *texts: str) -> list[str]:
-    """Return which texts may stay when an evaluation file is withheld."""
-    cleaned = list(map(clean_text, texts))
-    left_out = find_withheld(tmp_path, evaluation, cleaned)
-    return [text for text, out in zip(cleaned, left_out, strict=True) if not out]
-
-
-def test_a_line_with_a_comma_is_a_text_as_a_whole(tmp_path):
-    evaluation = "Good phone, works well.\nNot a good phone, sorry to say\n"
-    assert filter_texts(tmp_path, evaluation, *evaluation.splitlines()) == []
-
-
-def test_a_line_with_a_tab_is_a_text_as_a_whole(tmp_path):
-    assert filter_texts(tmp_path, "So good\tworks well\n", "So good works well") == []
-
-
-@pytest.mark.parametrize("text", ["这个手机很好用", "とても良い商品です", "สินค้าดีมาก"])
-def test_a_text_without_spaces_is_withheld(tmp_path, text):
-    assert filter_texts(tmp_path, f"{text}\n", text, f"{text}。") == []
-
-
-def test_nearly_the_same_text_without_spaces_is_withheld(tmp_path):
-    text = "这个手机很好用电池也很耐用屏幕清晰价格便宜物流很快"
-    other = "昨天买的耳机声音不错但是线太短了不太方便"
-    assert filter_texts(tmp_path, f"{text}\n", f"{text}非常满意", other) == [other]
+CHINESE = "这个手机很好用电池也很耐用屏幕清晰价格便宜物流很快"
+OTHER = "昨天买的耳机声音不错但是线太短了不太方便"
 
 
 @pytest.mark.parametrize(
-    "copy", ["works well, thank you", "Works WELL – thank you!", "works well thank you…"]
+    ("evaluation", "texts", "left"),
+    [
+        # a line with a comma or a tab is a text as a whole
+        ("Good phone, works well.\n", ["Good phone, works well."], []),
+        ("So good\tworks well\n", ["So good works well"], []),
+        # a text without spaces, or nearly the same one
+        *((f"{text}\n", [text, f"{text}。"], []) for text in ("这个手机很好用", "สินค้าดีมาก")),
+        (f"{CHINESE}\n", [f"{CHINESE}非常满意", OTHER], [OTHER]),
+        # a short text does not escape by punctuation
+        ("Works well. Thank you\n", ["works well, thank you", "Works WELL – thank you!"], []),
+        # two words are in half of all reviews
+        ("Love it!\nok\n", ["Love it!", "ok"], ["Love it!", "ok"]),
+    ],
 )
-def test_a_short_text_does_not_escape_by_punctuation(tmp_path, copy):
-    assert filter_texts(tmp_path, "Works well. Thank you\n", copy) == []
-
-
-def test_two_words_are_in_half_of_all_reviews(tmp_path):
-    assert filter_texts(tmp_path, "Love it!\nok\n", "Love it!", "ok") == ["Love it!", "ok"]
+def test_texts_that_are_withheld_in_any_form(tmp_path, evaluation, texts, left):
+    cleaned = list(map(clean_text, texts))
+    left_out = find_withheld(tmp_path, evaluation, cleaned)
+    assert [text for text, out in zip(cleaned, left_out, strict=True) if not out] == left
 
 
 @pytest.fixture

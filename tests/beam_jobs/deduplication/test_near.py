@@ -14,19 +14,6 @@ from tests.beam_jobs.deduplication.test_exact import write_units
 from tests.beam_jobs.dumps import find_clusters, review, rows_of, run_job, text_of, write_lines
 
 
-def test_near_duplicates(tmp_path):
-    texts = [text_of(i, 8) for i in range(40)]
-    copies = [f"{text} Really." for text in texts[:10]]
-    write_lines(
-        tmp_path / "d.json",
-        [review(i, text) for i, text in enumerate([*texts, *copies, texts[0].upper()])],
-    )
-    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--near_duplicates", 0.8)
-    assert result["dropped"] == {"duplicate": 1, "near duplicate": 10}
-    every = run_job(tmp_path / "all", "--input", tmp_path / "d.json", "--withhold-own", "false")
-    assert every["dropped"] == {"duplicate": 1}
-
-
 @pytest.mark.parametrize("mode", ["", "in_memory"])
 def test_all_reviews_stay_with_the_clusters_that_dropping_keeps_the_first_of(tmp_path, mode):
     """One text four times, nearly so twice, and in short; an exact copy of a near one."""
@@ -210,12 +197,6 @@ def test_minhash_estimates_the_jaccard_similarity():
     )
     assert abs(np.mean(rows[0] == rows[1]) - 50 / 150) < 0.12
     assert rows[2][0] == near.NO_RUNS
-
-
-@pytest.mark.parametrize("threshold", [0.05, 0.8, 0.98, 0.99, 1.0])
-def test_every_threshold_has_bands(threshold):
-    bands, width = near.choose_bands(threshold)
-    assert bands * width <= near.PERMUTATIONS
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.8, 0.9, 0.95])

@@ -1,11 +1,5 @@
 """No text of an evaluation file gets into the corpus, whatever the form of the file."""
 
-import gzip
-import json
-
-import pytest
-
-from beam_jobs.deduplication import evaluation_texts
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.personal_data import mask_personal_data
 from tests.beam_jobs.deduplication.word_texts import find_withheld
@@ -61,29 +55,3 @@ def test_half_of_the_runs_of_the_shorter_text_decide(tmp_path):
     reviews = [little, much, inside, punctuated, "w1 w2 w3"]
     found = find_withheld(tmp_path, " ".join(words), reviews)
     assert found == [False, True, True, True, False]
-
-
-FORMS = {
-    "lines.json": "".join(
-        json.dumps({"q": f"{t} one", "deep": {"list": [t]}}) + "\n" for t in (LONG, "a b c")
-    ),
-    "squad.json": json.dumps({"data": [{"paragraphs": [{"context": LONG}]}]}, indent=2),
-    "task.tsv": f'id\ttext\n7\t"{LONG}"\n8\t"broken quote {LONG}\n',
-    "task.csv": f'id,text\n7,"{LONG}"\n',
-    "plain.txt": f"{LONG}\nsecond line here\n",
-    "blitzer.review": "<review>\n<title>\nso so good\n</title>\n"
-    f"<review_text>\n{LONG}\n</review_text>\n</review>\n",
-}
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_texts_are_found_in_every_form(tmp_path, name):
-    for path, content in (
-        (tmp_path / name, FORMS[name].encode()),
-        (tmp_path / "x.gz", gzip.compress(FORMS[name].encode())),
-    ):
-        path.write_bytes(content)
-        assert LONG in {
-            clean_text(text).strip('"')
-            for text in evaluation_texts.read_evaluation_texts(str(path))
-        }

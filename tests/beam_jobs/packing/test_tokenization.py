@@ -87,14 +87,6 @@ def assert_equal_ids(word_ids: WordIds, reference: Tokenizer, texts: list[str]) 
     ]
 
 
-@pytest.mark.parametrize("lower_case", [True, False])
-@pytest.mark.parametrize("strip_accents", [True, False])
-def test_awkward_texts(lower_case, strip_accents):
-    word_ids = WordIds(tokenizer(lower_case, strip_accents))
-    for _ in range(2):  # the second time from memory
-        assert_equal_ids(word_ids, tokenizer(lower_case, strip_accents), AWKWARD)
-
-
 @settings(max_examples=300)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5),

@@ -53,7 +53,12 @@ def run_stage(**given: Any) -> list[str]:
 
 def make_stages(order: Order, stages: list[Stage], store: Store) -> None:
     """Make stages one after the other, with their curves in the MLflow run that waits."""
-    tracking, status = build_tracking(store, order), "KILLED"
+    uri: Any = order.mlflow  # at this host's address of the server, where it has one
+    if os.environ.get("MLFLOW_TRACKING_URI") or not uri.startswith("http"):
+        uri = mlflow_server.resolve_mlflow_uri(store.root)
+    (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
+    tracking = Tracking(uri, mlflow_server.choose_artifact_place(uri, store))
+    status = "KILLED"
     is_tracked = any(stage.tracked for stage in stages)
     if is_tracked:  # to load MLflow takes seconds
         tracking.join(order.mlflow_run)
@@ -74,14 +79,3 @@ def check_sources(stage: Stage, store: Store) -> None:
     for source in stage.inputs.values():
         if source.name == "external":
             check_place(source, store)
-
-
-def build_tracking(store: Store, order: Order) -> Tracking:
-    """Return the tracking of the run in MLflow: at this host's address of the server, where it has
-    one, else at the run's.
-    """
-    uri: Any = order.mlflow
-    if os.environ.get("MLFLOW_TRACKING_URI") or not uri.startswith("http"):
-        uri = mlflow_server.resolve_mlflow_uri(store.root)
-    (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
-    return Tracking(uri, mlflow_server.choose_artifact_place(uri, store))

@@ -13,7 +13,7 @@ other one of the store is running or scheduled. Its end has the watcher look aga
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,7 +122,11 @@ def look_for_dumps(store: Store, watch: Watch, announced: str = "") -> list[str]
         started.append(arrival.path)
         if watch.each == "added":
             break
-    raise_failures(found.unreachable, failed)
+    told = [f"{path}: {why}" for path, why in failed.items()]
+    if failed:
+        told[0] = f"{len(failed)} runs could not be started, the next look tries again: {told[0]}"
+    if told := [*found.unreachable, *told]:
+        raise NotStarted("; ".join(told))
     return started
 
 
@@ -201,12 +205,3 @@ def compute_idempotency_key(store: Store, arrival: Arrival) -> str:
     """Return the key of a run: two stores on one server have a run each of the same dump."""
     identity = json.dumps([store.address, arrival.key])
     return f"dump-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
-
-
-def raise_failures(unreachable: Iterable[str], failed: Mapping[str, str]) -> None:
-    """Raise NotStarted for what went wrong with some places and dumps, after all others."""
-    told = [f"{path}: {why}" for path, why in failed.items()]
-    if failed:
-        told[0] = f"{len(failed)} runs could not be started, the next look tries again: {told[0]}"
-    if told := [*unreachable, *told]:
-        raise NotStarted("; ".join(told))

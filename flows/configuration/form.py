@@ -608,17 +608,6 @@ def check_trainer_settings(
         raise ValueError(f"{section}.settings: {wrong}") from None
 
 
-def check_shared_batch(recipe: RecipeName, chosen: "Pretraining") -> None:
-    """Raise ValueError where the processes of a pre-training cannot share its batch."""
-    batch = apply_settings(RECIPES[recipe], chosen.settings).pretraining.batch
-    if chosen.device.startswith("xla") and chosen.processes > 1:
-        raise ValueError("pretraining.processes: one process drives all cores of a TPU host")
-    if batch % chosen.processes:
-        raise ValueError(
-            f"pretraining.processes: {chosen.processes} do not divide the batch of {batch}"
-        )
-
-
 class Parameters(Settings):
     """All of it: what one run of the graph is asked to do."""
 
@@ -643,9 +632,15 @@ class Parameters(Settings):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        has_start = bool(self.pretraining.start_from)
-        check_trainer_settings(self.sizes, self.pretraining, "pretraining", has_start)
-        check_shared_batch(self.sizes, self.pretraining)
+        chosen = self.pretraining
+        check_trainer_settings(self.sizes, chosen, "pretraining", bool(chosen.start_from))
+        batch = apply_settings(RECIPES[self.sizes], chosen.settings).pretraining.batch
+        if chosen.device.startswith("xla") and chosen.processes > 1:
+            raise ValueError("pretraining.processes: one process drives all cores of a TPU host")
+        if batch % chosen.processes:
+            raise ValueError(
+                f"pretraining.processes: {chosen.processes} do not divide the batch of {batch}"
+            )
         check_start(self)
         return self
 

@@ -118,7 +118,8 @@ def _fill_field(
 ) -> None:
     """Set a field; `pretraining.anything` that is no field of the form is one of the trainer's."""
     path, group = f"--set {section}.{name}", values.setdefault(section, {})
-    sections = list_sections(form)
+    fields = form.model_fields.items()
+    sections = {n: type(f.default) for n, f in fields if isinstance(f.default, Settings)}
     if section not in sections or not isinstance(group, dict):
         raise UserError(f"{path}: {describe_unknown(section, sections, 'section')}")
     model = sections[section]
@@ -133,13 +134,3 @@ def _fill_field(
         group[name] = parse_text(model.model_fields[name].annotation, text)
     except UserError as mistake:
         raise UserError(f"{path}={text}: {mistake}") from None
-
-
-def list_sections(form: type[Settings]) -> dict[str, type[Settings]]:
-    """Return the sections of a form by their names."""
-    fields = {name: field.annotation for name, field in form.model_fields.items()}
-    return {
-        n: kind
-        for n, kind in fields.items()
-        if isinstance(kind, type) and issubclass(kind, Settings)
-    }

@@ -3,7 +3,7 @@ Prefect UI that names such a file.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,11 +34,6 @@ class Pretraining(Part):
         default="",
         description="Published encoder whose weights and shape to start from: a folder, a name on "
         "the hub, models:/NAME@ALIAS, package:MODULE, or ${origin}",
-    )
-    start_generator_from: str = Field(
-        default="",
-        description="Published generator of the ELECTRA discriminator in start_from, in the same "
-        "notation",
     )
     set: dict[str, Any] = Field(
         default={}, description="Any field of PretrainingConfig or Architecture"
@@ -86,11 +81,6 @@ class Arm(Part):
     )
     settings: dict[str, Any] = Field(
         default={}, description="Settings of fine-tuning that differ in this arm"
-    )
-    training_data: Literal["", "known", "unknown"] = Field(
-        default="",
-        description="Whether it is known what the encoder was trained on, so that test texts were "
-        "withheld; empty: known for arms that are pre-trained here or random",
     )
 
     @property

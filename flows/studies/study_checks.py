@@ -29,7 +29,6 @@ NOT_THERE = {
 """What a place without this file is not."""
 REFERENCES = ("teacher", "architecture")
 """Fields of an arm that name another one, or a folder."""
-GENERATOR = "start_generator_from"
 
 
 def find_mistakes(study: Study) -> Iterator[str]:
@@ -76,11 +75,7 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
         ("architecture", "" if arm.shaped_by else arm.architecture, "config.json"),
     ]
     encoder = "" if arm.is_without_folder else arm.encoder.removeprefix(FROZEN)
-    for field, place in (
-        ("encoder", encoder),
-        ("pretraining.start_from", own.start_from),
-        (f"pretraining.{GENERATOR}", own.start_generator_from),
-    ):
+    for field, place in (("encoder", encoder), ("pretraining.start_from", own.start_from)):
         if place.startswith(("/", ".", "~")) or (place and Path(place).exists()):
             folders.append((field, place, "config.json"))
     for field, place, file in folders:
@@ -159,16 +154,6 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
                 yield f"pretraining.set.{name}: the shape is that of {place}; leave it out"
         if not _is_made_later(place) and not find_kind(place):
             yield f"pretraining.start_from: {place} is no place of an encoder: write {FORMS}"
-    if generator := own.start_generator_from:
-        field, objective = f"pretraining.{GENERATOR}", own.set.get("objective", "electra")
-        if not own.start_from:
-            yield f"{field}: belongs to the discriminator in start_from, which is empty"
-        elif _is_made_later(own.start_from):
-            yield f"{field}: say it where ${{origin}} is named: --set {field}={generator}"
-        elif not find_kind(generator):
-            yield f"{field}: {generator} is no place of an encoder: write {FORMS}"
-        if objective != "electra":
-            yield f"{field}: objective={objective} has no generator"
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         apply_settings(RECIPES[own.recipe], texts)

@@ -135,18 +135,13 @@ def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:
 
 def is_data_known(stages: StudyStages, arm: Arm) -> bool:
     """Return whether it is known what the arm's encoder, and those of its teachers, were trained
-    on: of what is pre-trained in this store, and where the study says so.
+    on: they are random, or were pre-trained in this store.
     """
     for one in stages.list_with_teachers(arm):
-        if one.training_data:
-            is_known = one.training_data == "known"
-        elif one.teacher and not one.taught_by:
-            is_known = False
-        elif one.pretraining or one.is_without_folder:
-            is_known = True
-        else:
-            is_known = stages.find_encoder(one, None).name == "pretraining"
-        if not is_known:
+        if one.teacher and not one.taught_by:
+            return False
+        is_made_here = one.pretraining or one.is_without_folder
+        if not is_made_here and stages.find_encoder(one, None).name != "pretraining":
             return False
     return True
 

@@ -92,10 +92,9 @@ class StudyStages:
         place = arm.pretraining.start_from
         if not place or place.startswith("<"):
             return self.find_source(place) if place else None
-        key = ("origin", place, generator := arm.pretraining.start_generator_from)
+        key = "origin", place
         if key not in self._made:
-            field = f"{arm.name}: start_from"
-            self._made[key] = build_origin_stage(place, self.store, field, generator)
+            self._made[key] = build_origin_stage(place, self.store, f"{arm.name}: start_from")
         return self._made[key]
 
     def find_arm_origin(self, arm: Arm) -> Stage | None:

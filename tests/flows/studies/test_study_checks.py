@@ -117,10 +117,6 @@ def test_mistakes_are_named(changes, words):
             {"pretraining": SHARDS | {"start_from": "org/mini", "set": {"layers": 3}}},
             "pretraining.set.layers: the shape is that of org/mini; leave it out",
         ),
-        (
-            {"pretraining": SHARDS | {"start_generator_from": "org/gen"}},
-            "pretraining.start_generator_from: belongs to the discriminator in start_from, which",
-        ),
     ],
 )
 def test_mistakes_of_an_arm_are_named(arm, words):

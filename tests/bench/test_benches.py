@@ -111,14 +111,6 @@ def test_every_row_of_a_gpu_is_measured_at_toy_size_without_one(tmp_path):
     assert json.loads(late.read_text())["rows"] == {"small": {"error": "no time left"}}
 
 
-def test_fine_tuning_is_measured_without_the_trainer(dump, made):
-    words = ["--input", dump, "--encoder", made / "electra" / "discriminator"]
-    words += ["--reviews", 32, "--without_trainer", "--precisions", "fp32"]
-    found = figures("peers/finetuning.py", *words)
-    assert (found["side"], found["p"]) == ("ours", 1.0)
-    assert found["examples_per_cpu_second"] > 0
-
-
 def test_orchestration():
     found = figures("orchestration.py")
     assert found.keys() >= {"added_seconds_a_stage", "repeated_run_seconds"}

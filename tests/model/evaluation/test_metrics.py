@@ -147,12 +147,18 @@ def test_the_best_value_is_the_upper_bound(name):
     )
 
 
-def test_what_is_no_number_ranks_last():
-    devs = [{"accuracy": 0.1, "loss": loss} for loss in (np.nan, 9.0, 2.0)]
-    assert sorted([devs[2], {"accuracy": np.nan}, *devs[:2]], key=rank_dev_metrics) == [
-        {"accuracy": np.nan},
-        *devs,
-    ]
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ({"accuracy": 0.8, "loss": 9.0}, {"accuracy": 0.7, "loss": 0.1}),
+        ({"accuracy": 0.8, "loss": 0.3}, {"accuracy": 0.8, "loss": 0.4}),
+        ({"f1": 0.1}, {"f1": np.nan}),
+        ({"f1": 0.1, "loss": 5.0}, {"f1": 0.1, "loss": np.nan}),
+        ({"f1": 0.0, "loss": 5.0}, {}),
+    ],
+)
+def test_the_first_metric_decides_then_the_loss_and_no_number_is_worst(better, worse):
+    assert rank_dev_metrics(better) > rank_dev_metrics(worse)
 
 
 def test_confusion_has_labels_down():

@@ -14,11 +14,10 @@ import torch
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import read_options
-from model import evaluate
 from model.device import open_device
 from model.finetuning import fit
 from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.request import make_request
+from model.finetuning.request import load_split, make_request
 from model.finetuning.tasks import find_task
 from model.finetuning.training import train
 from model.options import FinetuneOptions
@@ -108,6 +107,14 @@ def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monk
     assert {line["attempt"] for line in curves[0]} == {0, 1}
 
 
+def test_attempts_of_another_request_in_the_same_folder_start_afresh(tmp_path):
+    (tmp_path / "run.json").write_text('{"seed": 0}')
+    first = fit._locate_attempt(tmp_path, 1e-4)
+    assert fit._locate_attempt(tmp_path, 1e-4) == first != fit._locate_attempt(tmp_path, 5e-4)
+    (tmp_path / "run.json").write_text('{"seed": 1}')
+    assert fit._locate_attempt(tmp_path, 1e-4) != first
+
+
 def test_what_attempts_took_is_timed_and_counted_to_the_last_step(made, monkeypatch):
     shown, totals = [], []
 
@@ -173,51 +180,26 @@ def test_an_evaluation_that_was_killed_does_not_repeat_the_fit(made):
 
 
 def test_every_seed_is_tested_on_the_same_examples_but_trained_on_others(made):
-    ids = []
-    for seed in ("0", "1"):
-        tune(made, f"ids-{seed}", "--seed", seed, "--set", "n_test=40")
-        folder = ["--data", str(made / "corpus"), "--output", str(made / f"ids-test-{seed}")]
-        evaluate.run(["--model", str(made / f"ids-{seed}"), "--task", "polarity", *folder])
-        ids.append(
-            pq.read_table(made / f"ids-test-{seed}" / "predictions.parquet")[
-                "example_id"
-            ].to_pylist()
-        )
-    assert ids[0] == ids[1]
-    assert len(ids[0]) == 40
-    train = [
-        {
-            e.id
-            for e in load_examples(
-                find_task("polarity"), made / "corpus", "train", Sampling(50, seed)
-            )
-        }
-        for seed in (0, 1)
-    ]
+    requests = [ask(made, "--seed", seed, "--set", "n_test=40") for seed in ("0", "1")]
+    train, test = (
+        [{e.id for e in load_split(request, split)[0]} for request in requests]
+        for split in ("train", "test")
+    )
+    assert test[0] == test[1]
+    assert len(test[0]) == 40
     assert train[0] != train[1]
 
 
-def test_balanced_samples_and_nested_samples(made):
-    balanced = load_examples(
-        find_task("stars"), made / "corpus", "train", Sampling(50, 0, balanced=True)
-    )
-    assert np.bincount([e.label for e in balanced]).tolist() == [10] * 5
-    small, large = (
-        {
-            e.id
-            for e in load_examples(find_task("polarity"), made / "corpus", "train", Sampling(n, 3))
-        }
-        for n in (20, 60)
-    )
-    assert small < large
+def ask(made, *words):
+    """Return the request of a command line."""
+    places = ["--encoder", made / "electra", "--data", made / "corpus", "--output", made / "none"]
+    words = [*map(str, places), "--task", "stars", *SHORT, *words]
+    return make_request(read_options(FinetuneOptions, words, "", ""))
 
 
 @pytest.mark.parametrize("weights", ["balanced", "none"])
 def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights):
-    settings = [*SHORT, "--set", f"class_weights={weights}", "--seed", "3"]
-    places = ["--encoder", made / "electra", "--data", made / "corpus", "--output", made / "none"]
-    words = [*map(str, places), "--task", "stars", *settings]
-    request = make_request(read_options(FinetuneOptions, words, "", ""))
+    request = ask(made, "--set", f"class_weights={weights}", "--seed", "3")
     prepared = fit.prepare_data(request)
     training = fit.make_training(request, prepared, open_device("cpu", "fp32"))
     assert (training.seed, training.settings.max_length) == (3, 32)

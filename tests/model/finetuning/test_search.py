@@ -73,28 +73,6 @@ def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypat
     assert len({json.dumps(settings) for settings in tried(made, "killed")}) == 5
 
 
-def test_trials_are_compared_at_equal_shares_whatever_their_batch():
-    """Equal curves: whoever takes more steps is not pruned for that."""
-    study = optuna.create_study(
-        direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=4)
-    )
-    states = []
-    for number in range(12):
-        steps = 100 if number % 2 else 20
-        trial = study.ask()
-        report = search.make_reporter(trial, "dev_accuracy")
-        state = optuna.trial.TrialState.COMPLETE
-        try:
-            for part in range(1, 6):
-                report((part * steps // 5) / steps, {"dev_accuracy": 0.5 + part / 20})
-        except optuna.TrialPruned:
-            state = optuna.trial.TrialState.PRUNED
-        value = 0.75 if state == optuna.trial.TrialState.COMPLETE else None
-        study.tell(trial, value, state=state)
-        states.append(state)
-    assert set(states) == {optuna.trial.TrialState.COMPLETE}
-
-
 class Trial:
     """Notes what it is told, and may be behind the others."""
 

@@ -14,7 +14,7 @@ import pytest
 from beam_jobs.core.errors import UserError
 from model.finetuning.examples import SPLITS, Sampling, load_examples
 from model.finetuning.files import detect_quoting
-from model.finetuning.tasks import conll, find_task, glue
+from model.finetuning.tasks import conll, find_task, glue, swag
 
 EVERYTHING = Sampling()
 PUBLISHED = Path(__file__).parents[5] / "shared/data"
@@ -68,31 +68,13 @@ def test_fasttext_splits_by_text_and_compression_does_not_matter(tmp_path):
     assert {e.text for e in packed["dev"]} == {e.text for e in read["dev"]}
 
 
-def test_fasttext_names_the_line_of_a_wrong_label(tmp_path):
-    (tmp_path / "x.txt").write_text("__label__1 fine\n__label__3 what\n")
-    with pytest.raises(UserError, match="line 2: label '__label__3' is none of"):
-        splits("amazon-sentiment", tmp_path / "x.txt")
-
-
-def test_published_splits_are_kept_and_dev_is_cut_from_train(tmp_path):
-    for split, n in (("train", 200), ("test", 50)):
-        rows = [
-            json.dumps({"text": f"{split} film {i}<br />good", "label": i % 2}) for i in range(n)
-        ]
-        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
-    read = splits("imdb", tmp_path)
-    assert len(read["test"]) == 50
-    assert len(read["train"]) + len(read["dev"]) == 200
-    assert 5 <= len(read["dev"]) <= 40
-    assert all(e.text.startswith("train") and "<br" not in e.text for e in read["dev"])
-
-
 def test_imdb_in_its_original_folders(tmp_path):
     for where in ("train/pos", "train/neg", "test/pos", "test/neg"):
         (tmp_path / where).mkdir(parents=True)
         for i in range(20):
-            (tmp_path / where / f"{i}_7.txt").write_text(f"{where} review {i}")
+            (tmp_path / where / f"{i}_7.txt").write_text(f"{where}<br />review {i}")
     read = splits("imdb", tmp_path)
+    assert all(e.text.startswith("train/") and " review" in e.text for e in read["dev"])
     assert {e.label for e in read["test"] if e.id.startswith("test/pos")} == {1}
     assert len(read["train"]) + len(read["dev"]) == 40
 
@@ -167,14 +149,12 @@ def test_conll_in_either_scheme(tmp_path):
     assert [conll.LABELS[t] for t in second.tags] == ["B-ORG", "B-ORG"]
 
 
-def test_swag(tmp_path):
+def test_each_ending_of_swag_goes_on_from_the_second_sentence(tmp_path):
     header = "video-id,sent1,sent2,ending0,ending1,ending2,ending3,label"
-    for split, n in (("train", 30), ("val", 10)):
-        rows = [f"v,{split} begins {i}.,He,runs,sits,eats,sleeps,{i % 4}" for i in range(n)]
-        (tmp_path / f"{split}.csv").write_text("\n".join([header, *rows]))
-    read = splits("swag", tmp_path)
-    assert len(read["test"]) == 10
-    assert read["test"][0].choices == ("He runs", "He sits", "He eats", "He sleeps")
+    (tmp_path / "val.csv").write_text(f"{header}\nv,It begins.,He,runs,sits,eats,sleeps,2")
+    [example] = swag.read_swag_questions(tmp_path / "val.csv")
+    assert example.choices == ("He runs", "He sits", "He eats", "He sleeps")
+    assert (example.text, example.label) == ("It begins.", 2)
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])

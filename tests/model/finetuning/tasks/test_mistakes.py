@@ -48,6 +48,12 @@ def question(**changed):
         (TABLE, "a.jsonl", f"{GOOD_LINE}\n{NO_LABEL}", ", line 2: column 'label' has no value"),
         (TABLE, "a.csv", "text,label\nx,1\ny,\n", ", line 3: column 'label' is empty; fill it in"),
         (TABLE, "a.csv", "", "column 'label' holds 0 labels; at least two are needed"),
+        (
+            "amazon-sentiment",
+            "a.txt",
+            "__label__3 what\n",
+            ", line 1: label '__label__3' is none",
+        ),
         (NUMBERS, "a.csv", table(label=lambda i: "nan"), ", line 2: label 'nan' is not a number"),
         ("squad2", "a.json", squad(), ": not SQuAD's official form .no field 'answers'"),
         ("squad2", "a.json", '{"data": {"a": 1}}', ": not SQuAD's official form"),

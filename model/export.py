@@ -37,7 +37,7 @@ from model.config import FinetuningSettings
 from model.device import open_device
 from model.encoders.origin import describe_start
 from model.evaluation.metrics import METRICS, compute_metric, rank_arm, rank_dev_metrics
-from model.evaluation.predict import predict_examples, predict_features
+from model.evaluation.predict import make_predictions, predict_examples
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import compare_arms
 from model.finetuning import network
@@ -206,7 +206,8 @@ def write_network(
     model, head, tokenizer = network.load_finetuned(cell.folder)
     features = head.make_featurizer(tokenizer)(examples)
     device = open_device("cpu", "fp32")
-    dev = predict_features(model, features, examples, device, task)
+    logits = network.predict_logits(model, features, task.shape, device)
+    dev = make_predictions(logits, features, examples, task)
     loaded: Any = model
     loaded.save_pretrained(output)
     names = INPUTS if getattr(loaded.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
@@ -215,9 +216,7 @@ def write_network(
     export_onnx(model, names, output / ONNX)
     some = list(range(min(CHECKED_TEXTS, len(examples))))
     texts = [(examples[i].text, examples[i].pair) for i in some]
-    exact = np.stack(
-        network.predict_logits(model, [features[i] for i in some], "classification", device)
-    )
+    exact = np.stack(network.predict_logits(model, [features[i] for i in some], task.shape, device))
     found = run_onnx(output / ONNX, output / "tokenizer.json", texts)
     difference = float(np.abs(found - exact).max())
     if difference > LARGEST_DIFFERENCE or (found.argmax(1) != exact.argmax(1)).any():

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from torch import nn
 
 from model.config import Precision
-from model.device import Device, open_device
+from model.device import open_device
 from model.evaluation import spans
 from model.evaluation.predictions import Predictions, compute_log_softmax
 from model.finetuning.examples import Example, Task
@@ -38,49 +37,24 @@ def predict_examples(
     the tokens of the examples for others.
     """
     head = read_task_head(folder)
-    logits, features = compute_logits(folder, task, examples, precision, device, cache)
-    return make_predictions(logits, features, examples, task, head.threshold)
-
-
-def compute_logits(
-    folder: Path,
-    task: Task,
-    examples: Sequence[Example],
-    precision: Precision = "auto",
-    device: str = "auto",
-    cache: Path | None = None,
-) -> tuple[list[np.ndarray], Sequence[Feature]]:
-    """Return the logits of a folder that model.finetune wrote, as `network.predict_logits` shapes
-    them (classification: [classes] an example), and the features they are of; TF-IDF has none.
-    """
-    head = read_task_head(folder)
+    features: Sequence[Feature] = []
     if head.kind == "tfidf":
         from model.baselines import tfidf  # scikit-learn takes 2 CPU seconds, for who needs it
 
-        return tfidf.predict_logits(folder, examples, head.labels), []
-    featurizer = head.make_featurizer(load_tokenizer(str(folder)))
-    features = load_features(featurizer, examples, cache)
-    target = open_device(device, precision)
-    if head.kind == "frozen":
-        from model.baselines import frozen
+        logits = tfidf.predict_logits(folder, examples, head.labels)
+    else:
+        featurizer = head.make_featurizer(load_tokenizer(str(folder)))
+        features = load_features(featurizer, examples, cache)
+        target = open_device(device, precision)
+        if head.kind == "frozen":
+            from model.baselines import frozen
 
-        return frozen.predict_logits(folder, task, head, features, target, cache), features
-    model, _, _ = load_finetuned(folder)
-    prepare_network(model, head, target)
-    return predict_logits(model, features, head.shape, target), features
-
-
-def predict_features(
-    model: nn.Module,
-    features: Sequence[Feature],
-    examples: Sequence[Example],
-    device: Device,
-    task: Task,
-    threshold: float = 0.0,
-) -> Predictions:
-    """Return the predictions for features made before: dev is predicted many times."""
-    logits = predict_logits(model, features, task.shape, device)
-    return make_predictions(logits, features, examples, task, threshold)
+            logits = frozen.predict_logits(folder, task, head, features, target, cache)
+        else:
+            model, _, _ = load_finetuned(folder)
+            prepare_network(model, head, target)
+            logits = predict_logits(model, features, head.shape, target)
+    return make_predictions(logits, features, examples, task, head.threshold)
 
 
 def make_predictions(

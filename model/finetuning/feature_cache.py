@@ -17,7 +17,7 @@ from beam_jobs.core.files import atomic_path
 from model.finetuning.examples import Example
 from model.finetuning.features import Featurizer, PackedFeatures
 
-FORMAT = 2
+FORMAT = 3
 MOST_EXAMPLES = 200_000
 """Of a file; 60 MB where texts have 100 tokens. More are tokenized again."""
 FOLDER_BYTES = 1 << 30

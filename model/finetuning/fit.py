@@ -23,7 +23,7 @@ from beam_jobs.core.progress import Progress, track_progress
 from model.config import FinetuningSettings
 from model.device import Device, open_device
 from model.evaluation import metrics, spans
-from model.evaluation.predict import predict_features
+from model.evaluation.predict import make_predictions
 from model.finetuning import network
 from model.finetuning.checkpoint import (
     Attempt,
@@ -274,14 +274,9 @@ def _score_dev(
     """
     task = request.task
     tunes_threshold = task.shape == "span" and not task.always_answered
-    predictions = predict_features(
-        model,
-        prepared.dev_features,
-        prepared.dev,
-        device,
-        task,
-        threshold=math.inf if tunes_threshold else 0.0,
-    )
+    logits = network.predict_logits(model, prepared.dev_features, task.shape, device)
+    threshold = math.inf if tunes_threshold else 0.0
+    predictions = make_predictions(logits, prepared.dev_features, prepared.dev, task, threshold)
     chosen = {}
     if tunes_threshold:
         chosen["threshold"], _ = spans.find_best_threshold(predictions)

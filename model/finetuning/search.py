@@ -182,57 +182,42 @@ def read_space(file: Path, distils: bool) -> Space:
 def find_mistakes(space: Space, distils: bool) -> Iterator[str]:
     """Yield each mistake of the space; the text begins with its setting."""
     for name, choices in space.items():
-        mistake = _check_name(name, distils) or _check_choices(name, choices)
-        if mistake:
+        try:
+            _check_choices(name, choices, distils)
+        except UserError as mistake:
             yield f"{name}: {mistake}"
 
 
-def _check_name(name: str, distils: bool) -> str:
+def _check_choices(name: str, choices: Any, distils: bool) -> None:
+    """Raise a UserError where a setting cannot be searched, or fine-tuning refuses a choice."""
     if name == "learning_rates":
-        return "a trial has one rate: write learning_rate"
+        raise UserError("a trial has one rate: write learning_rate")
     if name in DATA_SETTINGS:
-        return "has no effect in a search, whose trials all meet the same examples: set it for all"
+        raise UserError(
+            "has no effect in a search, whose trials all meet the same examples: set it for all"
+        )
     if name in OF_DISTILLATION and not distils:
-        return "has no effect without a teacher"
-    if name != "learning_rate" and name not in FinetuningSettings.model_fields:
-        known = [
-            n
-            for n in FinetuningSettings.model_fields
-            if n not in (*DATA_SETTINGS, "learning_rates")
-        ]
-        return describe_unknown(name, ["learning_rate", *known])
-    return ""
-
-
-def _check_choices(name: str, choices: Any) -> str:
-    if isinstance(choices, list) and choices:
-        return _check_values(name, choices)
-    if not isinstance(choices, dict) or not {"low", "high"} <= choices.keys() <= {
-        "low",
-        "high",
-        "log",
-    }:
-        return "give a list of choices, or {low, high, log}"
-    low, high = choices["low"], choices["high"]
-    if (
-        any(isinstance(end, bool) or not isinstance(end, int | float) for end in (low, high))
-        or low > high
-    ):
-        return "low and high must be numbers, low the smaller one"
-    if choices.get("log") and low <= 0:
-        return "low must be above 0 where it is drawn on a logarithmic scale"
-    return _check_values(name, [low, high])
-
-
-def _check_values(name: str, values: list[Any]) -> str:
-    """Return why fine-tuning refuses one of the values; empty if it takes them all."""
+        raise UserError("has no effect without a teacher")
+    fields = [n for n in FinetuningSettings.model_fields if n not in DATA_SETTINGS]
+    known = ["learning_rate", *(n for n in fields if n != "learning_rates")]
+    if name not in known:
+        raise UserError(describe_unknown(name, known))
+    values = choices
+    if not isinstance(choices, list) or not choices:
+        ends = {"low", "high"}
+        if not isinstance(choices, dict) or not ends <= choices.keys() <= {*ends, "log"}:
+            raise UserError("give a list of choices, or {low, high, log}")
+        values = low, high = choices["low"], choices["high"]
+        are_numbers = all(
+            isinstance(end, int | float) and not isinstance(end, bool) for end in values
+        )
+        if not are_numbers or low > high:
+            raise UserError("low and high must be numbers, low the smaller one")
+        if choices.get("log") and low <= 0:
+            raise UserError("low must be above 0 where it is drawn on a logarithmic scale")
     setting = "learning_rates" if name == "learning_rate" else name
-    try:
-        for value in values:
-            change_settings(FinetuningSettings(), {setting: format_value(value)})
-    except UserError as mistake:
-        return str(mistake)
-    return ""
+    for value in values:
+        change_settings(FinetuningSettings(), {setting: format_value(value)})
 
 
 def drop_teacher_settings(space: Space) -> dict[str, Any]:
@@ -241,16 +226,17 @@ def drop_teacher_settings(space: Space) -> dict[str, Any]:
 
 
 def draw_settings(trial: Any, space: Space) -> dict[str, Any]:
-    return {name: _draw_value(trial, name, choices) for name, choices in space.items()}
-
-
-def _draw_value(trial: Any, name: str, choices: Any) -> Any:
-    if isinstance(choices, list):
-        return trial.suggest_categorical(name, choices)
-    low, high = choices["low"], choices["high"]
-    if isinstance(low, int) and isinstance(high, int):
-        return trial.suggest_int(name, low, high, log=bool(choices.get("log")))
-    return trial.suggest_float(name, float(low), float(high), log=bool(choices.get("log")))
+    """Return what Optuna draws of each setting, whole numbers where both ends are whole."""
+    drawn = {}
+    for name, choices in space.items():
+        if isinstance(choices, list):
+            drawn[name] = trial.suggest_categorical(name, choices)
+            continue
+        low, high = choices["low"], choices["high"]
+        are_whole = isinstance(low, int) and isinstance(high, int)
+        suggest = trial.suggest_int if are_whole else trial.suggest_float
+        drawn[name] = suggest(name, low, high, log=bool(choices.get("log")))
+    return drawn
 
 
 def make_settings(drawn: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,7 +69,8 @@ def list_data_files(data: Path, leave_out: Iterable[str] = ()) -> list[Path]:
     below = here or [
         path
         for path in data.rglob("*")
-        if _is_data_file(path, leave_out) and not _is_hidden(path, data)
+        if _is_data_file(path, leave_out)
+        and not any(part.startswith(".") for part in path.relative_to(data).parts)
     ]
     return sorted(below)
 
@@ -80,10 +81,6 @@ def _is_data_file(path: Path, leave_out: Iterable[str]) -> bool:
         return False
     plain = name.removesuffix(".gz").removesuffix(".bz2")
     return Path(plain).suffix not in NOT_DATA and not any(Path(name).match(p) for p in leave_out)
-
-
-def _is_hidden(path: Path, data: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(data).parts)
 
 
 def list_split_files(data: Path, leave_out: Iterable[str] = ()) -> dict[Split, list[Path]]:
@@ -181,7 +178,7 @@ class SplitReader:
     ) -> Sequence[Example]:
         left_out.update(self.count_unread(data, split))
         held = self._hash_later_inputs(data, split)
-        sample = sample_examples(self._read_unseen(data, split, held, left_out), sampling)
+        sample = sample_examples(self._read_split(data, split, held, left_out), sampling)
         if self.finish is not None:
             sample = ExampleFile(map(self.finish, sample))
         if split != "train" or self.is_ordered:
@@ -199,13 +196,33 @@ class SplitReader:
         `look_ahead` also those whose input a later split has, which is read for that.
         """
         held = self._hash_later_inputs(data, split) if look_ahead else array("Q")
-        return self._read_unseen(data, split, held, left_out)
+        return self._read_split(data, split, held, left_out)
 
-    def _read_unseen(
+    def _read_split(
         self, data: Path, split: Split, held: Sequence[int], left_out: Counter[str]
     ) -> Iterator[Example]:
-        source = _read_source(self.parts(data)[split], self.read, split, self.key)
-        return _drop_seen_inputs(source, held, left_out)
+        """Yield the examples of a split whose inputs no later split has.
+
+        `held` are sorted hashes, 8 bytes each: a published test set may have hundreds of thousands
+        of inputs.
+        """
+        for example in self._read_source(self.parts(data)[split], split):
+            if isinstance(example, Omission):
+                left_out[example.reason] += 1
+            elif held and _is_in_sorted(held, hash_input(example)):
+                left_out["input also in a later split"] += 1
+            else:
+                yield example
+
+    def _read_source(self, part: SplitSource, split: Split) -> Iterator[Example | Omission]:
+        for path in part.files:
+            for example in self.read(path):
+                if (
+                    part.shares is None
+                    or isinstance(example, Omission)
+                    or assign_split(self.key(example), part.shares) == split
+                ):
+                    yield example
 
     def _hash_later_inputs(self, data: Path, split: Split) -> array:
         """Return the sorted hashes of the inputs of later splits."""
@@ -215,7 +232,7 @@ class SplitReader:
             if not (self.key_is_input and every[later].files == every[split].files):
                 held.extend(
                     hash_input(e)
-                    for e in _read_source(every[later], self.read, later, self.key)
+                    for e in self._read_source(every[later], later)
                     if isinstance(e, Example)
                 )
         np.frombuffer(held, dtype=np.uint64).sort()
@@ -225,39 +242,6 @@ class SplitReader:
 def get_passage(example: Example) -> str:
     """Return the passage, by which questions are cut."""
     return str(example.pair)
-
-
-def _read_source(
-    part: SplitSource,
-    read: Callable[[Path], Iterator[Example | Omission]],
-    split: Split,
-    key: Callable[[Example], str],
-) -> Iterator[Example | Omission]:
-    for path in part.files:
-        for example in read(path):
-            if (
-                part.shares is None
-                or isinstance(example, Omission)
-                or assign_split(key(example), part.shares) == split
-            ):
-                yield example
-
-
-def _drop_seen_inputs(
-    examples: Iterable[Example | Omission], held: Sequence[int], left_out: Counter[str]
-) -> Iterator[Example]:
-    """Yield the examples whose inputs no later split has.
-
-    `held` are sorted hashes, 8 bytes each: a published test set may have hundreds of thousands of
-    inputs.
-    """
-    for example in examples:
-        if isinstance(example, Omission):
-            left_out[example.reason] += 1
-        elif held and _is_in_sorted(held, hash_input(example)):
-            left_out["input also in a later split"] += 1
-        else:
-            yield example
 
 
 def _is_in_sorted(held: Sequence[int], wanted: int) -> bool:
@@ -282,22 +266,18 @@ def check_data(task: Task, data: Path) -> None:
     files = {file for part in task.read.parts(data).values() for file in part.files}
     is_small = sum(file.stat().st_size for file in files) <= READ_WHOLE
     for split in SPLITS:
-        _check_split(task, data, split, is_small)
-
-
-def _check_split(task: Task, data: Path, split: Split, is_small: bool) -> None:
-    assert isinstance(task.read, SplitReader)
-    left_out: Counter[str] = Counter()
-    needed = 2 if split == "train" and task.shape == "classification" and is_small else 1
-    found = set()
-    for example in task.read.read_examples(data, split, left_out, look_ahead=is_small):
-        found.add(example.label)
-        if len(found) == needed:
-            return
-    if not found:
-        raise UserError(explain_empty_split(task, data, split, left_out))
-    [label] = found
-    raise UserError(
-        f"{data}: all training examples of {task.name} are {task.labels[int(label or 0)]!r}; "
-        "nothing can be learnt from one class"
-    )
+        left_out: Counter[str] = Counter()
+        needed = 2 if split == "train" and task.shape == "classification" and is_small else 1
+        found = set()
+        for example in task.read.read_examples(data, split, left_out, look_ahead=is_small):
+            found.add(example.label)
+            if len(found) == needed:
+                break
+        if not found:
+            raise UserError(explain_empty_split(task, data, split, left_out))
+        if len(found) < needed:
+            [label] = found
+            raise UserError(
+                f"{data}: all training examples of {task.name} are "
+                f"{task.labels[int(label or 0)]!r}; nothing can be learnt from one class"
+            )

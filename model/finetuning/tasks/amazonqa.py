@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,9 @@ def read_amazonqa_questions(path: Path) -> Iterator[Example]:
 
 def _read_list(row: dict[str, Any], name: str, path: Path, number: int) -> list[Any]:
     """Return a field that is a list, empty where it is null; snippets must be there."""
-    found = (
-        row.get("answers")
-        if name == "answers"
-        else row[name]
-        if name in row
-        else get_column(row, name, path, number)
-    )
+    if name != "answers" and name not in row:
+        get_column(row, name, path, number)  # raises
+    found = row.get(name)
     if found is not None and not isinstance(found, list):
         raise UserError(
             f"{path}, line {number}: {name} is a {type(found).__name__}, must be a list"
@@ -77,12 +74,13 @@ def _read_list(row: dict[str, Any], name: str, path: Path, number: int) -> list[
     return found or []
 
 
-def get_product(example: Example) -> str:
-    """Return the asin: products stay on one side where the files are not split."""
-    return example.product
-
-
-_plan = partial(plan_splits, leave_out=("*squad*",))
+_make_reader = partial(
+    SplitReader,
+    read_amazonqa_questions,
+    partial(plan_splits, leave_out=("*squad*",)),
+    key=attrgetter("product"),  # products stay on one side where the files are not split
+    key_is_input=False,
+)
 
 
 def _attach_spans(example: Example) -> Example:
@@ -164,13 +162,7 @@ def _score_matches(length: int, matches: Sequence[Any], references: Sequence[Seq
 TASKS = (
     make_span_task(
         name="amazonqa",
-        read=SplitReader(
-            read_amazonqa_questions,
-            _plan,
-            key=get_product,
-            key_is_input=False,
-            finish=_attach_spans,
-        ),
+        read=_make_reader(finish=_attach_spans),
         source="AmazonQA: {train,val,test}-qar.jsonl; the five spans of highest BLEU-2 count as "
         "right",
         question="which words of the reviews answer a question about a product, if any do?",
@@ -180,7 +172,7 @@ TASKS = (
         shape="classification",
         labels=("not answerable", "answerable"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=SplitReader(read_amazonqa_questions, _plan, key=get_product, key_is_input=False),
+        read=_make_reader(),
         source="AmazonQA: {train,val,test}-qar.jsonl, is_answerable",
         question="can a question about a product be answered from its reviews?",
     ),

@@ -15,7 +15,7 @@ from model import evaluate, finetune
 from model.baselines import frozen, tfidf
 from model.baselines.regression import ABSENT
 from model.config import FinetuningSettings
-from model.evaluation.predict import compute_logits
+from model.evaluation.predict import predict_examples
 from model.evaluation.predictions import read_predictions
 from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.tasks import find_task
@@ -106,13 +106,12 @@ def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):
 
     pipeline = skops.io.load(made / "tfidf" / "model.skops")
     examples = load_examples(POLARITY, made / "corpus", "test", Sampling())
-    logits, _ = compute_logits(made / "tfidf", POLARITY, examples)
-    said = [POLARITY.labels[row.argmax()] for row in logits]
+    ours = predict_examples(made / "tfidf", POLARITY, examples)
+    said = [POLARITY.labels[i] for i in ours.predictions]
     assert pipeline.predict([e.text for e in examples]).tolist() == said
-    probabilities = torch.softmax(torch.from_numpy(np.stack(logits)), 1).numpy()
     theirs = pipeline.predict_proba([e.text for e in examples])
     columns = [POLARITY.labels.index(name) for name in pipeline.classes_]
-    assert np.allclose(theirs, probabilities[:, columns], atol=1e-6)
+    assert np.allclose(theirs, ours.probabilities[:, columns], atol=1e-6)
 
 
 def test_tasks_share_the_states_of_an_encoder(made, tmp_path):

@@ -19,11 +19,6 @@ from tests.model.synthetic_shards import write_shards
 SMALL = SHAPE | {"dropout": 0.1, "log_every": 2, "checkpoint_every": 6}
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory):
-    return write_shards(tmp_path_factory.mktemp("shards"), sequences=100)
-
-
 def train(shards, output, *words, steps=20, **settings):
     return pretrain(shards, output, *words, steps=steps, **SMALL | settings)
 
@@ -98,10 +93,9 @@ def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, 
     assert run_step(training, arrays) is not None
 
 
-def test_validation_changes_no_weight(shards, tmp_path):
-    dev = write_shards(tmp_path / "dev", sequences=40, split="dev")
+def test_validation_changes_no_weight(shards, dev_shards, tmp_path):
     without = train(shards, tmp_path / "without", steps=10)
-    result = train(shards, tmp_path / "with", "--validation", dev, steps=10)
+    result = train(shards, tmp_path / "with", "--validation", dev_shards, steps=10)
     weights = [
         Path(made["encoder"], "model.safetensors").read_bytes() for made in (without, result)
     ]
@@ -109,8 +103,8 @@ def test_validation_changes_no_weight(shards, tmp_path):
     assert list(read_curve(tmp_path / "with", "validation_loss")) == list(range(1, 11))
 
 
-def test_validation_of_a_run_that_does_not_say_how_often_is_cheap(shards, tmp_path):
-    dev = Shards.open(write_shards(tmp_path / "dev", sequences=100, split="dev"), "", "dev")
+def test_validation_of_a_run_that_does_not_say_how_often_is_cheap(shards, dev_shards, tmp_path):
+    dev = Shards.open(dev_shards, "--validation", "dev")
 
     def count_sequences(**settings):
         validation = build(shards, tmp_path, dev=dev, **SMALL | settings).validation
@@ -123,13 +117,12 @@ def test_validation_of_a_run_that_does_not_say_how_often_is_cheap(shards, tmp_pa
     assert count_sequences(steps="20", validate_every="5", validate_sequences="48") == 48
 
 
-def test_the_best_state_is_kept_besides_the_newest(shards, tmp_path):
+def test_the_best_state_is_kept_besides_the_newest(shards, dev_shards, tmp_path):
     """A learning rate this high undoes what the first steps learned: the best validation is not the
     last.
     """
-    dev = write_shards(tmp_path / "dev", sequences=100, split="dev")
     more = {"validate_every": 4, "keep_checkpoints": 1, "learning_rate": 0.05, "warmup": 0.9}
-    train(shards, tmp_path, "--validation", dev, **more)
+    train(shards, tmp_path, "--validation", dev_shards, **more)
     validated = read_curve(tmp_path, "validation_loss")
     best = min(validated, key=lambda number: validated[number])
     assert best < 20

@@ -136,11 +136,6 @@ class TokenHead(nn.Module):
         vectors: Tensor = self.norm(functional.gelu(self.dense(states)))
         return vectors
 
-    def compute_logits(self, vectors: Tensor, word: Tensor) -> Tensor:
-        """Map [tokens, embedding] to [tokens, vocabulary]."""
-        kind = self.dense.products
-        return functional.linear(vectors.to(kind), word.to(kind), self.bias.to(kind))
-
     def compute_losses(self, vectors: Tensor, word: Tensor, batch: Batch) -> MaskedLosses:
         """Compare the vectors of the masked tokens with the words, and sample from the result."""
         kind = self.dense.products

@@ -14,7 +14,6 @@ from beam_jobs.core.errors import UserError
 from model.origin import run
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
 from tests.model.pretraining.runs import pretrain
-from tests.model.synthetic_shards import write_shards
 
 FILES = {
     "config.json",
@@ -70,14 +69,13 @@ def test_license_and_all_that_is_said_of_the_training_data_are_read(tmp_path):
     assert (tmp_path / "origin" / "README.md").exists()
 
 
-def test_the_generator_of_an_electra_is_started_from(tmp_path, capsys):
+def test_the_generator_of_an_electra_is_started_from(shards, tmp_path, capsys):
     source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
     narrow = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 64}
     generator = write_checkpoint(tmp_path / "gen", "ELECTRA's generator", **narrow)
     about = bring(source, tmp_path / "origin", "--generator", str(generator))
     assert about["has_generator"]
     assert {file.name for file in (tmp_path / "origin" / "generator").iterdir()} == FILES
-    shards = write_shards(tmp_path / "shards", sequences=8)
     pretrain(shards, tmp_path / "run", "--start-from", tmp_path / "origin", steps=1, batch=4)
     assert f"starting from {tmp_path / 'origin'}\n" in capsys.readouterr().err
 
@@ -249,10 +247,9 @@ def test_a_package_is_read_and_never_imported(tmp_path, monkeypatch):
         bring("package:tiny_published", tmp_path / "other")
 
 
-def test_training_starts_from_a_package_by_its_name(tmp_path, monkeypatch):
+def test_training_starts_from_a_package_by_its_name(shards, tmp_path, monkeypatch):
     write_package(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    shards = write_shards(tmp_path / "shards", sequences=8)
     words = ("--start-from", "package:tiny_published")
     pretrain(shards, tmp_path / "run", *words, steps=1, batch=4, objective="mlm")
     assert (tmp_path / "run" / "origin" / "origin.json").exists()
@@ -275,12 +272,11 @@ def drop_weight(folder):
         ("package", drop_tokenizer),
     ],
 )
-def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, tmp_path, monkeypatch):
+def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, shards, tmp_path, monkeypatch):
     module = write_package(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     spoil(module / "model")
     place = str(module / "model") if form == "folder" else "package:tiny_published"
-    shards = write_shards(tmp_path / "shards", sequences=8)
     with pytest.raises(UserError, match=f"--start-from {place}"):
         pretrain(shards, tmp_path / "run", "--start-from", place, steps=1, batch=4)
     assert not (tmp_path / "run").exists()

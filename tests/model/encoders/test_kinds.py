@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from torch.nn import functional
 
 from beam_jobs.core.errors import UserError
 from model.encoders.origin import write_origin
@@ -16,7 +17,6 @@ from model.pretraining.network.initial_weights import Origin, load_weights
 from model.recipes import RECIPES, apply_settings
 from tests.model.encoders.checkpoints import KINDS, SIZE, write_checkpoint
 from tests.model.pretraining.runs import pretrain
-from tests.model.synthetic_shards import write_shards
 
 WITH_HEAD = [name for name in KINDS if "head" in name or "both" in name or "generator" in name]
 
@@ -106,7 +106,7 @@ def test_the_published_head_predicts_what_it_does_in_transformers(what, tmp_path
     folder = write_checkpoint(tmp_path / "origin", what)
     model, _ = load_here(folder, folder)
     head = model.encoder_head
-    logits = head.compute_logits(head(encode_here(model, ids)), model.embeddings.word)
+    logits = functional.linear(head(encode_here(model, ids)), model.embeddings.word, head.bias)
     published = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
     with torch.no_grad():
         expected = published(ids, attention_mask=torch.ones_like(ids)).logits
@@ -124,10 +124,9 @@ def test_a_head_with_its_own_output_table_is_left_out(tmp_path):
 
 @pytest.mark.parametrize("what", ["BERT with its head", "DistilBERT, a bare trunk"])
 @pytest.mark.parametrize("objective", ["mlm", "electra"])
-def test_a_run_of_one_tiny_step_exports_the_origin(what, objective, tmp_path, ids, capsys):
+def test_a_run_of_one_tiny_step_exports_the_origin(what, objective, shards, tmp_path, ids, capsys):
     """At a rate of nothing, so that a whole run shows whether the weights pass through it."""
     folder = write_checkpoint(tmp_path / "origin", what)
-    shards = write_shards(tmp_path / "shards", sequences=32)
     settings = {"objective": objective, "batch": 4, "precision": "fp32"}
     settings |= {"learning_rate": 1e-30, "weight_decay": 0}
     result = pretrain(shards, tmp_path / "out", "--start-from", folder, steps=1, **settings)
@@ -139,9 +138,8 @@ def test_a_run_of_one_tiny_step_exports_the_origin(what, objective, tmp_path, id
 
 
 @pytest.mark.parametrize("setting", ["layers=2", "heads=2", "layer_norm_eps=1e-12"])
-def test_a_setting_that_contradicts_the_origin_is_refused(setting, tmp_path):
+def test_a_setting_that_contradicts_the_origin_is_refused(setting, shards, tmp_path):
     folder = write_checkpoint(tmp_path / "origin", "BERT with its head")
-    shards = write_shards(tmp_path / "shards", sequences=4)
     name = setting.split("=")[0]
     words = ("--start-from", folder, "--set", setting)
     with pytest.raises(UserError, match=f"--set {setting}: {folder} has {name}="):

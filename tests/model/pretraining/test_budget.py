@@ -5,7 +5,6 @@ import pytest
 from model.pretraining.budget import describe_small_budget
 from model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import SHAPE, pretrain
-from tests.model.synthetic_shards import write_shards
 
 
 @pytest.mark.parametrize(
@@ -28,8 +27,7 @@ def test_a_small_budget_names_what_pays_and_the_cheapest_objective(settings, is_
         assert ("mlm costs least" in warning) == ("objective" not in settings)
 
 
-def test_the_run_says_so_unless_it_begins_with_loaded_weights(tmp_path, capsys):
-    shards = write_shards(tmp_path / "shards")
+def test_the_run_says_so_unless_it_begins_with_loaded_weights(shards, tmp_path, capsys):
     result = pretrain(shards, tmp_path / "out", steps=2, **SHAPE)
     words = "recipe sample with 0.000512 M tokens"
     assert words in capsys.readouterr().err

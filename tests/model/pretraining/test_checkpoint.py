@@ -18,7 +18,6 @@ from model.pretraining.checkpoint import (
     save_state,
 )
 from tests.model.pretraining.runs import build, take_steps
-from tests.model.synthetic_shards import write_shards
 
 
 def state_of(step, **numbers):
@@ -165,8 +164,9 @@ def one_thread():
 
 
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
-def test_the_numbers_of_a_step_change_only_with_the_version(objective, tmp_path, one_thread):
-    shards = write_shards(tmp_path / "shards")
+def test_the_numbers_of_a_step_change_only_with_the_version(
+    objective, shards, tmp_path, one_thread
+):
     training = build(shards, tmp_path / "out", objective=objective, **SETTINGS)
     losses = take_steps(training, islice(training.batches.iterate_steps(0), STEPS))
     known = LOSSES.get(checkpoint.COMPUTATION_VERSION, {}).get(objective, [])

@@ -5,20 +5,13 @@ import torch
 
 from model.config import AdaptationConfig
 from model.pretraining.assembly import build_model
-from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import run_step
 from model.pretraining.optimizer import build_optimizer, compute_learning_rate
 from model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import SHAPE, build
-from tests.model.synthetic_shards import write_shards
 
 RATE = 1e-3  # of the first step: steps=1000 and no warm-up leave the learning rate almost as it is
 FIXED = SHAPE | {"learning_rate": RATE, "warmup": 0, "steps": 1000}
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory):
-    return Shards.open(write_shards(tmp_path_factory.mktemp("shards")))
 
 
 def take_step(shards, output, **settings):
@@ -54,10 +47,10 @@ def test_the_rate_of_pretraining_rises_and_falls_in_lines():
 
 
 @pytest.mark.parametrize(("head_steps", "warmup"), [(0.4, 0.1), (0.04, 0.01), (0, 0.1)])
-def test_a_head_is_warm_while_it_learns_alone(shards, head_steps, warmup):
+def test_a_head_is_warm_while_it_learns_alone(head_steps, warmup):
     """In a long run a tenth of all steps is more than the head has for itself."""
     recipe = apply_settings(RECIPES["sample"], {"warmup": "0.1"})
-    model = build_model(recipe, shards.vocabulary_size, torch.float32)
+    model = build_model(recipe, 100, torch.float32)
     adaptation = AdaptationConfig(head_steps=head_steps)
     groups = build_optimizer(model, recipe.pretraining, False, adaptation).param_groups
     assert {(group["begins"], group["warmup"]) for group in groups} == {

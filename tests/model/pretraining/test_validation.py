@@ -9,7 +9,6 @@ import torch
 from model.pretraining.validation import StateSpread, describe_collapse
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.runs import SHAPE, pretrain
-from tests.model.synthetic_shards import write_shards
 
 
 def measure(states):
@@ -41,11 +40,10 @@ def test_states_in_one_direction_have_rank_one():
 
 
 def test_the_spread_of_the_states_is_logged_and_in_the_card_and_a_constant_is_warned_of(
-    tmp_path, capsys
+    shards, dev_shards, tmp_path, capsys
 ):
-    shards, dev = (write_shards(tmp_path / s, split=s) for s in ("pretrain", "dev"))
-    words = ("--validation", dev)
-    result = pretrain(shards, tmp_path / "out", *words, steps=4, seed=6, **SHAPE)
+    words = ("--validation", dev_shards)
+    result = pretrain(shards, tmp_path / "out", *words, steps=4, learning_rate=1e-6, **SHAPE)
     line = next(line for line in read_metrics(tmp_path / "out") if "validation_loss" in line)
     for measures in (line, result):
         assert 1 <= measures["validation_discriminator_effective_rank"] <= 32

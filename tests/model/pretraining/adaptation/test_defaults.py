@@ -11,7 +11,6 @@ from model.pretraining.adaptation.defaults import choose_settings
 from model.recipes import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.runs import pretrain, read_curve
-from tests.model.synthetic_shards import write_shards
 
 
 @pytest.mark.parametrize(
@@ -52,9 +51,8 @@ def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_
     assert choose_settings(folder, {"objective": "mlm"}) == {**NEW_HEAD_SETTINGS, **types}
 
 
-def train_discriminator(folder, *words):
+def train_discriminator(shards, folder, *words):
     """Train the published discriminator in a folder for twelve steps at the rates of the recipe."""
-    shards = write_shards(folder / "shards", sequences=32)
     start = write_checkpoint(folder / "electra", "ELECTRA's discriminator")
     settings = {"batch": 4, "log_every": 1, "precision": "fp32"}
     words = ("--start-from", start, *words)
@@ -63,8 +61,10 @@ def train_discriminator(folder, *words):
     return weights, max(read_curve(folder / "out", "learning_rate").values())
 
 
-def test_a_discriminator_alone_is_trained_with_a_generator_of_its_first_layers(tmp_path, capsys):
-    generator, rate = train_discriminator(tmp_path)
+def test_a_discriminator_alone_is_trained_with_a_generator_of_its_first_layers(
+    shards, tmp_path, capsys
+):
+    generator, rate = train_discriminator(shards, tmp_path)
     told = capsys.readouterr().err
     assert "learning_rate=5e-5, warmup=0.1" in told
     assert "generator_multiplier=1, generator_layers=1" in told
@@ -76,10 +76,10 @@ def test_a_discriminator_alone_is_trained_with_a_generator_of_its_first_layers(t
     assert not any(".layer.1." in name for name in generator)
 
 
-def test_a_discriminator_is_trained_with_its_published_generator(tmp_path, capsys):
+def test_a_discriminator_is_trained_with_its_published_generator(shards, tmp_path, capsys):
     narrow = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 64}
     given = write_checkpoint(tmp_path / "generator", "ELECTRA's generator", **narrow)
-    generator, _ = train_discriminator(tmp_path, "--start-generator-from", given)
+    generator, _ = train_discriminator(shards, tmp_path, "--start-generator-from", given)
     assert "newly initialized" not in capsys.readouterr().err
     name = "electra.encoder.layer.2.output.dense.weight"
     published = load_file(given / "model.safetensors")

@@ -35,9 +35,8 @@ def run_steps(shards, output, *words, steps=3, **settings):
     return pretrain(shards, output, *words, steps=steps, **SETTINGS | settings)
 
 
-def test_continuing_from_transformers_folders(tmp_path):
+def test_continuing_from_transformers_folders(shards, tmp_path):
     """What we exported is read back, both networks; the loss goes on where it was."""
-    shards = write_shards(tmp_path / "shards")
     first = run_steps(shards, tmp_path / "first", learning_rate=5e-3, steps=60)
     begun = ["--start_from", first["discriminator"], "--start_generator_from", first["generator"]]
     run_steps(shards, tmp_path / "second", *begun, learning_rate=1e-6)
@@ -60,8 +59,7 @@ def test_the_fingerprint_follows_the_last_byte_of_the_weights(made, tmp_path):
     assert found[0] != found[1] == found[2]
 
 
-def test_a_discriminator_alone_leaves_only_the_generator_new(recipe, tmp_path):
-    shards = write_shards(tmp_path / "shards")
+def test_a_discriminator_alone_leaves_only_the_generator_new(recipe, shards, tmp_path):
     result = run_steps(shards, tmp_path / "first")
     model = fresh(recipe, 100, seed=9)
     new = load_weights(
@@ -75,9 +73,8 @@ def test_a_discriminator_alone_leaves_only_the_generator_new(recipe, tmp_path):
     )
 
 
-def test_a_masked_language_model_becomes_both_networks(tmp_path):
+def test_a_masked_language_model_becomes_both_networks(shards, tmp_path):
     """Its first layers and its head are the generator, all of it the discriminator."""
-    shards = write_shards(tmp_path / "shards")
     result = run_steps(shards, tmp_path / "first", objective="mlm")
     wide = {"generator_multiplier": "1", "generator_layers": "1"}
     recipe = apply_settings(RECIPES["sample"], SHAPE | wide)
@@ -112,11 +109,9 @@ def test_another_vocabulary(recipe, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(shards, tmp_path_factory):
     """Shards, and the two folders of a run on them."""
-    folder = tmp_path_factory.mktemp("made")
-    shards = write_shards(folder / "shards")
-    result = run_steps(shards, folder / "out", steps=1)
+    result = run_steps(shards, tmp_path_factory.mktemp("made"), steps=1)
     return shards, Path(result["discriminator"]), Path(result["generator"])
 
 

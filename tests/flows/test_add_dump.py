@@ -68,6 +68,25 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
     } == {made["corpus"]}
 
 
+def test_an_added_dump_takes_its_texts_as_the_base_did(store, new):
+    chosen = {"near_duplicates": 0.8, "split_by": "product", "title": False}
+    settings = [f"corpus.{name}={value}" for name, value in chosen.items()]
+    made_run(store.root, *settings, "dump.stars_scale=1-10")
+    parameters, _ = planned(store, new)
+    assert parameters.corpus.model_dump(include=chosen) == chosen
+    assert parameters.dump.stars_scale == "1-10"
+    parameters, _ = planned(store, new, "dump.stars_scale=1-5")
+    assert parameters.dump.stars_scale == "1-5"
+
+
+def test_a_dump_with_nothing_new_leaves_the_model_as_it_is(store, new):
+    made_run(store.root)
+    _, stages = planned(store, new)
+    store.publish(stages[1], {"splits": {"test": 3}})
+    _, stages = planned(store, new)
+    assert [stage.name for stage in stages] == ["dump", "corpus"]
+
+
 def test_the_steps_are_in_proportion_to_the_new_dump(store, new):
     made_run(store.root)
     for settings, steps in (((), 150), (["increment.replay_ratio=0"], 75)):

@@ -27,17 +27,23 @@ def dump(path, text="{}", changed=LONG_AGO):
     return str(path)
 
 
-def test_what_is_still_being_written_is_left_alone(tmp_path):
+def test_what_is_still_being_written_or_no_dump_is_left_alone(tmp_path):
     now = time.time()
     older = dump(tmp_path / "b.json", changed=LONG_AGO)
     newer = dump(tmp_path / "a.json.gz", changed=LONG_AGO + 1)
     dump(tmp_path / "growing.json", changed=now - 5)
     dump(tmp_path / "empty.json", text="")
-    dump(tmp_path / "upload.json.part")
-    dump(tmp_path / ".hidden.json")
+    unfinished = "upload.json.part .hidden.json _temporary.json a.json.aria2 .a.json.swp _SUCCESS"
+    for name in (*unfinished.split(), "README.md"):
+        dump(tmp_path / name)
+    ahead = dump(tmp_path / "ahead.json", changed=now + 5000)
     (tmp_path / "folder").mkdir()
     for place in (str(tmp_path), f"{tmp_path}/*"):
-        assert [a.path for a in find_arrivals([place], 60, now).whole] == [older, newer]
+        found = find_arrivals([place], 60, now)
+        assert [arrival.path for arrival in found.whole] == [older, newer]
+        left_alone = {os.path.basename(path) for path in found.left_alone}
+        assert left_alone == {"README.md", "ahead.json", "growing.json"}
+        assert "in the future; set its time" in found.left_alone[ahead]
     assert len(find_arrivals([str(tmp_path)], 1, now).whole) == 3
 
 
@@ -97,17 +103,6 @@ def test_only_what_is_named_like_a_dump_is_one():
     assert [name for name in others.split() if is_named_like_a_dump(f"/x.y/{name}")] == []
 
 
-def test_what_lies_beside_dumps_is_left_alone_and_it_is_said_why(tmp_path):
-    unfinished = "_SUCCESS _temporary.json a.json.aria2 a.json.filepart .a.json.swp"
-    for name in ("README.md", *unfinished.split()):
-        dump(tmp_path / name)
-    ahead = dump(tmp_path / "ahead.json", changed=time.time() + 5000)
-    found = find_arrivals([str(tmp_path)], 60, time.time())
-    assert found.whole == []
-    assert {os.path.basename(path) for path in found.left_alone} == {"README.md", "ahead.json"}
-    assert "in the future; set its time" in found.left_alone[ahead]
-
-
 def test_a_name_that_is_not_utf8_is_told_and_keeps_no_other_waiting(tmp_path):
     other = dump(tmp_path / "a.json")
     (tmp_path / os.fsdecode(b"caf\xe9.json")).write_text("{}")
@@ -139,18 +134,6 @@ def test_brackets_in_the_name_of_a_folder_or_a_file_are_no_pattern(tmp_path):
     reviews = dump_stage.build_dump_stage(form.dump, Store(form.store))
     assert reviews.result["paths"] == [path]
     assert storage.expand_patterns(reviews.result["paths"]) == [path], "the jobs read the same file"
-
-
-def test_a_place_that_cannot_be_reached_keeps_no_other_waiting(tmp_path, monkeypatch):
-    def away(*given, **named):
-        raise PermissionError("no credentials")
-
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.isdir", away)
-    path = dump(tmp_path / "a.json")
-    found = find_arrivals(["memory://bucket/*", str(tmp_path)], 60, time.time())
-    assert [arrival.path for arrival in found.whole] == [path]
-    assert found.unreachable == ["watch.places memory://bucket/* cannot be reached: no credentials"]
-    assert found.missing == []
 
 
 def test_a_place_that_is_not_there_is_told(tmp_path):

@@ -3,7 +3,6 @@ at once, at the cost of what is new.
 """
 
 import hashlib
-from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +15,6 @@ from flows.dumps import increments
 from flows.runner import stage_runner
 from flows.runner.stage_runner import StageRunner
 from flows.stages import dump as dump_stage
-from flows.stages.corpus import list_selection_options
 from flows.store.store import Store
 from model.tracking.mlflow_run import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
@@ -164,33 +162,6 @@ def test_pre_training_continues_with_the_settings_of_the_base_on_new_and_old(tur
     start = words[words.index("--start_from") + 1]
     assert start == f"{make.store.folder(apple.encoder)}/discriminator"
     assert {"hidden=32", "warmup=0.5"} <= set(words)
-
-
-def test_a_dump_with_nothing_new_leaves_the_model_as_it_is(turns, tmp_path):
-    make, kept, bases = turns
-    again = tmp_path / "again.json.gz"
-    again.write_bytes(kept["zebra"].read_bytes())
-    form = form_of(make.store.root, again, bases[-1].encoder.fingerprint)
-    p = increments.inherit_settings(form, bases[-1])
-    assert increments.add_round(p, bases[-1], make) is bases[-1]
-
-
-def test_an_added_dump_takes_its_texts_as_the_base_did(turns, tmp_path):
-    make, kept, bases = turns
-    form = form_of(make.store.root, kept["mango"], bases[0].encoder.fingerprint)
-    (first,) = bases[0].rounds
-    chosen = {"near_duplicates": 0.8, "split_by": "product", "title": "false"}
-    parameters = first.corpus.parameters | chosen | {"stars_scale": "1-10"}
-    corpus = replace(first.corpus, parameters=parameters)
-    base = replace(bases[0], rounds=(replace(first, corpus=corpus),))
-    taken = increments.inherit_settings(form, base)
-    assert list_selection_options(taken.corpus) == chosen
-    assert taken.dump.stars_scale == "1-10"
-    own = form.model_copy(update={"dump": form.dump.model_copy(update={"stars_scale": "1-5"})})
-    assert increments.inherit_settings(own, base).dump.stars_scale == "1-5"
-    taken = increments.inherit_settings(form, bases[0])
-    assert list_selection_options(taken.corpus) == {}
-    assert taken.dump.stars_scale == ""
 
 
 def test_a_base_by_its_name(turns):

@@ -25,8 +25,8 @@ def arms(*described):
     return {"arms": [ONE, *described]}
 
 
-def task(name, **settings):
-    return {"tasks": [{"task": name, "data": "d", "settings": settings}]}
+def task(name, **own):
+    return {"tasks": [{"task": name, "data": "d", **own}]}
 
 
 def space(**choices):
@@ -44,6 +44,8 @@ def parse(**changes):
         ({"tasks": []}, "a study needs at least one arm, one task"),
         ({"seeds": [0, 1, 0]}, "seeds: a seed is named twice: 0"),
         (arms(ONE), "arms: two arms have the same name: one"),
+        (task("stars", seeds=[4, 4]), r"tasks\[0\].seeds: a seed is named twice: 4"),
+        (task("stars", arms=["x"]), r"tasks\[0\].arms: no arm 'x'; there are one, two"),
         ({"tasks": 2 * task("stars")["tasks"]}, "tasks: two tasks have .*`title`.*: stars"),
         ({"settings": {"epoch": 1}}, "settings.epoch: no such field; there are learning_rates"),
         ({"settings": {"epochs": 0}}, "settings.epochs: epochs=0: must be greater"),
@@ -59,14 +61,14 @@ def parse(**changes):
             space(epochs={"low": 3, "high": 1}),
             "search.space.epochs: low and high must be numbers, low the smaller",
         ),
-        (task("squad2", loss="focal"), "one on squad2: loss has no effect on squad2"),
+        (task("squad2", settings={"loss": "focal"}), "one on squad2: loss has no effect on squad2"),
         (space(max_length=[64]), "search.space.max_length: has no effect in a search"),
         (
             space(batch=[8, 16]) | arms({**TWO, "settings": {"batch": 8}}),
             r"search.space.batch: arms\[1\].settings.batch would hold, not what is found",
         ),
         (
-            space(epochs=[1]) | task("stars", epochs=3),
+            space(epochs=[1]) | task("stars", settings={"epochs": 3}),
             r"search.space.epochs: tasks\[0\].settings.epochs would hold, not what is found",
         ),
         (space(soft_weight=[0.5]), "search.space.soft_weight: has no effect without a teacher"),

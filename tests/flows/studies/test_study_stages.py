@@ -7,7 +7,6 @@ import json
 import pytest
 import yaml
 
-from beam_jobs.core.errors import UserError
 from flows.configuration.form import Finetuning, Parameters, Pretraining, fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
@@ -81,13 +80,6 @@ def test_a_task_may_have_arms_and_seeds_of_its_own(made):
     found = [(c.task.task, c.arm.name, c.seed) for c in build_stages(content, made / "cells").cells]
     assert [cell for cell in found if cell[0] == "stars"] == [("stars", "other", 4)]
     assert len(found) == 1 + 2 * 2
-    for field, wrong, words in (
-        ("seeds", [4, 4], "a seed is named twice: 4"),
-        ("arms", ["another"], "no arm 'another'; there are electra, other"),
-    ):
-        content["tasks"] = [{**tasks[1], field: wrong}]
-        with pytest.raises(UserError, match=rf"tasks\[0\]\.{field}: {words}"):
-            build_stages(content, made / "cells")
 
 
 def test_a_cell_is_what_it_is_made_of_and_not_what_it_is_called(made):

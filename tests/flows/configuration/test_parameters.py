@@ -134,17 +134,15 @@ def test_an_address_with_a_secret_is_refused_and_not_repeated(field, address):
 
 def test_addresses_without_a_secret_are_taken():
     paths = [
-        *(
-            "s3://bucket/a@b:c/*.json",
-            "abfs://container@account.dfs.core.windows.net/x",
-            "https://host:8080/a@b.json",
-        ),
-        *(
-            "https://host/x.json?versionId=abc&generation=1&monkey=1&author=2&keyword=3",
-            "file:///dumps/x.json",
-            "dumps/a:b@c.json",
-        ),
-        *("gs://bucket/x.json", "az://container/x.json", "sample:20"),
+        "s3://bucket/a@b:c/*.json",
+        "gs://bucket/x.json",
+        "az://container/x.json",
+        "sample:20",
+        "abfs://container@account.dfs.core.windows.net/x",
+        "https://host:8080/a@b.json",
+        "https://host/x.json?versionId=abc&generation=1&monkey=1&author=2&keyword=3",
+        "file:///dumps/x.json",
+        "dumps/a:b@c.json",
     ]
     assert fill_parameters([], dump={"paths": paths}).dump.paths == paths
 

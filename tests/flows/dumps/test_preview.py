@@ -9,9 +9,9 @@ import pytest
 
 from beam_jobs.config import CorpusOptions, ScoringOptions
 from beam_jobs.core.errors import UserError
-from beam_jobs.reading.work_units import PreparedUnit, check_damage, list_dump_files
+from beam_jobs.reading.work_units import list_dump_files
 from flows.cli.run_commands import print_files
-from flows.configuration.form import Dump, name_settings
+from flows.configuration.form import Dump
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Store
 from tests.beam_jobs.dumps import shared_data, write_lines
@@ -71,20 +71,6 @@ def test_the_shapes_that_people_have(tmp_path, capsys, name):
 def test_every_shape_is_among_them():
     names = {path.name for path in (shared_data() / "shapes").iterdir()} - {"README.md"}
     assert names == {*SHAPES, *REFUSED}
-
-
-def test_what_lies_beside_data_is_left_out_and_told(tmp_path, capsys):
-    folder = tmp_path / "reviews"
-    for name in ("_SUCCESS", ".DS_Store", "__MACOSX/._a.json", ".a.json.crc", "SHA256SUMS"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("")
-    write_lines(folder / "a.json", [{"text": f"Text {i}.", "stars": 1 + i % 5} for i in range(9)])
-    for given in (folder, folder / "*"):
-        preview(tmp_path, given)
-        told = capsys.readouterr()
-        assert f"{folder}/a.json: json_lines, about 9 reviews" in told.out
-        assert "left out, which hold no data: " in told.err
-        assert "_SUCCESS" in told.err
 
 
 def test_a_file_whose_name_is_not_utf_8_is_named(tmp_path):
@@ -188,15 +174,6 @@ def test_what_is_not_certain_of_texts_and_stars_is_told(tmp_path, capsys):
     assert "3 of the first texts are not in utf-8 and are read as cp1252" in told
     assert "--set dump.encoding=" in told
     assert "1 of the first are no number of stars: 'N/A' 1" in told
-
-
-def test_so_does_one_about_damage():
-    unit = PreparedUnit("0000000-00000", 0, file="d.gz", notes={"damaged_files": 1})
-    with pytest.raises(UserError) as told:
-        check_damage([unit], 0)
-    check_options(str(told.value))
-    check_settings(name_settings(str(told.value)))
-    assert "--set dump.max_damaged_files=1" in name_settings(str(told.value))
 
 
 def check_settings(told):

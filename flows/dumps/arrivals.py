@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatch
 from glob import has_magic
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,12 +22,9 @@ PACKED = ("gz", "bz2", "zst", "zip")
 """Endings of the names of dumps. Their format is found by content, but a README beside them is no
 dump.
 """
-UNFINISHED = (
-    *(".*", "_*", "*~", "*.tmp", "*.part", "*.partial", "*.crdownload", "*.download", "*.filepart"),
-    *("*.aria2", "*.swp", "*.swx", "*.lock"),
-)
-"""Names under which files are written before they are whole, and of what lies beside them
-meanwhile.
+UNFINISHED = (".", "_")
+"""How names begin under which files are written before they are whole; others that are written end
+otherwise than dumps, such as reviews.json.part.
 """
 CLOCKS_APART = 60.0
 """Seconds by which a file server's clock may be ahead."""
@@ -91,7 +87,7 @@ def find_arrivals(
     known_whole, found.not_taken = _find_announced(announced, lying)
     for path, arrival in sorted(lying.items()):
         name = path.rsplit("/", 1)[-1]
-        if arrival.size == 0 or any(fnmatch(name, pattern) for pattern in UNFINISHED):
+        if arrival.size == 0 or name.startswith(UNFINISHED):
             if path == known_whole:
                 found.not_taken = "it is empty, or its name is that of an unfinished file"
             continue

@@ -33,8 +33,7 @@ def test_what_is_still_being_written_or_no_dump_is_left_alone(tmp_path):
     newer = dump(tmp_path / "a.json.gz", changed=LONG_AGO + 1)
     dump(tmp_path / "growing.json", changed=now - 5)
     dump(tmp_path / "empty.json", text="")
-    unfinished = "upload.json.part .hidden.json _temporary.json a.json.aria2 .a.json.swp _SUCCESS"
-    for name in (*unfinished.split(), "README.md"):
+    for name in (".hidden.json", "_temporary.json", "_SUCCESS", "upload.json.part", "README.md"):
         dump(tmp_path / name)
     ahead = dump(tmp_path / "ahead.json", changed=now + 5000)
     (tmp_path / "folder").mkdir()
@@ -42,7 +41,7 @@ def test_what_is_still_being_written_or_no_dump_is_left_alone(tmp_path):
         found = find_arrivals([place], 60, now)
         assert [arrival.path for arrival in found.whole] == [older, newer]
         left_alone = {os.path.basename(path) for path in found.left_alone}
-        assert left_alone == {"README.md", "ahead.json", "growing.json"}
+        assert left_alone == {"README.md", "upload.json.part", "ahead.json", "growing.json"}
         assert "in the future; set its time" in found.left_alone[ahead]
     assert len(find_arrivals([str(tmp_path)], 1, now).whole) == 3
 

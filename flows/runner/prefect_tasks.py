@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from prefect import task
+from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -39,17 +39,24 @@ def is_transient_failure(task: Any, run: Any, state: Any) -> bool:
     return False
 
 
-retried_task = partial(
-    task,
-    retry_jitter_factor=0.5,
-    retry_condition_fn=is_transient_failure,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
-"""Decorates a task that is tried again where that may help, once it has `add_retries`."""
+def create_task(
+    function: Callable[..., Any], name: str, run_name: str = "", tags: Sequence[str] = ()
+) -> Any:
+    """Return a task that is tried again after `RETRY_DELAYS`, where `is_transient_failure`."""
+    return Task(
+        function,
+        name=name,
+        task_run_name=run_name or name,
+        tags=tags,
+        retries=len(RETRY_DELAYS),
+        retry_delay_seconds=RETRY_DELAYS,
+        retry_jitter_factor=0.5,
+        retry_condition_fn=is_transient_failure,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )
 
 
-@retried_task(name="stage")
 def make_stages(maker: "PrefectStageMaker", chain: Sequence[Stage]) -> None:
     """Make stages one after the other."""
     maker.make_chain(chain)
@@ -65,21 +72,15 @@ def make_together(make: Callable[[], None]) -> None:
         make()
 
 
-@retried_task()
-def call_task(function: Callable[[], T]) -> T:
-    return function()
-
-
-def add_retries(task: Any) -> Any:
-    """Return the task with retries after `RETRY_DELAYS`, where `is_transient_failure`."""
-    return task.with_options(retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)
-
-
 def call_with_retries(name: str, function: Callable[[], T]) -> T:
     """Return what another server answers; in a flow a task of this name asks, with retries."""
     if FlowRunContext.get() is None:
         return function()
-    answer: T = add_retries(call_task).with_options(name=name, task_run_name=name)(function)
+
+    def ask() -> T:
+        return function()
+
+    answer: T = create_task(ask, name)()
     return answer
 
 
@@ -178,8 +179,5 @@ class PrefectStageMaker:
     def _create_task(self, stage: Stage) -> Any:
         """Return the task of a stage; one that is complete does not queue for the accelerator."""
         is_waiting = self._takes_accelerator and self.store.manifest(stage) is None
-        return add_retries(make_stages).with_options(
-            name=stage.name,
-            task_run_name=stage.label.replace("{", "("),
-            tags=set(stage.tags) if is_waiting else set(),
-        )
+        label, tags = stage.label.replace("{", "("), stage.tags if is_waiting else ()
+        return create_task(make_stages, stage.name, label, tags)

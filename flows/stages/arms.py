@@ -3,8 +3,7 @@ and their cells.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from beam_jobs.core.errors import UserError
@@ -51,14 +50,6 @@ def check_parameters(parameters: Parameters) -> None:
             f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of "
             f"train, dev and test, here {' and '.join(empty)} would be empty"
         )
-
-
-START_OF: Mapping[Arm, Callable[[Stage], Start]] = {
-    "random": partial(Start, kind="random"),
-    "frozen": partial(Start, kind="frozen"),
-    "tfidf": lambda _: Start(kind="tfidf"),
-}
-"""Arms that are not fine-tuned from the weights of their encoder."""
 
 
 def list_arms(
@@ -137,15 +128,11 @@ def choose_finetuning(
     settings: Mapping[str, str],
 ) -> Finetuning:
     """Return the fine-tuning of an arm, whose encoder `source` is, as a run asks for it."""
-    return Finetuning(
-        START_OF.get(arm, partial(Start, kind="trained"))(source),
-        task,
-        seed,
-        corpus,
-        settings,
-        parameters.recipe,
-        parameters.pretraining.finetuning_device,
-    )
+    start = Start(source, arm if arm in ("random", "frozen") else "trained")
+    if arm == "tfidf":
+        start = Start(kind="tfidf")
+    device = parameters.pretraining.finetuning_device
+    return Finetuning(start, task, seed, corpus, settings, parameters.recipe, device)
 
 
 def build_cell(chosen: Finetuning, arm: str, folds: int = 1, labels: int = 0) -> Cell:

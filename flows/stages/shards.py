@@ -1,8 +1,10 @@
 """The shards: sentences → token ids, several reviews packed into a sequence (Beam)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Engine, Parameters, Shards
@@ -13,91 +15,104 @@ from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from model.recipes import RECIPES
 
-DEV_SHARDS = "dev-shards"
-"""Name of the stage."""
 DEV_REVIEWS = 10_000
 """Dev reviews that are packed, at most about: 1,024 sequences of 512 tokens hold 5,000."""
 
 
+@dataclass(frozen=True)
+class Packing:
+    """What a shards job packs, in sequences of how many tokens, and where it runs."""
+
+    corpus: Stage
+    vocabulary: Stage
+    max_length: int
+    engine: Engine
+    workers: int
+    of_dev: bool = False
+    """Whether it packs dev reviews alone; so few are packed here also where the engine is far."""
+    texts: tuple[KnownFile, ...] = ()
+    """Files of text that is not reviews, which are packed instead of the corpus's."""
+    withheld: tuple[KnownFile, ...] = ()
+    """Files whose texts are left out of those."""
+
+
 def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
     """Return the shards of sequences of as many tokens as the form or the recipe says."""
-    max_length, is_far = find_length(parameters), parameters.engine.is_far
-    return Stage(
-        "shards",
-        VERSIONS["shards"],
-        {"max_length": max_length},
-        {"corpus": corpus, "vocabulary": vocabulary},
-        "beam_jobs.shards_job",
-        partial(
-            format_arguments,
-            parameters.engine,
-            parameters.corpus.workers,
-            corpus,
-            vocabulary,
-            max_length,
-        ),
-        on_engine=is_far,
-    )
-
-
-def format_arguments(
-    engine: Engine,
-    workers: int,
-    corpus: Stage,
-    vocabulary: Stage,
-    max_length: int,
-    store: Store,
-    folder: Path,
-) -> list[str]:
-    """Return the command line of the shards job on a corpus."""
-    return [
-        *["--corpus", store.open_input(corpus, engine.is_far)],
-        *_format_packing(engine.is_far, vocabulary, max_length, store, folder),
-        *engine.list_options(workers),
-    ]
-
-
-def _format_packing(
-    is_far: bool, vocabulary: Stage, max_length: int, store: Store, folder: Path
-) -> list[str]:
-    """Return the options that say with which vocabulary, where to and how long."""
-    return [
-        *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
-        *["--output", store.open_output(folder, is_far)],
-        *["--max_length", str(max_length)],
-    ]
+    return _build_stage(_describe_packing(parameters, corpus, vocabulary))
 
 
 def build_dev_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
     """Return shards of dev reviews, on which pre-training measures itself; none where there are no
-    dev reviews. So few are packed on this machine also where the engine is far.
+    dev reviews.
     """
-    max_length = find_length(parameters)
+    packed = replace(_describe_packing(parameters, corpus, vocabulary), of_dev=True)
+    return _build_stage(packed, {"sample_reviews": DEV_REVIEWS}, "dev-shards", "dev shards")
+
+
+def build_general_shards_stage(
+    parameters: Parameters,
+    texts: Sequence[Path],
+    withheld: Sequence[Path],
+    corpus: Stage,
+    vocabulary: Stage,
+    store: Store,
+) -> Stage:
+    """Return shards of text that is not reviews, for a study's control arm: the reviews'
+    vocabulary, sentences and length.
+
+    What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
+    the corpus.
+    """
+    read, kept_out = know_files(texts, store), know_files(withheld, store)
+    packed = _describe_packing(parameters, corpus, vocabulary)
+    told = {"general_text": [sha256 for _, sha256 in read]}
+    told["withhold"] = [sha256 for _, sha256 in kept_out]
+    packed = replace(packed, texts=read, withheld=kept_out)
+    return _build_stage(packed, told, title="general-text shards")
+
+
+def _describe_packing(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Packing:
+    length, workers = find_length(parameters), parameters.corpus.workers
+    return Packing(corpus, vocabulary, length, parameters.engine, workers)
+
+
+def _build_stage(
+    packed: Packing, told: Mapping[str, Any] = {}, name: str = "shards", title: str = ""
+) -> Stage:
+    """Return the stage of a shards job; `told` is what decides it besides corpus and length."""
     return Stage(
-        DEV_SHARDS,
-        VERSIONS[DEV_SHARDS],
-        {"max_length": max_length, "sample_reviews": DEV_REVIEWS},
-        {"corpus": corpus, "vocabulary": vocabulary},
+        name,
+        VERSIONS[name],
+        {"max_length": packed.max_length, **told},
+        {"corpus": packed.corpus, "vocabulary": packed.vocabulary},
         "beam_jobs.shards_job",
-        partial(format_dev_arguments, parameters.engine.is_far, corpus, vocabulary, max_length),
-        title="dev shards",
+        partial(format_arguments, packed),
+        title=title,
+        on_engine=packed.engine.is_far and not packed.of_dev,
     )
 
 
-def format_dev_arguments(
-    is_far: bool,
-    corpus: Stage,
-    vocabulary: Stage,
-    max_length: int,
-    store: Store,
-    folder: Path,
-) -> list[str]:
-    """Return the command line of the shards job on the first dev reviews of a corpus."""
+def format_arguments(packed: Packing, store: Store, folder: Path) -> list[str]:
+    """Return the command line of the shards job."""
+    is_far = packed.engine.is_far
+    corpus = store.open_input(packed.corpus, is_far)
+    read = ["--corpus", corpus]
+    if packed.texts:
+        read = ["--general-text", *locate_files(packed.texts, store, "general_text")]
+        read += ["--punkt", f"{corpus}/punkt.json", "--withhold-corpus", corpus]
+        if kept_out := locate_files(packed.withheld, store, "corpus.withhold"):
+            read += ["--withhold", *kept_out]
+    on_engine = is_far and not packed.of_dev
+    options = packed.engine.list_options(packed.workers)
+    if packed.of_dev:
+        options = ["--split", "dev", "--sample_reviews", str(DEV_REVIEWS)]
+        options += ["--direct_num_workers", "1"]
     return [
-        *["--corpus", store.open_input(corpus, is_far)],
-        *["--vocabulary", open_vocabulary(store, vocabulary), "--output", str(folder)],
-        *["--max_length", str(max_length), "--split", "dev"],
-        *["--sample_reviews", str(DEV_REVIEWS), "--direct_num_workers", "1"],
+        *read,
+        *["--vocabulary", open_vocabulary(store, packed.vocabulary, on_engine)],
+        *["--output", store.open_output(folder, on_engine)],
+        *["--max_length", str(packed.max_length)],
+        *options,
     ]
 
 
@@ -123,68 +138,3 @@ def fit_length(parameters: Parameters, origin: Stage | None, store: Store) -> Pa
         find_length(parameters),
     )
     return parameters.model_copy(update={"shards": Shards(max_length=positions)})
-
-
-def build_general_shards_stage(
-    parameters: Parameters,
-    texts: Sequence[Path],
-    withheld: Sequence[Path],
-    corpus: Stage,
-    vocabulary: Stage,
-    store: Store,
-) -> Stage:
-    """Return shards of text that is not reviews, for a study's control arm: the reviews'
-    vocabulary, sentences and length.
-
-    What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
-    the corpus.
-    """
-    max_length, is_far = find_length(parameters), parameters.engine.is_far
-    read, kept_out = know_files(texts, store), know_files(withheld, store)
-    return Stage(
-        "shards",
-        VERSIONS["shards"],
-        {
-            "max_length": max_length,
-            "general_text": [sha256 for _, sha256 in read],
-            "withhold": [sha256 for _, sha256 in kept_out],
-        },
-        {"corpus": corpus, "vocabulary": vocabulary},
-        "beam_jobs.shards_job",
-        partial(
-            format_general_arguments,
-            parameters.engine,
-            parameters.corpus.workers,
-            max_length,
-            read,
-            kept_out,
-            corpus,
-            vocabulary,
-        ),
-        title="general-text shards",
-        on_engine=is_far,
-    )
-
-
-def format_general_arguments(
-    engine: Engine,
-    workers: int,
-    max_length: int,
-    texts: Sequence[KnownFile],
-    withheld: Sequence[KnownFile],
-    corpus: Stage,
-    vocabulary: Stage,
-    store: Store,
-    folder: Path,
-) -> list[str]:
-    """Return the command line of the shards job on text that is not reviews."""
-    is_far = engine.is_far
-    kept_out = locate_files(withheld, store, "corpus.withhold")
-    return [
-        *["--general-text", *locate_files(texts, store, "general_text")],
-        *["--punkt", f"{store.open_input(corpus, is_far)}/punkt.json"],
-        *_format_packing(is_far, vocabulary, max_length, store, folder),
-        *(["--withhold", *kept_out] if kept_out else []),
-        *["--withhold-corpus", store.open_input(corpus, is_far)],
-        *engine.list_options(workers),
-    ]

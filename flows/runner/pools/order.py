@@ -43,8 +43,6 @@ FUNCTIONS = {
     "vocabulary": StageFunction(vocabulary.format_training_arguments, "model.vocabulary"),
     "vocabulary-fit": StageFunction(vocabulary.format_fit_arguments, "model.vocabulary_fit"),
     "shards": StageFunction(shards.format_arguments, "beam_jobs.shards_job"),
-    "dev-shards": StageFunction(shards.format_dev_arguments, "beam_jobs.shards_job"),
-    "general-shards": StageFunction(shards.format_general_arguments, "beam_jobs.shards_job"),
     "pretraining": StageFunction(pretraining.format_arguments, "model.pretrain"),
     "steps": StageFunction(pretraining.list_steps),
     "token-steps": StageFunction(pretraining.list_token_steps),
@@ -124,7 +122,7 @@ class StageData(BaseModel):
         str,
     ] = {}
     written_last: Literal["", "metrics.json"] = ""
-    scratch: list[Literal["checkpoints"]] = []
+    scratch: tuple[Literal["checkpoints"], ...] = ()
     shares_process: bool = False
     tracked: bool = False
     shared: bool = False
@@ -132,8 +130,11 @@ class StageData(BaseModel):
     labels: dict[str, str] = {}
 
 
-PLAIN = ("version", "parameters", "result", "title", "environment", "written_last", "labels")
-FLAGS = ("shares_process", "tracked", "shared", "on_engine")
+PLAIN = (
+    *("version", "parameters", "result", "title", "environment", "written_last", "scratch"),
+    *("shares_process", "tracked", "shared", "on_engine", "labels"),
+)
+"""Fields that a stage and its data have in common."""
 
 
 class Order(Settings):
@@ -185,8 +186,7 @@ class _Writer:
             self.stages[stage.path] = StageData(inputs=inputs, known=True)
             return stage.path
         call = self.write(stage.arguments) if is_made else {}
-        plain: dict[str, Any] = {name: getattr(stage, name) for name in (*PLAIN, *FLAGS)}
-        plain["scratch"] = list(stage.scratch)
+        plain: dict[str, Any] = {name: getattr(stage, name) for name in PLAIN}
         self.stages[stage.path] = StageData(inputs=inputs, call=call, **plain)
         return stage.path
 
@@ -248,8 +248,7 @@ class _Reader:
             inputs=inputs,
             module=module,
             arguments=call,
-            scratch=tuple(told.scratch),
-            **{field: getattr(told, field) for field in (*PLAIN, *FLAGS)},
+            **{field: getattr(told, field) for field in PLAIN},
         )
         if stage.path != path:
             raise ValueError(f"{stage.label} is {stage.path} here and {path} there")

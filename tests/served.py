@@ -27,6 +27,14 @@ RUN_SECONDS = 1000.0
 """For a whole run on a loaded machine; alone, one takes a minute."""
 
 
+def electra(
+    *words: object, environment: Mapping[str, str] = CLEAN
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command of ours as its users do."""
+    command = [sys.executable, "-m", "flows.cli.main", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
 @dataclass(frozen=True)
 class Servers:
     store: Path
@@ -79,12 +87,9 @@ class Servers:
                 client.read_flow_run_states(UUID(run)), key=lambda state: state.timestamp
             )
             logs = client.read_logs(LogFilter(flow_run_id={"any_": [run]}), limit=200)
-        return "\n".join(
-            [
-                *(f"{state.timestamp:%H:%M:%S} {state!r}" for state in states),
-                *(f"{line.timestamp:%H:%M:%S} {line.message}" for line in logs[-40:]),
-            ]
-        )
+        told = [f"{state.timestamp:%H:%M:%S} {state!r}" for state in states]
+        told += [f"{line.timestamp:%H:%M:%S} {line.message}" for line in logs[-40:]]
+        return "\n".join(told)
 
     def jobs(self, words: str) -> list[psutil.Process]:
         """Processes of this store whose command line has these words, guards left out.
@@ -103,33 +108,18 @@ class Servers:
         ]
 
     def electra(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "flows.cli.main", *words, "--store", str(self.store)]
-        return subprocess.run(command, capture_output=True, text=True, env=CLEAN)
+        return electra(*words, "--store", self.store)
 
 
 @contextmanager
 def serve(store: Path, settings: Mapping[str, str] = {}) -> Iterator[Servers]:
     """Up while the block lasts, down after it; this process's Prefect client points at it."""
-    served = Servers(
-        store, f"http://127.0.0.1:{find_free_port()}", f"http://127.0.0.1:{find_free_port()}"
-    )
-    ports = [
-        word
-        for name in ("prefect", "mlflow")
-        for word in (f"--{name}-port", getattr(served, name).split(":")[2])
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "flows.cli.main",
-        "up",
-        "--detach",
-        "--no-password",
-        "--store",
-        str(store),
-        *ports,
-    ]
-    subprocess.run(command, check=True, env={**CLEAN, **settings})
+    prefect, mlflow = find_free_port(), find_free_port()
+    served = Servers(store, f"http://127.0.0.1:{prefect}", f"http://127.0.0.1:{mlflow}")
+    ports = ["--prefect-port", prefect, "--mlflow-port", mlflow]
+    words = ["up", "--detach", "--no-password", "--store", store, *ports]
+    up = electra(*words, environment={**CLEAN, **settings})
+    assert up.returncode == 0, up.stderr
     try:
         with pointed_at(served, settings):
             yield served

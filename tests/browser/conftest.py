@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from model.tracking.registry import Registry
 from tests import served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -18,18 +17,12 @@ PATIENCE = 180_000
 """Milliseconds for a click, a picture or what a page shows in the end: on a loaded machine the
 browser itself is slow.
 """
-ORDER = ["test_prefect_ui.py", "test_mlflow_ui.py"]
-"""What the first makes the other looks at."""
 
 
 def pytest_collection_modifyitems(items):
-    missing = (
-        ""
-        if os.environ.get("AMAZON_ELECTRA_BROWSER")
-        else "AMAZON_ELECTRA_BROWSER=1 asks for the browser tests"
-    )
-    missing = missing or ("" if CHROMIUM else "no chromium: apt-get install chromium")
-    items.sort(key=lambda item: ORDER.index(item.path.name) if item.path.name in ORDER else -1)
+    missing = "" if CHROMIUM else "no chromium: apt-get install chromium"
+    if not os.environ.get("AMAZON_ELECTRA_BROWSER"):
+        missing = "AMAZON_ELECTRA_BROWSER=1 asks for the browser tests"
     for item in items:
         if missing and Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.skip(reason=missing))
@@ -38,27 +31,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory):
     """Up while the tests run, down after them."""
-    sampling = {"MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "1"}
-    with served.serve(tmp_path_factory.mktemp("servers") / "store", sampling) as up:
+    with served.serve(tmp_path_factory.mktemp("servers") / "store") as up:
         yield up
-
-
-@pytest.fixture(scope="session")
-def adapted(servers):
-    """A finished run; started here where the test of the form has not made it before. Its model is
-    registered unless another one is the champion already.
-    """
-    small = {"tasks": ["polarity"], "seeds": [0, 1]}
-    has_champion = Registry(servers.mlflow).get_by_alias("champion")
-    run = servers.start(
-        "domain-adaptation",
-        dump={"paths": ["sample:600"]},
-        pretraining={"steps": 20},
-        finetuning=small,
-        promotion={"mode": "off" if has_champion else "automatic"},
-    )
-    servers.wait(run, "Completed")
-    return servers
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 """What a person does in the Prefect UI: starts a run, reads its report, is told of a wrong value,
-approves, cancels.
+approves; that its pages ask nobody else; and the report's page on paper.
 """
 
 import re
@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from model.report.document import Details, Document, Paragraph
 from model.tracking.registry import Registry
 from tests.patience import eventually
 
@@ -86,6 +87,27 @@ def wait_elsewhere(page, servers, run, state):
 
 def wait_for_state(page, state):
     expect(page.get_by_text(state, exact=True).first).to_be_visible()
+
+
+@pytest.mark.parametrize("ui", ["", "/v2"])
+def test_pages_of_the_server_ask_nobody_else(servers, page, picture, ui):
+    """The fixture of the page fails where one of its requests has left this machine."""
+    fetch = "address => fetch(address, {mode: 'no-cors'}).then(() => 'sent', () => 'refused')"
+    page.goto(f"{servers.prefect}{ui}/deployments")
+    page.get_by_text("domain-adaptation").first.wait_for()
+    picture(page, f"deployments{ui.replace('/', '-')}")
+    assert page.evaluate(fetch, f"{servers.mlflow}/health") == "refused", "another origin"
+    assert page.evaluate(fetch, f"{servers.prefect}/api/health") == "sent"
+
+
+def test_a_printed_report_has_the_folded_parts(page, tmp_path):
+    """What is folded on the screen is on the paper."""
+    file, folded = tmp_path / "report.html", Details("Folded", [Paragraph("inside", "inside")])
+    file.write_text(Document("T", [folded]).render_html())
+    page.goto(file.as_uri())
+    assert not page.locator(".inside").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator(".inside").bounding_box()["height"] > 10
 
 
 def test_a_wrong_value_is_refused_in_the_form(servers, page, picture):

@@ -14,9 +14,9 @@ from tokenizers import Tokenizer
 from transformers import pipeline
 
 from flows.store.store import Store
-from tests.end_to_end.test_whole_graph import electra
 from tests.model.encoders.published_kinds import write_kind
 from tests.model.encoders.test_mixed_languages import write_review
+from tests.served import electra
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -1,10 +1,7 @@
 """`amazon-electra` as its users start it: a synthetic dump through the whole graph, and again."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,6 +18,7 @@ from transformers import (
 from beam_jobs.sample.sample_dump import write_sample
 from flows.cli import main
 from model.export import run_onnx
+from tests.served import electra
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
@@ -28,19 +26,6 @@ TINY = {"steps": 10, "batch": 4, "layers": 1, "hidden": 32, "intermediate": 64, 
 SETTINGS = [f"pretraining.{name}={value}" for name, value in TINY.items()]
 SETTINGS += ["finetuning.seeds=0", "finetuning.tasks=polarity", "finetuning.learning_rates=0.001"]
 SETTINGS += ["finetuning.arms=pre-trained", "finetuning.labels=20"]
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "flows.cli.main", *map(str, arguments)]
-
-
-def environment():
-    outside = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
-    return {name: value for name, value in os.environ.items() if name not in outside}
-
-
-def electra(*arguments):
-    return subprocess.run(command(*arguments), capture_output=True, text=True, env=environment())
 
 
 def electra_here(*arguments):

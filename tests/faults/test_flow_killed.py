@@ -8,28 +8,20 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from flows.store.store import Store
 from tests.flows.test_processes import alive, read_pid
 from tests.patience import eventually
+from tests.served import CLEAN
 
 
 def start(store, slow_stage):
     """The toy graph as a process of its own; the slow stage takes an hour unless it is killed."""
     ways = {slow_stage: {"seconds_a_step": 1000}}
-    quiet = {
-        k: v for k, v in os.environ.items() if k not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
-    }
     command = [sys.executable, "-m", "tests.flows.toy_graph", str(store), json.dumps(ways)]
-    return subprocess.Popen(command, env=quiet, start_new_session=True)
-
-
-def children(pid):
-    """Every process below this one."""
-    import psutil
-
-    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return subprocess.Popen(command, env=CLEAN, start_new_session=True)
 
 
 @pytest.mark.parametrize("signal_sent", [signal.SIGKILL, signal.SIGINT])
@@ -39,7 +31,7 @@ def test_killed_in_any_stage_the_next_run_continues_there(tmp_path, signal_sent)
         flow = start(store, stage)
         eventually(lambda stage=stage: list(store.glob(f"{stage}/*/pid")))
         job = read_pid(next(store.glob(f"{stage}/*/pid")))
-        below = children(flow.pid)
+        below = [child.pid for child in psutil.Process(flow.pid).children(recursive=True)]
         assert job in below
         os.kill(flow.pid, signal_sent)
         flow.wait()
@@ -48,8 +40,5 @@ def test_killed_in_any_stage_the_next_run_continues_there(tmp_path, signal_sent)
     final = subprocess.run([sys.executable, "-m", "tests.flows.toy_graph", str(store)])
     assert final.returncode == 0
     assert len(Store(store).list_manifests()) == 8
-    started = {
-        s: len(next(store.glob(f"{s}/*/attempts")).read_text())
-        for s in ("corpus", "pretraining", "report")
-    }
-    assert started == {"corpus": 2, "pretraining": 2, "report": 2}
+    for stage in ("corpus", "pretraining", "report"):
+        assert next(store.glob(f"{stage}/*/attempts")).read_text() == "xx", "started twice"

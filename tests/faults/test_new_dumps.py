@@ -2,13 +2,12 @@
 model before it, once that is made.
 """
 
-import json
 import os
 import time
-import urllib.request
 import uuid
 from datetime import UTC, datetime
 
+import httpx
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 
@@ -34,10 +33,6 @@ def served(tmp_path_factory):
 def post_event(served, dump):
     """As a storage notification would by `curl`: the server wants a token with every change."""
     client = "storage-notifications"
-    with urllib.request.urlopen(
-        f"{served.prefect}/api/csrf-token?client={client}", timeout=PATIENCE_SECONDS
-    ) as answer:
-        token = json.load(answer)["token"]
     event = {
         "id": str(uuid.uuid4()),
         "occurred": datetime.now(UTC).isoformat(),
@@ -45,17 +40,10 @@ def post_event(served, dump):
         "resource": {"prefect.resource.id": "reviews.inbox"},
         "payload": {"dump": dump},
     }
-    headers = {
-        "Content-Type": "application/json",
-        "Prefect-Csrf-Client": client,
-        "Prefect-Csrf-Token": token,
-    }
-    body = json.dumps([event]).encode()
-    request = urllib.request.Request(
-        f"{served.prefect}/api/events", data=body, headers=headers, method="POST"
-    )
-    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
-        assert answer.status == 204
+    with httpx.Client(base_url=f"{served.prefect}/api", timeout=PATIENCE_SECONDS) as api:
+        token = api.get("/csrf-token", params={"client": client}).json()["token"]
+        headers = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
+        assert api.post("/events", json=[event], headers=headers).status_code == 204
 
 
 def runs_of(served, flow):
@@ -101,10 +89,8 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
     store = Store(served.store)
     models = {m["fingerprint"]: m for m in store.list_manifests() if m["stage"] == "pretraining"}
     assert len(models) == 3
-    longest = max(
-        (increments.read_history(store, m) for m in models.values()),
-        key=lambda base: len(base.rounds),
-    )
+    histories = [increments.read_history(store, model) for model in models.values()]
+    longest = max(histories, key=lambda base: len(base.rounds))
     assert [one.dump.result["name"] for one in longest.rounds] == ["sample-300", "b", "a"]
     reports = [m for m in store.list_manifests() if m["stage"] == "report"]
     assert len(reports) == 3

@@ -3,9 +3,7 @@ not read the other's files. They have only two servers and a bucket in common: t
 lost and replaced, with the bytes of a run on one machine, and a run is cancelled.
 """
 
-import os
 import subprocess
-import sys
 
 import pytest
 
@@ -15,6 +13,7 @@ from tests.hosts import read_children, serve_for_users, serve_host
 from tests.patience import eventually
 from tests.postgresql import IS_HERE
 from tests.s3_server import connect
+from tests.served import electra
 
 SETTINGS = {
     "pretraining": {"steps": 96, "settings": {"checkpoint_every": "32"}},
@@ -119,12 +118,8 @@ def is_job(process):
 
 def compare_with_local_run(shared, folder):
     """Compare what is in the bucket with what one machine makes that nobody disturbs."""
-    words = [sys.executable, "-m", "flows.cli.main", "run", "--dump", *DUMP["paths"]]
-    chosen = ("pretraining.steps=96", "pretraining.checkpoint_every=32")
-    words += ["--store", str(folder / "local"), *(w for s in chosen for w in ("--set", s))]
-    words += ["--set", "finetuning.seeds=0", "--set", "finetuning.tasks=polarity"]
-    outside = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
-    alone = {name: value for name, value in os.environ.items() if name not in outside}
-    local = subprocess.run(words, capture_output=True, text=True, env=alone)
+    chosen = ("pretraining.steps=96", "pretraining.checkpoint_every=32", "finetuning.seeds=0")
+    sets = [w for s in (*chosen, "finetuning.tasks=polarity") for w in ("--set", s)]
+    local = electra("run", "--dump", *DUMP["paths"], "--store", folder / "local", *sets)
     assert local.returncode == 0, local.stderr
     compare(Store(folder / "local"), Store(shared.store))

@@ -15,6 +15,7 @@ from flows.store.attempt import VARIABLE
 from flows.store.store import Store
 from tests.patience import eventually
 from tests.s3_server import BUCKET, connect, serve_s3
+from tests.served import CLEAN
 
 SETTINGS = (
     "pretraining.steps=96",  # on any machine a checkpoint is in the bucket before the last step
@@ -33,10 +34,8 @@ def command(store):
 
 def host(server, folder):
     """The environment of a host with nothing of its own yet, on which one thread trains."""
-    outside = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
-    ours = {name: value for name, value in os.environ.items() if name not in outside}
     own = {"AMAZON_ELECTRA_STATE": str(folder), VARIABLE: "20", "OMP_NUM_THREADS": "1"}
-    return {**ours, **server.environment(), **own}
+    return {**CLEAN, **server.environment(), **own}
 
 
 @pytest.fixture

@@ -1,37 +1,24 @@
 """Both servers with a password, and on PostgreSQL."""
 
 import json
-import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
-from base64 import b64encode
 
+import httpx
 import psutil
 import pytest
 
 from flows.servers.health import find_free_port
 from flows.store.store import Store
+from tests.patience import PATIENCE_SECONDS
 from tests.postgresql import IS_HERE, serve_postgresql
-
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
-
-
-def electra(*words, environment=CLEAN):
-    command = [sys.executable, "-m", "flows.cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+from tests.served import CLEAN, electra
 
 
-def answer(url, login="", host=""):
-    request = urllib.request.Request(url, headers={"Host": host} if host else {})
-    if login:
-        request.add_header("Authorization", f"Basic {b64encode(login.encode()).decode()}")
-    try:
-        with urllib.request.urlopen(request) as response:
-            return response.status
-    except urllib.error.HTTPError as refused:
-        return refused.code
+def answer(url, word="", **headers):
+    """The code of the answer to who knows this password."""
+    auth = ("electra", word) if word else None
+    return httpx.get(url, auth=auth, headers=headers, timeout=PATIENCE_SECONDS).status_code
 
 
 @pytest.fixture
@@ -40,7 +27,7 @@ def ports():
 
 
 def up(store, ports, environment):
-    words = ["--store", str(store), "--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]
+    words = ["--store", store, "--prefect-port", ports[0], "--mlflow-port", ports[1]]
     done = electra("up", "--detach", "--no-password", *words, environment=environment)
     assert done.returncode == 0, done.stderr
     return f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
@@ -59,26 +46,20 @@ def test_both_servers_ask_for_the_password_and_it_is_written_nowhere(tmp_path, p
     store = tmp_path / "store"
     prefect, mlflow = up(store, ports, {**CLEAN, **ACCESS})
     try:
-        for address in (
-            f"{prefect}/api/admin/version",
-            f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0",
-        ):
-            assert answer(address) == 401
-            assert answer(address, "electra:wrong-word-of-the-tests") == 401
-            assert answer(address, f"electra:{WORD}") == 200
+        experiment = f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0"
+        for address in (f"{prefect}/api/admin/version", experiment):
+            assert answer(address) == answer(address, "wrong-word-of-the-tests") == 401
+            assert answer(address, WORD) == 200
         assert electra("status", "--store", str(store)).returncode == 0, "health needs no password"
-        assert guarded(f"{prefect}/api/flows/") == 403, "a change needs a token too"
-        named = answer(
-            f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0",
-            f"electra:{WORD}",
-            "elsewhere.example",
-        )
+        change = httpx.post(f"{prefect}/api/flows/", json={"name": "x"}, auth=("electra", WORD))
+        assert change.status_code == 403, "a change needs a token too"
+        named = answer(experiment, WORD, Host="elsewhere.example")
         assert named == 403, "a name that is not this machine's"
         run = [sys.executable, "-m", "tests.flows.toy_graph", str(store)]
         addresses = {"PREFECT_API_URL": f"{prefect}/api", "MLFLOW_TRACKING_URI": mlflow}
         subprocess.run(run, check=True, env={**CLEAN, **ACCESS, **addresses})
         made = f"{mlflow}/api/2.0/mlflow/experiments/get-by-name?experiment_name=domain-adaptation"
-        assert answer(made, f"electra:{WORD}") == 200, "the run was let in"
+        assert answer(made, WORD) == 200, "the run was let in"
         assert outside(store) == set()
         again = electra("up", "--no-password", "--store", str(store))
         assert again.returncode == 2
@@ -89,16 +70,6 @@ def test_both_servers_ask_for_the_password_and_it_is_written_nowhere(tmp_path, p
     assert {path for path in store.rglob("*") if path.stat().st_mode & 0o077} == set()
     written = [p for p in store.rglob("*") if p.is_file() and WORD.encode() in p.read_bytes()]
     assert written == []
-
-
-def guarded(url):
-    """The answer to a change that knows the password and brings no token."""
-    change = urllib.request.Request(url, data=b'{"name": "x"}', method="POST")
-    change.add_header("Authorization", f"Basic {b64encode(f'electra:{WORD}'.encode()).decode()}")
-    change.add_header("Content-Type", "application/json")
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(change)
-    return refused.value.code
 
 
 def outside(store):
@@ -139,10 +110,8 @@ def test_a_run_on_postgresql_leaves_nothing_in_sqlite(postgresql, tmp_path, port
             "mlflow": "select count(*) from runs",
         }
         for database, query in count.items():
-            found = subprocess.run(
-                [*psql, "-d", database, "-Atc", query], check=True, capture_output=True, text=True
-            )
-            assert int(found.stdout) == {"prefect": 1, "mlflow": 4}[database]
+            words = [*psql, "-d", database, "-Atc", query]
+            assert int(subprocess.check_output(words)) == {"prefect": 1, "mlflow": 4}[database]
         assert not list(store.glob("*/*.db"))
     finally:
         assert electra("down", "--store", str(store)).returncode == 0

@@ -107,14 +107,15 @@ def encoder(tmp_path):
 
 @pytest.fixture
 def list_stages(tmp_path):
-    """The stages of a run, by their labels."""
+    """The store, and the stages of a run by their labels, in order."""
     from flows.domain_adaptation import graph
 
     store = Store(tmp_path / "store")
 
-    def of(*settings):
+    def of(*settings, dump="sample:50"):
         plan = Plan(store)
-        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}, store=str(store.root)), plan)
+        form = fill_parameters(settings, dump={"paths": [str(dump)]}, store=str(store.root))
+        graph(form, plan)
         return store, {stage.label: stage for stage, _ in plan.stages}
 
     return of

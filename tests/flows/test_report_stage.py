@@ -13,7 +13,6 @@ from flows.cli.study_command import read_choice
 from flows.configuration.form import Addition, Parameters, fill_parameters
 from flows.configuration.form_tools import fill_form
 from flows.configuration.study_file import StudyChoice
-from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.stages import report
 from flows.stages.arms import choose_folds, list_cells, list_curve_cells
@@ -48,13 +47,9 @@ def test_the_command_of_a_run_gives_the_same_form(tmp_path):
 
 
 def test_the_command_of_an_addition_gives_the_same_form(tmp_path):
-    settings = [
-        "dump.paths=b.csv",
-        "increment.base=0123",
-        "increment.replay_ratio=0.25",
-        "finetuning.seeds=5",
-    ]
-    form = fill_form(Addition, [*settings, "increment.learning_rate=1e-4"], store=str(tmp_path))
+    settings = ["dump.paths=b.csv", "increment.base=0123", "increment.replay_ratio=0.25"]
+    settings += ["finetuning.seeds=5", "increment.learning_rate=1e-4"]
+    form = fill_form(Addition, settings, store=str(tmp_path))
     assert build_form(read_back(report.format_command(form))) == form
 
 
@@ -73,18 +68,10 @@ def test_the_command_of_a_study_gives_the_same_study(tmp_path):
 
 
 @pytest.fixture
-def made(tmp_path):
+def made(list_stages):
     """The stages of a run whose encoder is complete."""
-    store = Store(tmp_path / "store")
-    plan = Plan(store)
-    graph(
-        fill_form(
-            Parameters, ["finetuning.seeds=0"], dump={"paths": ["sample:50"]}, store=str(store.root)
-        ),
-        plan,
-    )
-    stages = {stage.label: publish(store, stage) for stage, _ in plan.stages[:6]}
-    return store, stages
+    store, stages = list_stages()
+    return store, {label: publish(store, stage) for label, stage in list(stages.items())[:6]}
 
 
 def cell(arm, corpus, encoder):
@@ -209,25 +196,18 @@ def test_an_encoder_that_was_trained_on_the_dump_has_no_folds(tmp_path):
         choose_folds(asked, "polarity", corpus, store, reads_dump=True)
 
 
-def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(tmp_path):
+def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(list_stages, encoder):
     """It is not fine-tuned again, and the report says that it is unchanged."""
-    place = write_encoder(tmp_path / "published")
-    given = {"dump": {"paths": ["sample:50"]}, "store": str(tmp_path / "store")}
-    asked = [f"pretraining.start_from={place}", "finetuning.tasks=polarity"]
+    asked = [f"pretraining.start_from={encoder}", "finetuning.tasks=polarity"]
     asked.append("finetuning.arms=pre-trained,origin")
-    p = fill_parameters(asked, **given)
-    plan = Plan(Store(tmp_path / "store"))
-    graph(p, plan)
-    stages = [stage for stage, _ in plan.stages]
-    [encoder] = [stage for stage in stages if stage.name == "pretraining"]
-    [corpus] = [stage for stage in stages if stage.name == "corpus"]
+    store, stages = list_stages(*asked)
+    p = fill_parameters(asked, dump={"paths": ["sample:50"]}, store=str(store.root))
+    trained, origin = stages["pre-training"], stages["origin mini-bert"]
     for kept in (False, True):
         if kept:
-            plan.store.publish(encoder, {"written_step": 0})
-        cells = list(
-            list_cells(p, plan.store, corpus, encoder, None, origin=encoder.inputs["origin"])
-        )
+            store.publish(trained, {"written_step": 0})
+        cells = list(list_cells(p, store, stages["corpus"], trained, None, origin=origin))
         made = {cell.finetuned.fingerprint for cell in cells}
         assert len(made) == (len(cells) // 2 if kept else len(cells))
-    arms = report._describe_arms(plan.store, cells, encoder)
+    arms = report.describe_study(store, "T", "command", [], trained, cells).arms
     assert [arm.written_steps for arm in arms] == [[0], []]

@@ -1,6 +1,4 @@
-"""Who becomes champion: by the interval; what the registry remembers; the way
-back.
-"""
+"""Who becomes champion: by the interval; what the registry remembers; the way back."""
 
 import pytest
 
@@ -97,23 +95,12 @@ def tracked(tmp_path, mlflow_uri):
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text("{}")
         tracking.log_folder(model, "model")
-        report = {
-            "title": encoder,
-            "answer": "",
-            "differences": [difference("polarity", low + 0.01, low, 0.5)],
-        }
-        against = "nobody" if champion.encoder is None else champion.encoder.fingerprint
-        tags = {
-            "encoder": encoder,
-            "model": f"of-{encoder}",
-            "report": f"{encoder} against {against}",
-        }
-        found = {"difference": low + 0.01, "low": low, "high": 0.5}
-        decision = (
-            decide_promotion(report["differences"], "polarity", 0, "champion")
-            if champion.version
-            else decide_first({"majority class": found})
-        )
+        found = difference("polarity", low + 0.01, low, 0.5)
+        report = {"title": encoder, "answer": "", "differences": [found]}
+        tags = {"encoder": encoder, "model": f"of-{encoder}", "report": f"of {encoder}"}
+        decision = decide_first({"majority class": found})
+        if champion.version:
+            decision = decide_promotion([found], "polarity", 0, "champion")
         became = consider_promotion(Promotion(), report, tracking, decision, tags, champion)
         tracking.finish()
         return " is champion" in became
@@ -140,13 +127,10 @@ def test_champion_challenger_and_the_way_back(tracked):
     assert registry.rollback() == ("2", "1")
     assert registry.get_by_alias("champion")["model"] == "of-first"
     assert not run("second", 0.02), "what was rolled back stays so until a person says otherwise"
-    assert registry.get_by_alias("challenger")["reason"].startswith(
-        "rolled back to version 1: only `amazon-electra promote"
-    )
+    told = "rolled back to version 1: only `amazon-electra promote"
+    assert registry.get_by_alias("challenger")["reason"].startswith(told)
     registry.promote("2", "by hand")
-    assert "rolled_back" not in {
-        name for name, value in registry.get_by_alias("champion").items() if value
-    }
+    assert not registry.get_by_alias("champion").get("rolled_back")
     registry.promote("3", "by hand")
     assert registry.get_by_alias("champion")["version"] == "3"
     registry._client.delete_model_version(registry.name, "2")
@@ -193,9 +177,8 @@ def waited_for(tmp_path, mlflow_uri, prefect_home):
     version = str(registry._client.create_model_version(registry.name, str(tmp_path)).version)
     deployment = domain_adaptation.to_deployment(name="waits").apply()
     with get_client(sync_client=True) as client:
-        run = client.create_flow_run_from_deployment(
-            deployment, state=Suspended(timeout_seconds=600)
-        )
+        waits = Suspended(timeout_seconds=600)
+        run = client.create_flow_run_from_deployment(deployment, state=waits)
         registry.set_tag(version, "waiting", str(run.id))
         yield registry, version, lambda: client.read_flow_run(run.id).state
 
@@ -224,20 +207,12 @@ def test_a_version_by_its_number_or_by_its_encoder(tmp_path, mlflow_uri):
     registry = Registry(mlflow_uri)
     registry._client.create_registered_model(registry.name)
     for encoder in ("ffffff", "eeeeee0", "1aaaaaa", "eeeeee1", "cccccc"):
-        registry._client.create_model_version(
-            registry.name, str(tmp_path), tags={"encoder": encoder}
-        )
-    found = {
-        asked: registry.resolve_version(asked)
-        for asked in ("1", "3", "cccccc", "eeeeee0", "1aaaaaa")
-    }
-    assert found == {"1": "1", "3": "3", "cccccc": "5", "eeeeee0": "2", "1aaaaaa": "3"}
-    for asked, told in (
-        ("", "no version .empty."),
-        ("9", "no version 9"),
-        ("ccc", "at least 6 digits"),
-    ):
+        tags = {"encoder": encoder}
+        registry._client.create_model_version(registry.name, str(tmp_path), tags=tags)
+    found = {"1": "1", "3": "3", "cccccc": "5", "eeeeee0": "2", "1aaaaaa": "3"}
+    assert {asked: registry.resolve_version(asked) for asked in found} == found
+    refused = {"": "no version .empty.", "9": "no version 9", "ccc": "at least 6 digits"}
+    refused["eeeeee"] = "eeeeee begins the encoder of the versions 2, 4"
+    for asked, told in refused.items():
         with pytest.raises(ValueError, match=told):
             registry.resolve_version(asked)
-    with pytest.raises(ValueError, match="eeeeee begins the encoder of the versions 2, 4"):
-        registry.resolve_version("eeeeee")

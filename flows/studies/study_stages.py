@@ -142,13 +142,13 @@ class StudyStages:
             is_probed=False,  # it would read labels that the other arms do not get
         )
         for budget, count in (
-            ("same_flops_as", partial(count_equal_flops, device=self.device)),
+            ("same_flops_as", partial(count_equal_flops, self.device)),
             ("same_tokens_as", count_equal_tokens),
         ):
             if name := getattr(own, budget):
                 other = self.build_pretraining(self.arms[name], seed)
                 stage = build_training_stage(training, shards, 0)
-                count_steps = partial(count, own=stage, other=other)
+                count_steps = partial(count, stage, other)
                 made = build_equal_stage(training, shards, other, budget, count_steps)
                 break
         else:
@@ -300,7 +300,7 @@ class StudyStages:
         return found
 
 
-def count_equal_flops(store: Store, own: Stage, other: Stage, device: str) -> int:
+def count_equal_flops(device: str, own: Stage, other: Stage, store: Store) -> int:
     """Return the steps in which `own` computes as many matrix products as `other` on this kind of
     device.
     """
@@ -309,7 +309,7 @@ def count_equal_flops(store: Store, own: Stage, other: Stage, device: str) -> in
     return max(1, round(count_flops(store, other, resolve_steps(other), device) / a_step))
 
 
-def count_equal_tokens(store: Store, own: Stage, other: Stage) -> int:
+def count_equal_tokens(own: Stage, other: Stage, store: Store) -> int:
     """Return the steps in which `own` sees as many tokens as `other`: its shards may be filled
     less.
     """

@@ -7,9 +7,8 @@ and plain values, which the signature of the function validates, and the functio
 line of a job.
 """
 
-import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, get_type_hints
 
@@ -59,17 +58,18 @@ FUNCTIONS = {
 
 
 def write_call(given: partial[Any], context: Any) -> dict[str, Any]:
-    """Return a function with its values as JSON; ValueError of one that the table does not have."""
+    """Return a function with its first values as JSON; ValueError of one that the table does not
+    have.
+    """
     name = next((name for name, one in FUNCTIONS.items() if one.call is given.func), None)
     if name is None:
         raise ValueError(f"{given.func.__qualname__}: no worker can be told of it")
-    hints = dict(_list_hints(given.func))
-    values = dict(zip(hints, given.args, strict=False)) | given.keywords
+    hints = get_type_hints(given.func, include_extras=True)  # in the order of the parameters
     told = {
-        field: _adapt(hints[field]).dump_python(value, mode="json", context=context)
-        for field, value in values.items()
+        field: _adapt(hint).dump_python(value, mode="json", context=context)
+        for (field, hint), value in zip(hints.items(), given.args, strict=False)
     }
-    return {"function": name, "values": told, "named": sorted(given.keywords)}
+    return {"function": name, "values": told}
 
 
 def read_call(told: dict[str, Any], context: Any) -> partial[Any]:
@@ -77,20 +77,12 @@ def read_call(told: dict[str, Any], context: Any) -> partial[Any]:
     if told["function"] not in FUNCTIONS:
         raise UserError(f"no function {told['function']}")
     function = FUNCTIONS[told["function"]].call
-    values = {
-        field: _adapt(hint).validate_python(told["values"][field], context=context)
-        for field, hint in _list_hints(function)
+    values = [
+        _adapt(hint).validate_python(told["values"][field], context=context)
+        for field, hint in get_type_hints(function, include_extras=True).items()
         if field in told["values"]
-    }
-    named = {field: values.pop(field) for field in told["named"]}
-    return partial(function, *values.values(), **named)
-
-
-def _list_hints(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each parameter's name and type, in order."""
-    hints = get_type_hints(function, include_extras=True)
-    for name in inspect.signature(function).parameters:
-        yield name, hints[name]
+    ]
+    return partial(function, *values)
 
 
 @cache

@@ -219,9 +219,9 @@ def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     electra = build_training_stage(*_pretraining(shards), 1000)
     mlm = build_training_stage(*_pretraining(shards, objective="mlm"), 0)
     store = Store(tmp_path / "store")
-    steps = count_equal_flops(store, mlm, electra, "cpu")
+    steps = count_equal_flops("cpu", mlm, electra, store)
     assert steps == pytest.approx(1290, abs=30)  # by the published count it would be 1,640
-    assert count_equal_flops(store, mlm, electra, "cuda") < steps  # attention weighs less there
+    assert count_equal_flops("cuda", mlm, electra, store) < steps  # attention weighs less there
 
 
 def test_a_fine_tuned_folder_may_teach_and_decides_what_a_cell_is(tmp_path, made):

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -54,16 +55,11 @@ def toy(store, prefect, mlflow, ways):
     return subprocess.Popen(command, env={**CLEAN, **settings}, start_new_session=True)
 
 
-def in_database(store, statement, *values):
-    """The first column of what the Prefect server's database says."""
-    import sqlite3
-
-    with sqlite3.connect(store / "prefect" / "prefect.db") as database:
-        return [row[0] for row in database.execute(statement, values)]
-
-
 def flow_states(store):
-    return in_database(store, "select state_name from flow_run order by created")
+    """The states of runs in the Prefect server's database, oldest first."""
+    with sqlite3.connect(store / "prefect" / "prefect.db") as database:
+        rows = database.execute("select state_name from flow_run order by created")
+        return [state for (state,) in rows]
 
 
 def losses(mlflow):

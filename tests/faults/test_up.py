@@ -54,13 +54,10 @@ def _nothing_left_running(served):
     """A test that failed must not fail the next one."""
     yield
     with served.client() as client:
-        runs = [
-            r
-            for r in client.read_flow_runs(limit=200)
-            if r.state and not r.state.is_final() and r.start_time
-        ]
+        runs = client.read_flow_runs(limit=200)
     for run in runs:
-        served.cancel(str(run.id))
+        if run.state and not run.state.is_final() and run.start_time:
+            served.cancel(str(run.id))
     eventually(lambda: not served.jobs("model.pretrain"))
 
 
@@ -81,14 +78,6 @@ def training(served, seed):
     )[0]
 
 
-def begun(served, seed, steps):
-    """A run that has trained for so many steps: its id, its process, its folder."""
-    run = train(served, seed)
-    job = training(served, seed)
-    trained_for(folder_of(job), steps)
-    return run, job, folder_of(job)
-
-
 def folder_of(process):
     words = process.cmdline()
     return Path(words[words.index("--output") + 1])
@@ -103,19 +92,6 @@ def trained_for(folder, steps):
     """Waits for so many more steps; the last one."""
     begin = max(steps_of(folder), default=0)
     return eventually(lambda: (now := max(steps_of(folder), default=0)) >= begin + steps and now)
-
-
-def checkpoints(folder):
-    return sorted(
-        int(path.name.split("-")[-1].split(".")[0]) for path in folder.glob("checkpoints/step-*")
-    )
-
-
-def flow_process(job):
-    """The process of the flow that a job belongs to: the job's guard is its child."""
-    guard = job.parent()
-    assert "guard.py" in " ".join(guard.cmdline())
-    return guard.parent()
 
 
 def ended(process):
@@ -135,12 +111,8 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
     job = training(served, 1)
     second = train(served, 2)
     with served.client() as client:
-        of_second = FlowRunFilter(id={"any_": [second]})
-        eventually(
-            lambda: any(
-                t.name.startswith("pre") for t in client.read_task_runs(flow_run_filter=of_second)
-            )
-        )
+        told = {"flow_run_filter": FlowRunFilter(id={"any_": [second]})}
+        eventually(lambda: [t for t in client.read_task_runs(**told) if t.name.startswith("pre")])
     folder = folder_of(job)
     trained_for(folder, 10)
     assert len(served.jobs("model.pretrain")) == 1
@@ -156,7 +128,7 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
     ended(job)
     served.wait(second, "Cancelled")
 
-    kept = checkpoints(folder)[-1]
+    kept = max(int(path.name.split("-")[1]) for path in folder.glob("checkpoints/step-*"))
     third = train(served, 1)
     job = training(served, 1)
     assert folder_of(job) == folder
@@ -169,14 +141,17 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
 
 
 def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
-    run, job, folder = begun(served, 3, 10)
-    flow_process(job).kill()
+    run, job = train(served, 3), training(served, 3)
+    folder = folder_of(job)
+    trained_for(folder, 10)
+    guard = job.parent()
+    assert "guard.py" in " ".join(guard.cmdline())
+    guard.parent().kill()
     ended(job)
     served.wait(run, "Crashed")
     eventually(lambda: any(f"{served.run(run).name} is Crashed" in body for body in Told.bodies))
-    assert not [
-        p for p in served.store.glob("logs/*") if b"secret-of-the-webhook" in p.read_bytes()
-    ]
+    logs = [path.read_bytes() for path in served.store.glob("logs/*")]
+    assert not any(b"secret-of-the-webhook" in log for log in logs)
     again = train(served, 3)
     job = training(served, 3)
     trained_for(folder, 5)

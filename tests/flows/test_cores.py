@@ -18,9 +18,8 @@ def make_cells(count):
     """Return chains as a study has them."""
     chains = []
     for seed in range(count):
-        chosen = Finetuning(
-            FinetuningStart(kind="random"), "polarity", seed, job("data", {}, {}), {}
-        )
+        start, data = FinetuningStart(kind="random"), job("data", {}, {})
+        chosen = Finetuning(start, "polarity", seed, data, {})
         finetuned = build_finetuning_stage(chosen, "", {})
         chains.append((finetuned, build_evaluation_stage(chosen, finetuned)))
     return chains
@@ -48,31 +47,20 @@ def test_beside_a_job_that_leaves_them_a_core_each_they_take_one(monkeypatch):
     assert read_threads(chains, 2) == [None, "1", "1"]
 
 
-@pytest.fixture
-def cell():
-    """A fine-tuning and its evaluation, as one chain."""
-    tuned = replace(job("finetuning", {}, {}), environment=ONE_THREAD)
-    return tuned, replace(job("evaluation", {"model": tuned}, {}), environment=ONE_THREAD)
-
-
-def read_threads_of_jobs(store, chain):
-    return [(store.folder(stage) / "threads").read_text() for stage in chain]
-
-
-def test_a_job_alone_is_started_with_all_cores(tmp_path, prefect_home, cell):
-    from prefect import flow
-
-    store = Store(tmp_path / "store")
-    runner = StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db"))
-    flow(lambda: PrefectStageMaker(runner).make_side_by_side([cell], 2))()
-    assert read_threads_of_jobs(store, cell) == 2 * [str(os.cpu_count())]
-
-
-def test_a_worker_of_a_pool_gives_the_threads_of_the_order(tmp_path, prefect_home, cell):
+@pytest.mark.usefixtures("prefect_home")
+@pytest.mark.parametrize(
+    ("make", "threads"), [("make_side_by_side", str(os.cpu_count())), ("make_chains", "1")]
+)
+def test_a_job_alone_has_all_cores_and_a_worker_of_a_pool_gives_what_the_order_says(
+    tmp_path, make, threads
+):
     """It may have a part of a run's cells, whose bytes are to be those of a run in one place."""
     from prefect import flow
 
+    tuned = replace(job("finetuning", {}, {}), environment=ONE_THREAD)
+    evaluated = replace(job("evaluation", {"model": tuned}, {}), environment=ONE_THREAD)
     store = Store(tmp_path / "store")
-    runner = StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db"))
-    flow(lambda: PrefectStageMaker(runner).make_chains([cell], 1))()
-    assert read_threads_of_jobs(store, cell) == ["1", "1"]
+    maker = PrefectStageMaker(StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db")))
+    flow(lambda: getattr(maker, make)([(tuned, evaluated)], 1))()
+    read = [(store.folder(stage) / "threads").read_text() for stage in (tuned, evaluated)]
+    assert read == [threads, threads]

@@ -28,9 +28,7 @@ def test_a_name_on_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     store, commit = Store(tmp_path / "store"), "0123456789" * 4
-    with pytest.raises(
-        UserError, match=r"start_from: org/mini is no folder, not in .* hf download"
-    ):
+    with pytest.raises(UserError, match=r"from: org/mini is no folder, not in .* hf download"):
         build_origin_stage("org/mini", store)
     pinned = build_origin_stage(f"org/mini@{commit}", store)
     assert pinned.parameters == {"name": "org/mini", "revision": commit}
@@ -133,6 +131,8 @@ def test_the_recipe_of_electras_counts_where_one_may_be_trained(
         ),
         (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),
         (["pretraining.start_from=."], r"is no transformers folder, it has no config\.json"),
+        (["pretraining.start_from=/nothing"], r"start_from: no folder /nothing"),
+        (['pretraining.settings={"origin_average": "0.1"}'], r"origin_average: has no effect"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(
@@ -145,17 +145,10 @@ def test_what_makes_no_sense_is_refused_in_one_line(
     assert "\n" not in str(told.value)
 
 
-def run_command(*words):
-    return attempt(build_parser().parse_args(["run", "--dump", "sample:50", *map(str, words)]))
-
-
-def test_a_dry_run_tells_the_origin_or_that_it_is_not_there(encoder, tmp_path, capsys):
-    where = ("--store", tmp_path / "store", "--dry-run")
-    assert run_command("--start-from", encoder, *where) == 0
-    assert "origin mini-bert" in capsys.readouterr().out
-    assert run_command("--start-from", tmp_path / "nothing", *where) == 2
-    assert f"start_from: no folder {tmp_path / 'nothing'}" in capsys.readouterr().err
-    assert run_command("--start-from", encoder, "--add-to", "last", *where) == 2
+def test_an_addition_takes_no_other_start(encoder, tmp_path, capsys):
+    words = ["run", "--dump", "sample:50", "--store", str(tmp_path / "store"), "--dry-run"]
+    words += ["--start-from", str(encoder), "--add-to", "last"]
+    assert attempt(build_parser().parse_args(words)) == 2
     assert "leave it out beside --add-to" in capsys.readouterr().err
 
 
@@ -195,14 +188,6 @@ def test_no_probe_reads_labels_that_the_other_arms_do_not_get(list_stages, encod
     assert not heard.records
 
 
-def test_settings_against_forgetting_need_a_published_start(list_stages, encoder):
-    setting = 'pretraining.settings={"origin_average": "0.1", "head_steps": "0.2"}'
-    _, stages = list_stages(f"pretraining.start_from={encoder}", setting)
-    assert stages["pre-training"].parameters["settings"]["origin_average"] == "0.1"
-    with pytest.raises(UserError, match=r"origin_average: has no effect"):
-        list_stages(setting)
-
-
 def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     list_stages, encoder, heard
 ):
@@ -213,19 +198,16 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     _, stages = list_stages(start, "recipe=published")
     assert stages["shards"].parameters["max_length"] == 80
     assert stages["adapted · polarity · seed 0"].parameters["settings"]["max_length"] == 80
-    told = (
-        "mini-bert has positions for 80 tokens: sequences of 80 are made, not of the recipe's 128"
-    )
-    assert told in {record.getMessage() for record in heard.records}
+    told = "mini-bert has positions for 80 tokens: sequences of 80 are made, not of the recipe's"
+    assert f"{told} 128" in {record.getMessage() for record in heard.records}
     with pytest.raises(UserError, match=r"shards\.max_length=100: .* 80 tokens; give at most"):
         list_stages(start, "shards.max_length=100")
 
 
 def test_a_dry_run_warns_of_reviews_that_the_encoder_does_not_read(encoder, tmp_path, capsys):
     (encoder / "README.md").write_text("---\nlanguage: en\n---\n")
-    german = [
-        f"Der Deckel war nach {i} Tagen kaputt und das ist schade.,{i % 5 + 1}\n" for i in range(30)
-    ]
+    bad = "Der Deckel war nach {} Tagen kaputt und das ist schade.,{}\n"
+    german = [bad.format(i, i % 5 + 1) for i in range(30)]
     (tmp_path / "own.csv").write_text("text,stars\n" + "".join(german))
     words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
     where = ["--start-from", str(encoder), "--recipe", "published", "--dry-run"]

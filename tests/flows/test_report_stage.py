@@ -13,7 +13,6 @@ from flows.cli.study_command import read_choice
 from flows.configuration.form import Addition, Parameters, fill_parameters
 from flows.configuration.form_tools import fill_form
 from flows.configuration.study_file import StudyChoice
-from flows.runner.stage_runner import Plan
 from flows.stages import report
 from flows.stages.arms import choose_folds, list_cells, list_curve_cells
 from flows.stages.finetuning import Cell
@@ -21,7 +20,7 @@ from flows.store.store import ExistingStage, Stage, Store
 from flows.studies.study_reading import load_study
 from flows.studies.study_report import format_command as format_study_command
 from model.report.inputs import ArmFacts, read_report_input
-from tests.flows.made import publish, write_encoder
+from tests.flows.made import publish
 
 SETTINGS = [
     "dump.paths=my reviews.json,b.csv",
@@ -113,6 +112,20 @@ def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
     assert read_report_input(tmp_path / "study.json") == told
 
 
+CORPUS, ORIGIN = Stage("corpus", 1, {}), Stage("origin", 1, {"name": "bert"})
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def fill(store, *settings, recipe="published"):
+    """The form of a run with one task."""
+    given = {"dump": {"paths": ["sample:50"]}, "store": str(store.root), "recipe": recipe}
+    return fill_parameters([*settings, "finetuning.tasks=polarity", "finetuning.seeds=0"], **given)
+
+
 @pytest.mark.parametrize(
     ("recipe", "labelled", "asked", "by", "folds"),
     [
@@ -126,17 +139,12 @@ def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
         ("sample", 999, 2, "text", 2),
     ],
 )
-def test_few_labels_are_cross_validated(tmp_path, recipe, labelled, asked, by, folds):
-    place = write_encoder(tmp_path / "published")
-    given = {"dump": {"paths": ["sample:50"]}, "store": str(tmp_path / "store"), "recipe": recipe}
-    settings = [f"pretraining.start_from={place}", "finetuning.tasks=polarity"]
-    settings += ["finetuning.seeds=0", f"finetuning.folds={asked}"]
-    p = fill_parameters(settings, **given)
-    plan = Plan(Store(tmp_path / "store"))
-    corpus, encoder = Stage("corpus", 1, {}), Stage("origin", 1, {"name": "bert"})
+def test_few_labels_are_cross_validated(store, encoder, recipe, labelled, asked, by, folds):
+    settings = [f"pretraining.start_from={encoder}", f"finetuning.folds={asked}"]
+    p = fill(store, *settings, recipe=recipe)
     stars = {"train.1": 40, "test.5": labelled - 40, "dev.3": 5000}
-    plan.store.publish(corpus, {"stars": stars, "split_by": {"by": by}})
-    cells = list(list_cells(p, plan.store, corpus, encoder, None, origin=encoder))
+    store.publish(CORPUS, {"stars": stars, "split_by": {"by": by}})
+    cells = list(list_cells(p, store, CORPUS, ORIGIN, None, origin=ORIGIN))
     tfidf = next(cell for cell in cells if cell.arm == "TF-IDF")
     names = [stage.name for stage in tfidf.chain]
     if folds == 1:
@@ -153,55 +161,39 @@ def test_few_labels_are_cross_validated(tmp_path, recipe, labelled, asked, by, f
     ("labelled", "points"),
     [(1601, [("TF-IDF", 50), ("TF-IDF", 200), ("TF-IDF", 800)]), (1600, [])],
 )
-def test_many_labels_give_a_curve(tmp_path, labelled, points):
-    place = write_encoder(tmp_path / "published")
-    given = {"dump": {"paths": ["sample:50"]}, "store": str(tmp_path / "store")}
-    settings = [f"pretraining.start_from={place}", "finetuning.tasks=polarity"]
-    settings += ["finetuning.arms=tfidf,pre-trained", "finetuning.seeds=0"]
-    p = fill_parameters(settings, recipe="published", **given)
-    plan = Plan(Store(tmp_path / "store"))
-    corpus, encoder = Stage("corpus", 1, {}), Stage("pretraining", 1, {"recipe": "published"})
-    origin = Stage("origin", 1, {"name": "bert"})
-    plan.store.publish(corpus, {"stars": {"train.1": labelled}})
-    cells = list(list_curve_cells(p, plan.store, corpus, encoder, origin))
+def test_many_labels_give_a_curve(store, encoder, labelled, points):
+    p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,pre-trained")
+    trained = Stage("pretraining", 1, {"recipe": "published"})
+    store.publish(CORPUS, {"stars": {"train.1": labelled}})
+    cells = list(list_curve_cells(p, store, CORPUS, trained, ORIGIN))
     assert [(cell.arm, cell.labels) for cell in cells] == points
     for cell in cells:
         settings = cell.finetuned.parameters["settings"]
         assert (settings["n_train"], settings["n_test"]) == (cell.labels, 1000)
 
 
-def test_folds_by_text_are_no_folds_of_a_corpus_split_by_product(tmp_path):
-    p = fill_parameters(
-        ["finetuning.folds=5", "finetuning.tasks=polarity"],
-        dump={"paths": ["sample:50"]}, store=str(tmp_path),
-    )  # fmt: skip
-    store, corpus = Store(tmp_path), Stage("corpus", 1, {})
-    store.publish(corpus, {"split_by": {"by": "product"}})
+def test_folds_by_text_are_no_folds_of_a_corpus_split_by_product(store):
+    asked = fill(store, "finetuning.folds=5")
+    store.publish(CORPUS, {"split_by": {"by": "product"}})
     with pytest.raises(UserError, match=r"finetuning.folds: 5; .* split by product"):
-        choose_folds(p, "polarity", corpus, store, reads_dump=False)
+        choose_folds(asked, "polarity", CORPUS, store, reads_dump=False)
 
 
-def test_an_encoder_that_was_trained_on_the_dump_has_no_folds(tmp_path):
+def test_an_encoder_that_was_trained_on_the_dump_has_no_folds(store):
     """It has read the texts of all of them."""
-    p = fill_parameters(
-        ["finetuning.tasks=polarity"], dump={"paths": ["x"]}, store=str(tmp_path),
-        recipe="published",
-    )  # fmt: skip
-    store, corpus = Store(tmp_path), Stage("corpus", 1, {})
-    store.publish(corpus, {"stars": {"train.1": 500}})
-    assert choose_folds(p, "polarity", corpus, store, reads_dump=False) == 5
-    assert choose_folds(p, "polarity", corpus, store, reads_dump=True) == 1
-    asked = p.model_copy(update={"finetuning": p.finetuning.model_copy(update={"folds": 5})})
+    p, asked = fill(store), fill(store, "finetuning.folds=5")
+    store.publish(CORPUS, {"stars": {"train.1": 500}})
+    assert choose_folds(p, "polarity", CORPUS, store, reads_dump=False) == 5
+    assert choose_folds(p, "polarity", CORPUS, store, reads_dump=True) == 1
     with pytest.raises(UserError, match=r"finetuning.folds: 5; the encoder .* leave out the arm"):
-        choose_folds(asked, "polarity", corpus, store, reads_dump=True)
+        choose_folds(asked, "polarity", CORPUS, store, reads_dump=True)
 
 
 def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(list_stages, encoder):
     """It is not fine-tuned again, and the report says that it is unchanged."""
-    asked = [f"pretraining.start_from={encoder}", "finetuning.tasks=polarity"]
-    asked.append("finetuning.arms=pre-trained,origin")
-    store, stages = list_stages(*asked)
-    p = fill_parameters(asked, dump={"paths": ["sample:50"]}, store=str(store.root))
+    asked = [f"pretraining.start_from={encoder}", "finetuning.arms=pre-trained,origin"]
+    store, stages = list_stages(*asked, "finetuning.tasks=polarity")
+    p = fill(store, *asked)
     trained, origin = stages["pre-training"], stages["origin mini-bert"]
     for kept in (False, True):
         if kept:

@@ -107,11 +107,7 @@ def test_whoever_stops_waiting_cancels_the_run_unless_it_is_over(waiting):
 @pytest.mark.parametrize(
     ("state", "kind", "told"),
     [
-        (
-            Failed(message=f"{EXCEPTION}UserError: corpus: no file x"),
-            UserError,
-            "corpus: no file x",
-        ),
+        (Failed(message=f"{EXCEPTION}UserError: corpus: no file"), UserError, "corpus: no file"),
         (
             Failed(message=f"{EXCEPTION}TransientError: {AWAY}"),
             TransientError,

@@ -143,11 +143,9 @@ async def answers_to_programs(admin):
             ("PATCH", here, {"job_variables": {"env": {"A": "b"}}, "paused": True}),
         ]
         let = [await api.request(how, where, json=what) for how, where, what in taken]
-        wrong = {ADMIN_HEADER: "another"}
-        let.append(await api.patch(here, json={"pull_steps": [step]}, headers=wrong))
-        let.append(
-            await api.patch(here, json={"pull_steps": [step]}, headers={ADMIN_HEADER: admin})
-        )
+        for word in ("another", admin):
+            given = {ADMIN_HEADER: word}
+            let.append(await api.patch(here, json={"pull_steps": [step]}, headers=given))
         return [a.status_code for a in told], [a.status_code for a in let]
 
 

@@ -29,11 +29,9 @@ def test_the_address_of_prefect_stays_as_it_is_given(tmp_path, address):
 
 def test_postgresql_addresses_may_leave_out_the_driver_or_name_the_others():
     schemes = ("postgres://", "postgresql://", "postgresql+psycopg2://", "postgresql+asyncpg://")
-    found = {
-        prefect_server.set_database_driver(f"{scheme}u:p@host/prefect", "asyncpg")
-        for scheme in schemes
-    }
-    assert found == {"postgresql+asyncpg://u:p@host/prefect"}
+    for scheme in schemes:
+        found = prefect_server.set_database_driver(f"{scheme}u:p@host/prefect", "asyncpg")
+        assert found == "postgresql+asyncpg://u:p@host/prefect"
     sqlite = "sqlite:////data/x.db"
     assert prefect_server.set_database_driver(sqlite, "psycopg2") == sqlite
 

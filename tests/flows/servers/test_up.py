@@ -63,11 +63,8 @@ def test_what_a_killed_up_left_is_no_state_and_down_leaves_its_number_alone(
     (tmp_path / "servers.json").write_text(json.dumps(left))
     (tmp_path / "up.lock").write_text(json.dumps({"pid": stranger.pid, "host": gethostname()}))
     assert store_lock.find_owner(tmp_path) is None
-    assert (
-        store_lock.read_server_state(tmp_path)
-        == prefect_server.find_running_servers(tmp_path)
-        == {}
-    )
+    assert store_lock.read_server_state(tmp_path) == {}
+    assert prefect_server.find_running_servers(tmp_path) == {}
     assert up.print_status(tmp_path) is False
     up.stop_servers(tmp_path)
     assert capsys.readouterr().out.count("is down") == 2
@@ -163,10 +160,8 @@ def test_a_store_that_is_a_file_is_a_mistake(tmp_path, capsys, words):
     file.write_text("")
     for store in (file, file / "store"):
         assert main.attempt(main.build_parser().parse_args([*words, "--store", str(store)])) == 2
-        assert (
-            capsys.readouterr().err
-            == f"error: store: {store}: {file} is a file; give the folder of the results\n"
-        )
+        told = f"error: store: {store}: {file} is a file; give the folder of the results\n"
+        assert capsys.readouterr().err == told
 
 
 def test_a_detached_up_that_ends_is_told_as_in_the_terminal_and_is_not_taken_for_another(
@@ -211,9 +206,8 @@ STUBBORN = (
 
 
 def test_a_second_signal_ends_a_process_that_waits_for_something():
-    process = subprocess.Popen(
-        [sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True, env=os.environ
-    )
+    command = [sys.executable, "-c", STUBBORN]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         for told in ("ready\n", "told\n"):
             assert process.stdout.readline() == told

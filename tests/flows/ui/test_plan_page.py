@@ -1,4 +1,10 @@
-"""A plan lists its stages, complete or to do, and the steps and tokens of each training."""
+"""A plan lists its stages, complete or to do, and the steps and tokens of each training; it says
+where that is too little to pay.
+"""
+
+from dataclasses import replace
+
+import pytest
 
 from flows.configuration.form import Parameters, fill_parameters
 from flows.runner.stage_runner import Plan, StageRunner
@@ -30,6 +36,29 @@ def test_stages_are_complete_or_to_do_and_a_shared_one_counts_once(tmp_path):
     assert trained.endswith(f"  {training.label}, 2,000 steps, 2.0 M tokens")
     done = plan_stages(store, SHARDS)
     assert plan_page.format_total(done) == "nothing to do: every stage is complete"
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"), [([], "0.614"), (["pretraining.steps=80000"], None)]
+)
+def test_a_plan_warns_of_a_small_budget(tmp_path, settings, tokens):
+    stage = build_pretraining_stage(fill_parameters(settings), SHARDS)
+    plan = plan_stages(Store(tmp_path), stage)
+    warning, shown = plan_page.find_small_budget(plan), "\n".join(plan_page.list_lines(plan))
+    if tokens:
+        assert f"with {tokens} M tokens" in warning
+        assert warning in shown
+    else:
+        assert warning is None
+        assert "arning" not in shown
+
+
+def test_loaded_weights_and_steps_that_another_arm_decides_are_not_warned_of(tmp_path):
+    stage = build_pretraining_stage(fill_parameters([]), SHARDS)
+    loaded = [{"shards": SHARDS, name: Stage(name, 1, {})} for name in ("origin", "base")]
+    stages = [replace(stage, inputs=inputs) for inputs in loaded]
+    stages.append(replace(stage, parameters={**stage.parameters, "same_flops_as": "0" * 16}))
+    assert plan_page.find_small_budget(plan_stages(Store(tmp_path), *stages)) is None
 
 
 def test_a_plan_that_cannot_be_made_stops_no_run(tmp_path, heard):

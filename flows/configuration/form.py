@@ -211,11 +211,10 @@ class Engine(Settings):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        for name in REQUIRED.get(self.kind, ()):
-            if not getattr(self, name):
-                raise ValueError(f"engine.kind={self.kind} needs engine.{name}")
         for kind, names in REQUIRED.items():
             for name in names:
+                if kind == self.kind and not getattr(self, name):
+                    raise ValueError(f"engine.kind={kind} needs engine.{name}")
                 if kind != self.kind and getattr(self, name):
                     raise ValueError(f"engine.{name} is for engine.kind={kind}, not {self.kind}")
         if self.workers and self.kind == "local":

@@ -1,4 +1,4 @@
-"""Make the corpus and the encoders of the small study."""
+"""Make the corpus, the encoders and the shards of the small study."""
 
 import pytest
 import torch
@@ -13,4 +13,6 @@ def made(tmp_path_factory):
     write_corpus(folder / "corpus", reviews=40)
     write_electra(folder / "electra")
     write_electra(folder / "other", layers=1)
+    (folder / "shards").mkdir()
+    (folder / "shards" / "shards.json").write_text("{}")
     return folder

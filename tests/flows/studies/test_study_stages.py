@@ -151,10 +151,8 @@ def test_a_random_encoder_begins_as_its_pre_training_or_with_a_deviation_of_its_
 
 
 def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(made, tmp_path):
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / "shards.json").write_text("{}")
     arms = [
-        {"name": "trained", "pretraining": {"shards": str(tmp_path / "shards")}},
+        {"name": "trained", "pretraining": {"shards": str(made / "shards")}},
         {"name": "student", "encoder": "half", "teacher": "arm:trained"},
         {"name": "random", "encoder": "random", "architecture": "arm:trained"},
     ]
@@ -184,10 +182,8 @@ class GroupPlan(Plan):
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_path, at_once):
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / "shards.json").write_text("{}")
     arms = [
-        {"name": "trained", "pretraining": {"shards": str(tmp_path / "shards")}},
+        {"name": "trained", "pretraining": {"shards": str(made / "shards")}},
         {"name": "student", "encoder": "half", "teacher": "arm:trained"},
         {"name": "given", "encoder": str(made / "electra")},
     ]

@@ -107,26 +107,19 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):
         storage.expand_pattern(str(tmp_path))
 
 
-def test_marks_and_checksums_in_a_folder_are_left_out_and_told(tmp_path, capsys):
-    names = ["_SUCCESS", ".part-0.json.crc", "part-0.json.md5", "SHA256SUMS", "__MACOSX/x.json"]
-    for name in ["part-0.json", *names]:
+def test_what_holds_no_data_is_left_out_of_a_folder_and_told(tmp_path, capsys):
+    """Marks and checksums, and what a clone of Hugging Face's, a download of Kaggle's and an editor
+    leave beside data.
+    """
+    others = ["_SUCCESS", ".part-0.json.crc", "part-0.json.md5", "SHA256SUMS", "__MACOSX/x.json"]
+    others += ["README.md", "LICENSE", "dataset_infos.json", "dataset-metadata.json", "d.csv~"]
+    for name in ["part-0.json", *others]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_lines(tmp_path / name, [review(1)])
     for pattern in (tmp_path, tmp_path / "**"):
         assert set(storage.expand_pattern(str(pattern))) == {str(tmp_path / "part-0.json")}
         assert "left out, which hold no data: " in capsys.readouterr().err
     assert storage.expand_pattern(str(tmp_path / "SHA256SUMS")) == [str(tmp_path / "SHA256SUMS")]
-
-
-def test_what_is_written_about_data_is_left_out_and_told(tmp_path, capsys):
-    """Of a clone of Hugging Face's, a download of Kaggle's and an editor."""
-    others = ["README.md", "LICENSE", "dataset_infos.json", "dataset-metadata.json", "d.csv~"]
-    for name in others:
-        (tmp_path / name).write_text("Hello, this is\nno table.\n")
-    write_lines(tmp_path / "d.json", [review(0), review(1)])
-    (tmp_path / "part.json").write_bytes(b"")
-    assert run_job(tmp_path / "out", "--input", tmp_path)["read"] == 2
-    assert "5 left out, which hold no data: " in capsys.readouterr().err
 
 
 def test_a_zip_of_too_many_files_is_told(tmp_path, monkeypatch):

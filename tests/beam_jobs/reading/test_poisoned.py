@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -124,6 +125,16 @@ def test_poison_in_other_formats(tmp_path, name):
     assert set(texts_in(tmp_path / "corpus")) == {"good one", "good two"}
 
 
+def read_all(
+    content: bytes, layout: Layout, header: bool = True
+) -> tuple[list[dict[str, Any]], list[Reject], Tally]:
+    """Return the records of a file, what is rejected, and its tally."""
+    tally = Tally()
+    items = list(detection.read_records(io.BytesIO(content), layout, tally, header))
+    records = [item[1] for item in items if not isinstance(item, Reject)]
+    return records, [item for item in items if isinstance(item, Reject)], tally
+
+
 JSON_LIKE = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
     lambda inner: (
@@ -160,14 +171,13 @@ LINE = st.one_of(
 )
 def test_readers_never_crash_on_any_bytes(content, name):
     found = Layout(name, columns=("text", "stars"), max_record_bytes=100)
-    tally = Tally()
     read = fields.make_review_reader({"text": "reviewText", "stars": "overall"}, Counter())
-    for item in detection.read_records(io.BytesIO(content), found, tally, header=False):
-        if isinstance(item, Reject):
-            assert item.reason
-            assert 1 <= item.line <= content.count(b"\n") + 1
-        else:
-            read(item[1])
+    records, rejects, tally = read_all(content, found, header=False)
+    for record in records:
+        read(record)
+    for reject in rejects:
+        assert reject.reason
+        assert 1 <= reject.line <= content.count(b"\n") + 1
     assert tally.lines <= content.count(b"\n") + 1
 
 
@@ -198,12 +208,8 @@ def test_lines_that_end_where_blocks_do(spare):
     """A line end just before, at and after the end of a block that is read."""
     lines = [b"a" * (BLOCK_BYTES + spare - 1), b"b" * 10, b"c" * (BLOCK_BYTES - 11), b"d"]
     found = Layout("fasttext", max_record_bytes=BLOCK_BYTES)
-    tally = Tally()
-    items = list(detection.read_records(io.BytesIO(b"\n".join(lines)), found, tally, header=False))
-    assert [item.line for item in items if isinstance(item, Reject)] == [1, 2, 3, 4]
-    assert [item.size for item in items if isinstance(item, Reject)] == [
-        len(line) for line in lines
-    ]
+    _, rejects, tally = read_all(b"\n".join(lines), found)
+    assert [(one.line, one.size) for one in rejects] == list(enumerate(map(len, lines), 1))
     assert tally.lines == 4
 
 
@@ -240,18 +246,15 @@ def test_a_broken_object_costs_no_other(how, form):
         review(i, images=["a", "b"], style={"x": f"{i}"}, summary="end") for i in range(300)
     ]
     records = [json.dumps(r, indent=1 if form == "pretty" else None) for r in fields_of]
-    for i in (0, 100, 101, 299):
+    broken = (0, 100, 101, 299)
+    for i in broken:
         records[i] = HURTS[how](records[i])
     start, between, end = ("", "\n", "\n") if form == "objects" else ("[", ",\n", "]")
     content = (start + between.join(records) + end).encode()
-    items = list(
-        detection.read_records(io.BytesIO(content), Layout("json_objects"), Tally(), header=True)
-    )
-    assert [item[1] for item in items if not isinstance(item, Reject)] == [
-        r for i, r in enumerate(fields_of) if i not in (0, 100, 101, 299)
-    ]
-    starts = [1 + sum(record.count("\n") + 1 for record in records[:i]) for i in (0, 100, 101, 299)]
-    assert [item.line for item in items if isinstance(item, Reject)][:4] == starts
+    found, rejects, _ = read_all(content, Layout("json_objects"))
+    assert found == [r for i, r in enumerate(fields_of) if i not in broken]
+    starts = [1 + sum(record.count("\n") + 1 for record in records[:i]) for i in broken]
+    assert [reject.line for reject in rejects][:4] == starts
 
 
 ROWS = 400
@@ -277,14 +280,10 @@ def test_a_quote_that_never_ends_costs_its_own_record_only(delimiter, quoted, pl
     found = delimited.detect_delimited_layout(
         b'id,stars,text\n1,5,"a"\n'.replace(b",", delimiter.encode()), Layout("delimited")
     )
-    tally = Tally()
-    items = list(detection.read_records(io.BytesIO(content), found, tally, header=True))
-    ids = {item[1]["id"] for item in items if not isinstance(item, Reject)}
-    assert ids - {"r"} == {f"r{i}" for i in range(ROWS) if i not in places}
-    rejects = [item for item in items if isinstance(item, Reject)]
-    assert [item.line for item in rejects] == [i + 2 for i in places]
-    assert {item.reason for item in rejects} <= {"broken CSV"}
-    assert len(items) == ROWS
+    records, rejects, tally = read_all(content, found)
+    ids = [record["id"] for record in records]
+    assert ids == [f"r{i}" for i in range(ROWS) if i not in places]
+    assert [(one.line, one.reason) for one in rejects] == [(i + 2, "broken CSV") for i in places]
     assert tally.lines == ROWS + 1
 
 
@@ -294,13 +293,9 @@ def test_texts_of_many_lines_with_commas_stay_in_one_piece():
         "First, this.\nIt broke, of course, again.\nNo, thanks.\nHe said, she said, nothing.\n" * 40
     )
     content = f'id,stars,text\n1,5,"{text}"\n2,4,short\n3,3,"{text}'.encode()
-    items = list(
-        detection.read_records(
-            io.BytesIO(content), Layout("delimited", columns=("id", "stars", "text")), Tally(), True
-        )
-    )
-    assert items[0][1]["text"] == text
-    assert items[1][1] == {"id": "2", "stars": "4", "text": "short"}
+    records, _, _ = read_all(content, Layout("delimited", columns=("id", "stars", "text")))
+    assert records[0]["text"] == text
+    assert records[1] == {"id": "2", "stars": "4", "text": "short"}
 
 
 def test_a_text_far_too_long_is_dropped_before_it_is_cleaned(tmp_path, monkeypatch):

@@ -15,14 +15,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import (
-    LIST,
-    Item,
-    Tally,
-    add_columns,
-    expand_records,
-    make_reject,
-)
+from beam_jobs.reading.lines import LIST, Item, Tally, add_columns, expand_records, make_reject
 
 
 def read_empty_record(file: BinaryIO, name: str = "a Parquet file") -> dict[str, Any]:

@@ -113,8 +113,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
 
 def test_rows_hold_sentences_and_labels(tmp_path):
     dump = write_lines(
-        tmp_path / "Toys_5.json",
-        [review(3, "It broke.  Sad &amp; angry!<br />Never again")],
+        tmp_path / "Toys_5.json", [review(3, "It broke.  Sad &amp; angry!<br />Never again")]
     )
     run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus")])
     (row,) = rows_of(tmp_path / "corpus")

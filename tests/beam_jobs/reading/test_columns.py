@@ -80,10 +80,7 @@ def test_a_column_is_known_without_separators_and_prefix(name, field):
             {"text": "Kommentartext", "title": "Überschrift", "stars": "Bewertung"},
         ),
         ("Note,Titre,Commentaire", {"text": "Commentaire", "title": "Titre", "stars": "Note"}),
-        (
-            "Puntuación,Título,Reseña",
-            {"text": "Reseña", "title": "Título", "stars": "Puntuación"},
-        ),
+        ("Puntuación,Título,Reseña", {"text": "Reseña", "title": "Título", "stars": "Puntuación"}),
         ("Voto,Titolo,Recensione", {"text": "Recensione", "title": "Titolo", "stars": "Voto"}),
         ("Nota,Título,Comentário", {"text": "Comentário", "title": "Título", "stars": "Nota"}),
         (

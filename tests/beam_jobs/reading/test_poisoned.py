@@ -101,10 +101,7 @@ OTHERS = {
         ["text,stars", "good one,5", "a,b,c,d", '"never ends', "good two,5"],
         {"more columns": 1, "broken CSV": 1},
     ),
-    "d.tsv": (
-        ["marketplace\ttext", "US\tgood one", "US", "US\tgood two"],
-        {"fewer columns": 1},
-    ),
+    "d.tsv": (["marketplace\ttext", "US\tgood one", "US", "US\tgood two"], {"fewer columns": 1}),
     "python.json": (
         ["{'text': 'good one'}", "{'text': __import__('os')}", "{'text': 'good two'}"],
         {"broken Python literal": 1},

@@ -278,9 +278,7 @@ def test_a_stretch_without_boundaries_is_not_searched_again_and_again(
     searched = []
     search = work_units.find_boundary
     monkeypatch.setattr(
-        work_units,
-        "find_boundary",
-        lambda b, *rest: searched.append(len(b)) or search(b, *rest),
+        work_units, "find_boundary", lambda b, *rest: searched.append(len(b)) or search(b, *rest)
     )
     monkeypatch.setattr("beam_jobs.reading.compression.PLAIN_BLOCK", 1 << 14)
     units = work_units.cut_file(file, 5000, str(tmp_path / "cut"))

@@ -121,9 +121,10 @@ def test_rows_hold_sentences_and_labels(tmp_path):
     assert (row["stars"], row["source"]) == (4, "Toys_5")
 
 
-def test_nothing_usable_is_the_users_mistake(tmp_path):
-    dump = write_lines(tmp_path / "dump.json", [review(1, ""), review(2, " ")])
-    with pytest.raises(UserError, match="no usable review"):
+@pytest.mark.parametrize("records", [[], [review(1, ""), review(2, " ")]])
+def test_nothing_usable_is_the_users_mistake(tmp_path, records):
+    dump = write_lines(tmp_path / "dump.json", records)
+    with pytest.raises(UserError, match=f"no usable review in the dump: read {len(records)}"):
         run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus")])
 
 

@@ -120,20 +120,6 @@ def test_small_stretches_of_a_store_are_fetched_at_once_and_come_in_turn(tmp_pat
     there.rm(str(tmp_path), recursive=True)
 
 
-def test_files_of_a_store_are_looked_at_side_by_side_and_come_in_turn():
-    together = threading.Barrier(8)
-
-    def look(path):
-        together.wait(60)  # until as many others wait
-        return path
-
-    paths = [f"memory://{i}" for i in range(64)]
-    assert list(storage.map_paths(look, paths)) == paths
-    assert list(storage.map_paths(len, ["a", "bc"])) == [1, 2]
-    with pytest.raises(ZeroDivisionError):
-        list(storage.map_paths(lambda path: 1 // (path != paths[9]), paths))
-
-
 def test_a_stretch_that_cannot_be_read_is_an_error(tmp_path):
     path = f"memory://{tmp_path}/a"
     storage.write_bytes(path, b"0123456789")

@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from beam_jobs.config import CorpusOptions
 from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
 from beam_jobs.corpus import prepare
 from beam_jobs.reading import delimited, detection, fields, work_units
 from beam_jobs.reading.formats import FORMATS
@@ -208,12 +206,6 @@ def test_lines_that_end_where_blocks_do(spare):
     _, rejects, tally = read_all(b"\n".join(lines), found)
     assert [(one.line, one.size) for one in rejects] == list(enumerate(map(len, lines), 1))
     assert tally.lines == 4
-
-
-def test_an_empty_dump_is_named(tmp_path):
-    Path(tmp_path / "empty.json").write_bytes(b"")
-    with pytest.raises(UserError, match="no usable review in the dump: read 0"):
-        run_job(tmp_path / "corpus", "--input", tmp_path / "empty.json")
 
 
 def middle(record: str) -> int:

@@ -58,7 +58,8 @@ def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
                 values = next(records, None)
             except csv.Error as error:
                 failure = str(error)
-            yield from lines.take_rejects()
+            yield from lines.rejects
+            lines.rejects.clear()
             if failure:
                 swallowed = lines.give_back(POSSIBLE)
                 broken = TOO_LONG if failure == TOO_LONG and not swallowed else BROKEN
@@ -119,7 +120,7 @@ class RecordLines:
         self._lines = read_lines(stream, layout.max_record_bytes, tally)
         self._again: list[tuple[int, bytes]] = []  # the next one last
         self._size = 0
-        self._rejects: list[Reject] = []
+        self.rejects: list[Reject] = []  # lines that are too long
         self.parts: list[tuple[int, bytes]] = []
         self.first = 1
         self.ended = self.has_met_end = False
@@ -130,10 +131,6 @@ class RecordLines:
 
     def join_raw(self) -> bytes:
         return b"\n".join(line for _, line in self.parts)
-
-    def take_rejects(self) -> Iterator[Reject]:
-        yield from self._rejects
-        self._rejects.clear()
 
     def give_back(self, enough: int) -> bool:
         """End the record before the first of its lines that is one itself, if they weigh enough."""
@@ -155,7 +152,7 @@ class RecordLines:
             part = self._again.pop() if self._again else next(self._lines)
             while isinstance(part, Reject):
                 self._position += part.size + 1
-                self._rejects.append(part)
+                self.rejects.append(part)
                 part = next(self._lines)
         except StopIteration:
             self.ended = self.has_met_end = True

@@ -14,10 +14,9 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.reading import (
     delimited,
     fields,
+    json_documents,
     json_records,
-    json_tables,
     parquet_records,
-    wrapped_records,
 )
 from beam_jobs.reading.compression import Compression, PlainStream, refuse_unless_text
 from beam_jobs.reading.formats import FORMATS
@@ -129,7 +128,7 @@ def detect_layout(
         found = replace(defaults, name=name or detect_format(head, shown))
         if not name and "json" in found.name:
             is_whole, text = len(head) < size, overrides.get("text", "")
-            orient = json_tables.find_orient(head, found, text, shown, is_whole)
+            orient = json_documents.find_orient(head, found, text, shown, is_whole)
             if orient is None and size < defaults.max_record_bytes:
                 continue
             if orient:
@@ -147,7 +146,7 @@ def detect_layout(
             refuse_unless_text(head, shown)
             refuse_other_encodings(head, found, shown)
             if found.name in ("json_lines", "json_objects"):
-                found = wrapped_records.unwrap_records(head, found, overrides, shown)
+                found = json_documents.unwrap_records(head, found, overrides, shown)
             found, records, rejects = inspect_head(head, found, shown, whole=len(head) < size)
             columns = {*found.columns} or {name for record in records for name in record}
         columns = {*columns, *(name for name, _ in found.partition if columns)}

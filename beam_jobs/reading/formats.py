@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from beam_jobs.reading import delimited, json_records, json_tables, marked_text
+from beam_jobs.reading import delimited, json_documents, json_records, marked_text
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Item, Stream, Tally, find_line_end
 
@@ -45,9 +45,9 @@ FORMATS: dict[str, Format] = {
         json_records.find_object_boundary,
         is_stateless=lambda layout: False,
     ),
-    "json_table": Format(  # which only the whole file shows (json_tables.find_orient)
+    "json_table": Format(  # which only the whole file shows (json_documents.find_orient)
         lambda start: False,
-        json_tables.read_json_table,
+        json_documents.read_json_table,
         lambda stretch, least, layout: -1,
         is_stateless=lambda layout: False,
     ),

@@ -65,9 +65,7 @@ def mask_personal_data(text: str) -> tuple[str, int, int]:
     if len(raw) - len(raw.translate(None, DIGITS)) >= MIN_PHONE_DIGITS and (
         MAYBE_PHONE.search(text) or ("+" in text and COUNTRY_CODE.search(text))
     ):
-        text, phones = PHONE.subn(_replace_phone, text)
+        text, phones = PHONE.subn(
+            lambda match: " [phone]" if match[0][0] in " :.#" else "[phone]", text
+        )
     return text, emails, phones
-
-
-def _replace_phone(match: re.Match[str]) -> str:
-    return " [phone]" if match[0][0] in " :.#" else "[phone]"

@@ -1,21 +1,26 @@
-"""Reads a table that is one JSON object, as pandas' `to_json` writes it: column by column (its
-default), row by row (`orient="index"`), or as names and rows (`orient="split"`); and one that has a
-list for each column (`to_dict("list")`).
+"""Finds the reviews in a file that is one JSON object: in a list in it, such as
+{"reviews": [{…}, …]}, or as the rows of a table.
 
-Only the whole object shows the rows, so that a file may have as many bytes as a record.
+Tables are read as pandas' `to_json` writes them: column by column (its default), row by row
+(`orient="index"`), or as names and rows (`orient="split"`); and one that has a list for each column
+(`to_dict("list")`). Only the whole object shows the rows, so that a file of a table may have as
+many bytes as a record.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.reading import fields, json_records, wrapped_records
+from beam_jobs.reading import fields, json_records
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import BLOCK_BYTES, LIST, Item, Reject, Stream, Tally, make_reject
 
+TOKEN = re.compile(rb"(%b)(\s*+:)?|[{}\[\]]" % json_records.STRING.pattern, re.DOTALL)
 START = rb"(?:\xef\xbb\xbf)?\s*+\{\s*+"
 KEY = rb"%b\s*+:\s*+" % json_records.STRING.pattern
 SPLIT = (
@@ -36,6 +41,78 @@ LISTS = re.compile(rb"%b%b\[\s*+[^\s{\[\]]" % (START, KEY), re.DOTALL)
 """What may have a list for each column."""
 
 
+def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown: str) -> Layout:
+    """Return a layout that begins at the list of reviews, if the file is an object around one.
+
+    Raises UserError if several lists of objects are there and `layout.records` names none of them.
+    """
+    start = len(head) - len(head.lstrip(json_records.BLANK + b"\xef\xbb\xbf"))
+    lists, keys, stop = find_lists(head, start)
+    wanted = layout.records
+    if wanted and wanted not in lists:
+        there = f"; its lists of objects: {fields.shorten_list(lists)}" if lists else ""
+        raise UserError(f"{shown}: no list of objects is called {wanted} (--records){there}")
+    if not wanted and head[stop:].strip(json_records.AROUND):
+        return layout
+    if not wanted:
+        named = [*overrides.values()]
+        inner = [one for one in lists if all(n.startswith(f"{one}{LIST}.") for n in named)]
+        if named and inner:
+            wanted = inner[0]
+        elif any(LIST in name for name in named):  # and others, of the object around the list
+            return layout
+        elif "schema.fields" in lists and "data" in lists:  # pandas' to_json(orient="table")
+            wanted = "data"
+    if not wanted:
+        has_text = fields.find_column("text", keys) or overrides.get("text") in keys
+        if has_text or not lists:
+            return layout
+        if len(lists) > 1:
+            rest = f", or, if all are of reviews: jq -c '.[][]' {shown} > reviews.jsonl"
+            raise UserError(
+                f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
+                f"--records {next(iter(lists))}" + rest * (keys == {*lists})
+            )
+        [wanted] = lists
+    return replace(layout, name="json_objects", prefix=head[: lists[wanted]], records=wanted)
+
+
+def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:
+    """Find the lists of objects that are in no other list, in the object at `start`.
+
+    Returns the place behind each one's bracket by its path of keys ("data.reviews"), the keys of
+    the object, and its end (that of the head if it is cut off).
+    """
+    lists: dict[str, int] = {}
+    keys: set[str] = set()
+    opened: list[tuple[bytes, str, int]] = []  # bracket, key, place behind it
+    key = ""
+    for token in TOKEN.finditer(head, start) if head.startswith(b"{", start) else ():
+        if token[1]:
+            if token[2] and len(opened) <= 1:
+                keys.add(decode_key(token[1]))
+            key = decode_key(token[1]) if token[2] else ""
+        elif token[0] in b"{[":
+            if token[0] == b"{" and opened and [o[0] for o in opened[-2:]] == [b"{", b"["]:
+                path = [name for _, name, _ in opened[1:]]
+                if all(bracket == b"{" for bracket, _, _ in opened[:-1]):
+                    lists.setdefault(".".join(path), opened[-1][2])
+            opened.append((token[0], key, token.end()))
+            key = ""
+        else:
+            opened.pop()
+            if not opened:
+                return lists, keys, token.end()
+    return lists, keys, len(head)
+
+
+def decode_key(raw: bytes) -> str:
+    try:
+        return str(json.loads(raw))
+    except ValueError:
+        return raw.decode("utf-8", "replace")
+
+
 def find_orient(head: bytes, layout: Layout, text: str, shown: str, is_whole: bool) -> str | None:
     """Return how pandas calls the way in which a file is a table, "" for what is none; None if only
     more than these first bytes can tell. `text` is the column of the texts, if it was named.
@@ -52,7 +129,7 @@ def find_orient(head: bytes, layout: Layout, text: str, shown: str, is_whole: bo
     table = _parse(head, layout, Tally()) if is_whole else None
     if (orient := _decide_orient(table, text)) or (type(table) is dict and "columns" not in table):
         return orient
-    lists = wrapped_records.find_lists(head, head.index(b"{"))[0]
+    lists = find_lists(head, head.index(b"{"))[0]
     if any(not NUMBER_IN_PATH.search(path) for path in lists) and (is_numbered or len(lists) == 1):
         return ""  # of the reviews
     if is_numbered and (is_whole or len(head) > layout.max_record_bytes):

@@ -20,7 +20,7 @@ from flows.ui import terminal
 from flows.ui.plan_page import list_lines
 from model.config import FinetuningSettings
 
-EPILOG = """A study is arms × tasks × seeds in a YAML file;
+EPILOG = """A study is arms × tasks × seeds × settings in a YAML file;
 flows/studies/shipped/README.md lists the shipped ones. With --dump, ${corpus}, ${shards} and
 ${encoder} of the file are made from the dump first, and ${general_shards} from the text of
 --general; the texts of the other tasks are withheld from all of them. The same command continues

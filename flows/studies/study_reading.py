@@ -2,6 +2,7 @@
 before something is made.
 """
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from beam_jobs.core.nesting import list_strings
 from beam_jobs.core.settings import parse_field
 from flows.configuration.form import Parameters
 from flows.configuration.form_tools import list_changes
-from flows.configuration.study_file import Study, StudyChoice
+from flows.configuration.study_file import Study, StudyChoice, expand_grid
 from flows.studies.study_checks import find_missing_places, find_mistakes
 from model.config import FinetuningSettings
 from model.yaml_text import load_yaml
@@ -154,7 +155,8 @@ def fill_variables(content: Any, values: Mapping[str, str], name: str) -> Any:
 
 
 def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = None) -> Study:
-    """Return the study of plain dictionaries; UserError names the field that is wrong.
+    """Return the study of plain dictionaries, its grid expanded; UserError names the field that is
+    wrong.
 
     `changes`: `seeds`, `pretraining_seeds`, and settings for all arms and tasks that have none of
     their own, as text.
@@ -171,9 +173,10 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
         raise UserError("; ".join(problems)) from None
     if changes:
         study = change_study(study, changes, name)
-    for mistake in find_mistakes(study):
+    whole = expand_grid(study)
+    for mistake in itertools.chain(find_mistakes(study), find_mistakes(whole)):
         raise UserError(f"{name}: {mistake}")
-    return study
+    return whole
 
 
 def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
@@ -194,10 +197,10 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
             for arm in study.arms
             for task in study.tasks
         )
-        if study.arms and study.tasks and not is_read:
+        if study.arms and study.tasks and (field in study.grid or not is_read):
             raise UserError(
                 f"{name}: --set {field}={text} changes nothing: "
-                "every arm or task of the study sets its own value"
+                "every arm or task, or the grid, of the study sets its own value"
             )
     return Study.model_validate({**study.model_dump(), **update, "settings": settings})
 

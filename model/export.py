@@ -126,7 +126,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     make_writable_folder("--output", options.output)
     metric = task.metrics[0]
     best = choose_best([cell for cell in cells if cell.is_candidate])
-    examples = load_dev(best, task, options.data)
+    trained = json.loads((best.folder / "run.json").read_text())
+    settings = FinetuningSettings.from_run(trained)
+    sampling = choose_sampling(settings, "dev", trained["seed"])
+    examples = load_examples(task, options.data, "dev", sampling, fold=settings.fold)
     told: dict[str, Any] = {}
     if best.kind == "tfidf":
         shutil.copyfile(best.folder / PIPELINE, options.output / PIPELINE)
@@ -189,14 +192,6 @@ def choose_best(cells: Sequence[Cell]) -> Cell:
         devs_of.setdefault(cell.arm, []).append(cell.dev)
     best = max(devs_of, key=lambda arm: rank_arm(devs_of[arm]))
     return max((c for c in cells if c.arm == best), key=lambda cell: rank_dev_metrics(cell.dev))
-
-
-def load_dev(cell: Cell, task: Task, data: Path) -> Sequence[Example]:
-    """Return the dev examples of the cell's training."""
-    told = json.loads((cell.folder / "run.json").read_text())
-    settings = FinetuningSettings.from_run(told)
-    sampling = choose_sampling(settings, "dev", told["seed"])
-    return load_examples(task, data, "dev", sampling, fold=settings.fold)
 
 
 def write_network(

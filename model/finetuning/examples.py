@@ -278,21 +278,20 @@ def load_examples(
         examples = task.read(data, split, sampling, counts)
     if not examples:
         raise UserError(explain_empty_split(task, data, split, counts))
-    if split == "train" and task.shape == "classification":
-        _check_classes(task, data, examples)
+    first = examples[0].label
+    if (
+        split == "train"
+        and task.shape == "classification"
+        and all(example.label == first for example in examples)
+    ):
+        raise UserError(
+            f"{data}: all {len(examples)} training examples of {task.name} are "
+            f"{task.labels[int(first or 0)]!r}; nothing can be learnt from one class: take more "
+            "examples (--set n_train=N) or other data"
+        )
     return examples
 
 
 def explain_empty_split(task: Task, data: Path, split: Split, left_out: Mapping[str, int]) -> str:
     why = "".join(f"; {n} left out: {reason}" for reason, n in left_out.items())
     return f"{data}: task {task.name} finds no example in its {split} split{why}"
-
-
-def _check_classes(task: Task, data: Path, examples: Sequence[Example]) -> None:
-    first = examples[0].label
-    if all(example.label == first for example in examples):
-        raise UserError(
-            f"{data}: all {len(examples)} training examples of {task.name} are "
-            f"{task.labels[int(first or 0)]!r}; nothing can be learnt from one class: take more "
-            "examples (--set n_train=N) or other data"
-        )

@@ -105,29 +105,25 @@ def read_table_rows(
     """
     name = _strip_compression(path)
     if name.endswith(".parquet"):
-        yield from _read_parquet_rows(path)
+        limits = Limits(remedy="write it as JSON lines")
+        with path.open("rb") as packed:
+            yield from enumerate(parquet.read_rows(packed, str(path), limits), 1)
     elif name.endswith((".jsonl", ".json", ".ndjson")):
-        yield from _read_json_rows(path)
+        with open_text(path) as file:
+            for number, line in enumerate(_read_lines(file, path), 1):
+                if line.strip():
+                    yield number, parse_json_object(line, path, number)
     else:
-        quoting = tsv_quoting if name.endswith(TABBED) else csv.QUOTE_MINIMAL
-        yield from _read_delimited_rows(path, "\t" if name.endswith(TABBED) else ",", quoting)
+        is_tabbed = name.endswith(TABBED)
+        quoting = tsv_quoting if is_tabbed else csv.QUOTE_MINIMAL
+        with _open_lines(path) as lines:
+            rows = csv.DictReader(lines, delimiter="\t" if is_tabbed else ",", quoting=quoting)
+            for row in rows:
+                yield rows.line_num, row
 
 
 def _strip_compression(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".bz2")
-
-
-def _read_parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    limits = Limits(remedy="write it as JSON lines")
-    with path.open("rb") as file:
-        yield from enumerate(parquet.read_rows(file, str(path), limits), 1)
-
-
-def _read_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with open_text(path) as file:
-        for number, line in enumerate(_read_lines(file, path), 1):
-            if line.strip():
-                yield number, parse_json_object(line, path, number)
 
 
 def parse_json_text(text: str) -> Any:
@@ -151,15 +147,6 @@ def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
             f"{path}, line {number}: a JSON {type(row).__name__}; expected an object a line"
         )
     return row
-
-
-def _read_delimited_rows(
-    path: Path, delimiter: str, quoting: Quoting
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    with _open_lines(path) as lines:
-        rows = csv.DictReader(lines, delimiter=delimiter, quoting=quoting)
-        for row in rows:
-            yield rows.line_num, row
 
 
 def detect_quoting(path: Path) -> Quoting:

@@ -26,24 +26,11 @@ def compute_classification_loss(
     weight = known if weights is None else known * weights[labels.clamp(min=0)]
     if config.loss == "focal":
         each = (1.0 - torch.exp(-each)) ** config.focal_gamma * each
-        if config.focal_alpha:
-            each = (
-                torch.tensor(expand_alphas(config.focal_alpha), device=each.device)[
-                    labels.clamp(min=0)
-                ]
-                * each
-            )
+        if alphas := config.focal_alpha:
+            if len(alphas) == 1:  # of the second of two classes, the first has the rest
+                alphas = (1.0 - alphas[0], alphas[0])
+            each = torch.tensor(alphas, device=each.device)[labels.clamp(min=0)] * each
     return (each * weight).sum() / weight.sum().clamp(min=1e-12)
-
-
-def expand_alphas(given: tuple[float, ...]) -> tuple[float, ...]:
-    """Return a weight a class; one number is the second of two classes', the first has the rest."""
-    return (1.0 - given[0], given[0]) if len(given) == 1 else given
-
-
-def compute_regression_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the mean squared error of logits [batch, 1] against labels [batch]."""
-    return F.mse_loss(logits.float().squeeze(-1), labels.float())
 
 
 def compute_span_loss(

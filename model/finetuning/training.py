@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from model.config import FinetuningSettings
@@ -164,7 +165,7 @@ def compute_supervised_loss(output: Any, targets: torch.Tensor, training: Traini
     if training.shape == "span":
         return losses.compute_span_loss(output.start_logits, output.end_logits, targets)
     if training.shape == "regression":
-        return losses.compute_regression_loss(output.logits, targets)
+        return F.mse_loss(output.logits.float().squeeze(-1), targets.float())
     return losses.compute_classification_loss(
         output.logits, targets, training.settings, training.class_weights
     )

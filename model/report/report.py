@@ -38,6 +38,10 @@ OF_SAMPLE = (
     "The dump is the synthetic sample, which shows that the path works: its results say nothing of "
     "real reviews."
 )
+OF_SINGLE_SEEDS = (
+    "Some arms have one seed: their intervals count the test examples only, not how much seeds "
+    "vary."
+)
 FEW = 4
 """Comparisons up to which the answer has every effect; of more, only those that differ."""
 SHOWN_LANGUAGES = 5
@@ -158,6 +162,9 @@ def _build_blocks(
             f"Is {results.arms[0]} better than {join_names(others)} on "
             f"{join_names(results.tasks)}, and by how much?"
         )
+    has_single_seeds = any(
+        len(results.list_cells(arm, task)) < 2 for arm in results.arms for task in results.tasks
+    )
     command: list[Block] = [Heading("To make it again"), Code(study.command)]
     return [
         *([Paragraph(OF_SAMPLE, "warning")] if study.synthetic else []),
@@ -167,7 +174,7 @@ def _build_blocks(
         Heading("Answer"),
         Paragraph(answer, "answer"),
         *(Paragraph(text, "warning") for text in _list_warnings(study, results)),
-        *_describe_single_seeds(results),
+        *([Paragraph(OF_SINGLE_SEEDS)] if has_single_seeds else []),
         Heading("Results"),
         build_result_table(results),
         *describe_labels(study, results),
@@ -189,21 +196,18 @@ def _list_warnings(study: ReportInput, results: Results) -> list[str]:
         *list_leak_warnings(study, results.tasks),
         *list_exposures(results),
         *(text for arm in study.arms if (text := describe_unchanged_arm(arm))),
-        *list_language_warnings(study),
+        *(
+            f"{told}."
+            for facts in study.stages
+            for origin in study.origins.values()
+            if (told := warn_of_languages(origin, facts.counts.get("language_sample", {})))
+        ),
     ]
     for name, why in study.left_out.items():
         part = name if name.startswith("task ") else f"arm {name}"
         warnings.append(f"The {part} was left out: {why}.")
     only = [describe_only_answer(results, arm, t) for t in results.tasks for arm in results.arms]
     return warnings + [text for text in only if text]
-
-
-def list_language_warnings(study: ReportInput) -> Iterator[str]:
-    """Yield a sentence for each published encoder that does not read a corpus's languages."""
-    for facts in study.stages:
-        for origin in study.origins.values():
-            if told := warn_of_languages(origin, facts.counts.get("language_sample", {})):
-                yield f"{told}."
 
 
 def describe_unchanged_arm(arm: ArmFacts) -> str:
@@ -314,18 +318,6 @@ def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> list[Bl
             "many of them."
         )
     return [Heading("Withheld from pre-training"), Paragraph(text)]
-
-
-def _describe_single_seeds(results: Results) -> list[Block]:
-    cells = [results.list_cells(arm, task) for arm in results.arms for task in results.tasks]
-    if all(len(of) > 1 for of in cells):
-        return []
-    return [
-        Paragraph(
-            "Some arms have one seed: their intervals count the test examples only, not how much "
-            "seeds vary."
-        )
-    ]
 
 
 def _build_data_blocks(study: ReportInput, tasks: Sequence[str]) -> list[Block]:

@@ -24,23 +24,18 @@ def plan_imdb_splits(data: Path) -> Mapping[Split, SplitSource]:
 
 
 def read_imdb_reviews(path: Path) -> Iterator[Example]:
-    yield from _read_folder(path) if path.is_dir() else _read_rows(path)
-
-
-def _read_rows(path: Path) -> Iterator[Example]:
+    """Yield the reviews of {neg,pos}/<number>_<rating>.txt, or of the rows of a table."""
+    if path.is_dir():
+        for label in ("neg", "pos"):
+            for file in sorted((path / label).glob("*.txt")):
+                text = clean_html_breaks(file.read_text(encoding="utf-8", errors="replace"))
+                name = f"{path.name}/{label}/{file.stem}"
+                yield Example(name, text, label=CLASSES[label])
+        return
     for number, row in read_table_rows(path):
         text = clean_html_breaks(str(get_column(row, "text", path, number)))
-        label = find_class(get_column(row, "label", path, number), CLASSES, path, number)
-        yield Example(f"{path.name}:{number}", text, label=label)
-
-
-def _read_folder(path: Path) -> Iterator[Example]:
-    """Yield the reviews of {neg,pos}/<number>_<rating>.txt."""
-    for label in ("neg", "pos"):
-        for file in sorted((path / label).glob("*.txt")):
-            text = clean_html_breaks(file.read_text(encoding="utf-8", errors="replace"))
-            name = f"{path.name}/{label}/{file.stem}"
-            yield Example(name, text, label=CLASSES[label])
+        index = find_class(get_column(row, "label", path, number), CLASSES, path, number)
+        yield Example(f"{path.name}:{number}", text, label=index)
 
 
 TASKS = (

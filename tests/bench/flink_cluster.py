@@ -113,24 +113,7 @@ def measure_job(
         "cpu_seconds_by_part": {n: round(s, 1) for n, s in meter.seconds.items() if s >= 0.1},
         "peak_megabytes": {n: round(m) for n, m in meter.megabytes.items()},
         "peak_megabytes_without_files": {n: round(m) for n, m in meter.own_megabytes.items()},
-        **({"steps": list_steps(cluster)} if engine.kind == "flink" else {}),
     }
-
-
-def list_steps(cluster: Cluster) -> list[tuple[str, float, float]]:
-    """Return the names of the newest job's steps that took a second, when each began and how many
-    seconds it took; Flink begins a step that waits for another one together with that one.
-    """
-    about = cluster.ask(f"jobs/{cluster.list_jobs()[-1]['jid']}")
-    steps = [
-        (
-            one["name"].split(" -> ")[0][:120],
-            round((one["start-time"] - about["start-time"]) / 1000, 1),
-            round(one["duration"] / 1000, 1),
-        )
-        for one in about["vertices"]
-    ]
-    return [(name, begun, seconds) for name, begun, seconds in steps if seconds >= 1]
 
 
 def measure(chosen: argparse.Namespace, folder: Path) -> list[dict[str, object]]:

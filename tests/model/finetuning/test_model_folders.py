@@ -49,28 +49,33 @@ def without(folder, copy, unwanted):
     save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
 
 
-def test_an_encoder_without_one_of_its_layers_is_not_made_up(made):
-    without(made / "bert", made / "lacking", "layer.1.")
-    words = r"--encoder .*/lacking: its weights file .*layer.1.attention.* and \d+ more"
-    with pytest.raises(UserError, match=words):
-        tune(made, "unmade", encoder="lacking")
+def lose_a_layer(folder):
+    without(folder.parent / "bert", folder, "layer.1.")
 
 
-def test_an_encoder_whose_config_is_that_of_another_is_refused(made):
-    shutil.copytree(made / "bert", made / "wider")
-    config = json.loads((made / "wider" / "config.json").read_text())
-    (made / "wider" / "config.json").write_text(json.dumps(config | {"intermediate_size": 96}))
-    with pytest.raises(
-        UserError, match=r"--encoder .*/wider: its weights file .* of another shape"
-    ):
-        tune(made, "unmade", encoder="wider")
+def take_another_config(folder):
+    shutil.copytree(folder.parent / "bert", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 96}))
 
 
-def test_a_weights_file_that_is_cut_off_is_told_in_one_line(made):
-    shutil.copytree(made / "bert", made / "cut")
-    os.truncate(made / "cut" / "model.safetensors", 5000)
-    with pytest.raises(UserError, match=r"--encoder .*/cut: .*not fully covered"):
-        tune(made, "unmade", encoder="cut")
+def cut_off_weights(folder):
+    shutil.copytree(folder.parent / "bert", folder)
+    os.truncate(folder / "model.safetensors", 5000)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lose_a_layer, r"its weights file .*layer.1.attention.* and \d+ more"),
+        (take_another_config, "its weights file .* of another shape"),
+        (cut_off_weights, ".*not fully covered"),
+    ],
+)
+def test_a_damaged_encoder_is_told_in_one_line(made, damage, words):
+    damage(made / damage.__name__)
+    with pytest.raises(UserError, match=f"--encoder .*/{damage.__name__}: {words}"):
+        tune(made, "unmade", encoder=damage.__name__)
 
 
 def test_an_encoder_with_a_pooler_and_one_without_get_the_same_head(made):

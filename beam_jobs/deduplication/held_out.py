@@ -33,12 +33,7 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.core.limits import Limits
 from beam_jobs.deduplication import buckets, overlaps
-from beam_jobs.deduplication.buckets import (
-    Bucket,
-    BucketedFiles,
-    BucketedRows,
-    Part,
-)
+from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
 from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
@@ -49,8 +44,6 @@ from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
 HELD_OUT_SPLITS = ("dev", "test")
 """The splits that models are chosen and judged by."""
-BODY_COLUMNS = ("split", "has_title", "sentences")
-"""Columns of a corpus that `list_held_out_bodies` takes."""
 FIRST_DUMP = 1
 """Number of the job's first dump among those that are held out; earlier corpora are 0."""
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
@@ -153,22 +146,18 @@ def write_other_runs(batches: Iterable[list[str]], path: str) -> str:
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
     """Yield the dev and test reviews of corpus files, without their titles."""
+    columns = ["split", "has_title", "sentences"]
     for path in paths:
         with storage.open_bytes(path) as file:
-            for batch in pq.ParquetFile(file).iter_batches(columns=list(BODY_COLUMNS)):
-                yield list_held_out_bodies(batch)
-
-
-def list_held_out_bodies(batch: pa.RecordBatch) -> list[str]:
-    """Return the dev and test reviews of rows of a corpus that have BODY_COLUMNS: their sentences
-    joined by a space, without the title, as in what they are compared with.
-    """
-    chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
-    return join_sentences(batch.filter(chosen))
+            for batch in pq.ParquetFile(file).iter_batches(columns=columns):
+                chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
+                yield join_sentences(batch.filter(chosen))
 
 
 def join_sentences(batch: pa.RecordBatch) -> list[str]:
-    """Return the texts, without titles, of rows that have `has_title` and `sentences`."""
+    """Return the texts of rows that have `has_title` and `sentences`: these joined by a space,
+    without the title, as in what they are compared with.
+    """
     pairs = zip(batch["sentences"].to_pylist(), batch["has_title"].to_pylist(), strict=True)
     return [" ".join(sentences[has_title:]) for sentences, has_title in pairs]
 
@@ -215,7 +204,7 @@ def write_matches(
             for bucket in buckets.list_buckets_of(part):
                 of_others = ((rows, 0) for rows in read_others(bucket))
                 of_units = select_held_out(units, read_held(bucket), read_copies)
-                held_out = HeldOutRuns(bucket, itertools.chain(of_others, of_units))
+                held_out = HeldOutRuns(itertools.chain(of_others, of_units))
                 before = 0
                 for unit, rows in zip(units, read_runs(bucket), strict=True):
                     for matches in held_out.find_matches(rows, unit.dump + FIRST_DUMP):
@@ -294,7 +283,7 @@ def list_blocks(units: Sequence[UnitSize]) -> dict[str, tuple[int, int]]:
 class HeldOutRuns:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
-    def __init__(self, bucket: Bucket, parts: Iterable[tuple[np.ndarray, int]]) -> None:
+    def __init__(self, parts: Iterable[tuple[np.ndarray, int]]) -> None:
         """Take the rows of the bucket in each file, and the number of their dump."""
         found, of_dump = [np.empty(0, HELD_RUN)], [np.empty(0, np.uint32)]
         for part, dump in parts:
@@ -311,27 +300,22 @@ class HeldOutRuns:
         self._texts, places, owners = np.unique(texts, return_index=True, return_inverse=True)
         self._owners, self._sizes = owners.astype(np.uint32), sizes[places]
         self._dumps = dumps[places]
-        self._skipped_bits = np.uint64(bucket[1].bit_length() - 1)  # which are the bucket's number
-        words = overlaps.count_filter_words(len(self._runs))
-        self._shift = overlaps.compute_shift(words)
-        places = self._find_places(self._runs)
-        self._filter = overlaps.build_filter(self._runs, places, words)
 
     def find_matches(self, rows: np.ndarray, dump: int) -> Iterator[np.ndarray]:
         """Yield MATCH of the reviews of a dump, of which `rows` are the RUN of this bucket."""
+        if not len(self._runs):
+            return
         runs = np.ascontiguousarray(rows["run"])
-        maybe = overlaps.select_runs(self._filter, runs, self._find_places(runs))
+        order = np.argsort(runs)  # in which the search takes half the time
+        places = np.searchsorted(self._runs, runs[order])
+        known = order[self._runs.take(places, mode="clip") == runs[order]]
         for reviews, held, shared in count_shared_runs(
-            runs[maybe], rows["text"][maybe], self._look_up
+            runs[known], rows["text"][known], self._look_up
         ):
             matches = np.empty(len(reviews), MATCH)
             matches["row"], matches["shared"] = reviews, shared
             matches["text"], matches["size"] = self._texts[held], self._sizes[held]
             yield matches[self._dumps[held] <= dump]
-
-    def _find_places(self, runs: np.ndarray) -> np.ndarray:
-        """Return the word of the filter for each run."""
-        return (runs << self._skipped_bits) >> self._shift
 
     def _look_up(self, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         first = np.searchsorted(self._runs, runs)

@@ -3,9 +3,6 @@ are in the other one.
 
 A text of fewer words is one run as a whole. GPT-3 took 13 words and any overlap (Brown et al. 2020,
 appendix C), which on reviews, often shorter than 13 words, would miss most copies.
-
-Most runs of a review are in no held-out text. A Bloom filter spares the search for them: each run
-has three bits in the word of 64 bits that its first bits number.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +17,6 @@ RUN_WORDS = 8
 MIN_OVERLAP = 0.5
 MATCHES = 1 << 18
 """Pairs of a run and a held-out text that has it, which are counted at once."""
-MIN_FILTER_WORDS = 1 << 10
-RUNS_PER_WORD = 4
-"""Runs for each word of a filter, at most, where there are more than MIN_FILTER_WORDS."""
 RUN = np.dtype([("run", "<u8"), ("text", "<u4")])
 """The hash of a run, and the number of a text that has it."""
 LookUp = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -90,37 +84,3 @@ def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[
 def are_near(shared: np.ndarray, sizes: np.ndarray, other_sizes: np.ndarray) -> np.ndarray:
     """Return, per pair of texts, whether they overlap, given the runs of both and of each."""
     return shared >= MIN_OVERLAP * np.minimum(sizes, other_sizes)
-
-
-def count_filter_words(runs: int) -> int:
-    """Return how many words a filter of so many runs has, a power of two."""
-    return max(MIN_FILTER_WORDS, 1 << ((runs - 1) // RUNS_PER_WORD).bit_length())
-
-
-def compute_shift(parts: int) -> np.uint64:
-    """Return how far a hash is shifted to number one of so many parts, a power of two."""
-    return np.uint64(65 - parts.bit_length())
-
-
-def mark_runs(runs: np.ndarray) -> np.ndarray:
-    """Return the bits of each run in its word of the filter, uint64 [runs]."""
-    one, low = np.uint64(1), np.uint64(63)
-    marks = one << (runs & low)
-    marks |= one << (runs >> np.uint64(6) & low)
-    marks |= one << (runs >> np.uint64(12) & low)
-    return marks
-
-
-def build_filter(runs: np.ndarray, places: np.ndarray, words: int) -> np.ndarray:
-    """Return so many words with the bits of runs, whose places among them ascend."""
-    filled, firsts = np.unique(places, return_index=True)
-    found = np.zeros(words, "<u8")
-    if len(runs):
-        found[filled] = np.bitwise_or.reduceat(mark_runs(runs), firsts)
-    return found
-
-
-def select_runs(found: np.ndarray, runs: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the indices of the runs that the filter `found` may have been built of."""
-    marks = mark_runs(runs)
-    return np.flatnonzero(found[places] & marks == marks)

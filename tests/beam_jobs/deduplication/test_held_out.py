@@ -66,12 +66,10 @@ def reviews():
 
 @pytest.mark.parametrize(("of", "most_parts"), [(1, 1024), (4, 2), (64, 1024)])
 def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, most_parts, monkeypatch):
-    """Two units; a filter that lets much through, and few matches counted at once."""
+    """Two units, and few matches counted at once."""
     texts, is_held = reviews
     monkeypatch.setattr(buckets, "MAX_PARTS", most_parts)
     if of == 4:
-        monkeypatch.setattr(overlaps, "RUNS_PER_WORD", 1024)
-        monkeypatch.setattr(overlaps, "MIN_FILTER_WORDS", 1)
         monkeypatch.setattr(overlaps, "MATCHES", 16)
         monkeypatch.setattr(held_out, "BLOCK_ROWS", 100)
         monkeypatch.setattr(held_out, "BLOCK_MATCHES", 3_000)  # two blocks or so

@@ -65,7 +65,16 @@ def inspect_corpora(
                 "its own"
             )
         result, digest = read_result(folder)
-        check_agreement(folder, result, agreed)
+        for name, ours in agreed.items():
+            if (theirs := result["agreed"].get(name)) != ours:
+                theirs, ours = (
+                    value if isinstance(value, str) else json.dumps(value)
+                    for value in (theirs, ours)
+                )
+                raise UserError(
+                    f"--seen {folder} was made with {name} {theirs}, this call has {ours}: corpora "
+                    "that follow one another need the same settings"
+                )
         found = list_corpus_files(folder)
         if sum(rows for _, rows in found) != result["kept"]:
             raise UserError(
@@ -105,21 +114,6 @@ def read_result(folder: str, option: str = "--seen") -> tuple[dict[str, Any], st
             f"{option} {folder}: its corpus.json is not one of corpus_job's; make the corpus again"
         ) from None
     return result, hash_bytes(content)
-
-
-def check_agreement(folder: str, result: dict[str, Any], agreed: dict[str, Any]) -> None:
-    theirs = result["agreed"]
-    for name in agreed:
-        if theirs.get(name) != agreed[name]:
-            raise UserError(
-                f"--seen {folder} was made with {name} {quote_value(theirs.get(name))}, this call "
-                f"has {quote_value(agreed[name])}: corpora that follow one another need the same "
-                "settings"
-            )
-
-
-def quote_value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def list_corpus_files(folder: str, option: str = "--seen") -> list[tuple[str, int]]:

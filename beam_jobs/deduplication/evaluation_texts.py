@@ -65,7 +65,9 @@ def read_evaluation_texts(path: str, limits: Limits = DEFAULT_LIMITS) -> Iterato
     whole.
     """
     if path.endswith(".parquet"):
-        yield from _read_parquet_texts(path, limits)
+        with storage.open_bytes(path) as file:
+            for row in parquet.read_rows(file, f"--withhold {path}", limits, strings_only=True):
+                yield from _drop_short_texts(list_strings(row))
         return
     with storage.open_bytes(path) as file:
         compression = detect_compression(file.read(16))
@@ -75,16 +77,12 @@ def read_evaluation_texts(path: str, limits: Limits = DEFAULT_LIMITS) -> Iterato
 
 
 def _drop_short_texts(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts of MIN_WORDS words, or of as many characters that are words."""
     for text in texts:
         text = text.removesuffix(NO_ANSWER).rstrip() if text.endswith(NO_ANSWER) else text
-        if has_enough_words(text):
+        spaced = text if text.isascii() else space_words(text)
+        if len(spaced.split(maxsplit=MIN_WORDS)) >= MIN_WORDS:
             yield text
-
-
-def has_enough_words(text: str) -> bool:
-    """Return whether a text has MIN_WORDS words, or as many characters that are words."""
-    spaced = text if text.isascii() else space_words(text)
-    return len(spaced.split(maxsplit=MIN_WORDS)) >= MIN_WORDS
 
 
 def _read_lines(path: str, compression: Compression, member: str, limits: Limits) -> Iterator[str]:
@@ -186,9 +184,3 @@ def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
                 ) from None
         finally:
             csv.field_size_limit(limit)
-
-
-def _read_parquet_texts(path: str, limits: Limits) -> Iterator[str]:
-    with storage.open_bytes(path) as file:
-        for row in parquet.read_rows(file, f"--withhold {path}", limits, strings_only=True):
-            yield from _drop_short_texts(list_strings(row))

@@ -105,20 +105,9 @@ def is_dataflow(options: PipelineOptions) -> bool:
     return options.view_as(StandardOptions).runner == "DataflowRunner"
 
 
-def has_worker_processes(options: PipelineOptions) -> bool:
-    """Return whether the graph runs in local processes beside this one."""
-    mode = options.view_as(DirectOptions).direct_running_mode
-    return is_local(options) and mode == "multi_processing"
-
-
 def has_job_server(options: PipelineOptions) -> bool:
     """Return whether a job server takes the graph."""
     return options.view_as(StandardOptions).runner in JOB_SERVER_RUNNERS
-
-
-def has_workers_elsewhere(options: PipelineOptions) -> bool:
-    """Return whether Python workers that somebody else has started run the graph."""
-    return options.view_as(PortableOptions).environment_type == "EXTERNAL"
 
 
 def is_staged_only(options: PipelineOptions) -> bool:

@@ -16,7 +16,12 @@ from typing import Any
 import apache_beam as beam
 import grpc
 import psutil
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+)
 from apache_beam.runners.runner import PipelineState
 
 from beam_jobs.core.errors import JobFailed, TransientError, is_network_error
@@ -70,21 +75,22 @@ def run_beam_graph(
     look = space_out(poll)
     with ExitStack() as stack:
         pipeline = beam.Pipeline(options=options)
-        if beam_options.has_workers_elsewhere(options):
+        if options.view_as(PortableOptions).environment_type == "EXTERNAL":
+            # Python workers that somebody else has started
             add_worker_check(pipeline, stack.enter_context(leave_probe(output)))
         build(pipeline)
         graph = GraphThread(pipeline, waits=not beam_options.is_staged_only(options))
-        if beam_options.has_worker_processes(options):
+        if not beam_options.is_local(options):
+            run_elsewhere(graph, options, look)
+        elif options.view_as(DirectOptions).direct_running_mode == "multi_processing":
             run_with_processes(graph, look)
-        elif beam_options.is_local(options):
+        else:
             graph.start()
             while graph.is_alive():
                 graph.join(POLL_SECONDS)
                 look()
             if graph.error:
                 raise translate_error(graph.error) or graph.error
-        else:
-            run_elsewhere(graph, options, look)
 
 
 def space_out(poll: Callable[[], None]) -> Callable[[], None]:

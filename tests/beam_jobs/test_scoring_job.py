@@ -163,29 +163,21 @@ def test_many_units_and_workers_give_the_same_rows(model, tmp_path, monkeypatch)
         assert [row["id"] for row in rows] == [row["row"] - 1 for row in rows] == list(range(3000))
 
 
-def test_what_another_job_left_half_done_is_not_taken_for_ones_own(model, tmp_path, monkeypatch):
+def test_an_interrupted_job_is_continued_by_itself_alone(model, tmp_path, monkeypatch):
     good, bad = (write_csv(tmp_path / name, [1, 2]) for name in ("good.csv", "bad.csv"))
     with monkeypatch.context() as broken:
         broken.setattr(scoring_job, "finish_scores", lambda plan: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            score(model, tmp_path / "scores", good)
-    assert list((tmp_path / "scores").glob("_work-*/written/*.json"))
-    assert score(model, tmp_path / "scores", bad)["scored"] == 2
-    assert [path.name for path in (tmp_path / "scores").iterdir()] == ["bad.scores.parquet"]
-
-
-def test_an_interrupted_job_is_continued(model, tmp_path, monkeypatch):
-    dump = write_csv(tmp_path / "dump.csv", [1, 2, 3])
-    with monkeypatch.context() as broken:
-        broken.setattr(scoring_job, "finish_scores", lambda plan: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            score(model, tmp_path / "scores", dump)
-    [counts] = (tmp_path / "scores").glob("_work-*/written/*.json")
+        for output in ("again", "other"):
+            with pytest.raises(ZeroDivisionError):
+                score(model, tmp_path / output, good)
+    [counts] = (tmp_path / "again").glob("_work-*/written/*.json")
     before = counts.stat().st_mtime_ns
     with monkeypatch.context() as watching:
         watching.setattr(storage, "remove_path", lambda path: None)
-        assert score(model, tmp_path / "scores", dump)["scored"] == 3
+        assert score(model, tmp_path / "again", good)["scored"] == 2
     assert counts.stat().st_mtime_ns == before
+    assert score(model, tmp_path / "other", bad)["scored"] == 2
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["bad.scores.parquet"]
 
 
 def test_a_folder_that_is_no_model_is_a_mistake(tmp_path):

@@ -63,10 +63,3 @@ def test_parts_are_all_buckets_once(monkeypatch):
         assert len(parts) == min(of, buckets.MAX_PARTS)
         found = [bucket for part in parts for bucket in buckets.list_buckets_of(part)]
         assert found == [(bucket, of) for bucket in range(of)]
-
-
-def test_starts_do_not_wrap_at_four_billion():
-    assert buckets.compute_starts(np.array([1 << 32, 5, 1 << 40])).tolist() == [
-        *(0, 1 << 32, (1 << 32) + 5),
-        (1 << 40) + (1 << 32) + 5,
-    ]

@@ -1,4 +1,4 @@
-"""Beam's own job server and a pool of Python workers, as the processes that a cluster has."""
+"""Beam's own job server, as a process of its own."""
 
 import os
 import subprocess
@@ -15,7 +15,6 @@ from tests.patience import eventually
 
 ROOT = Path(__file__).parents[3]
 SERVER = "apache_beam.runners.portability.local_job_service_main"
-POOL = "apache_beam.runners.worker.worker_pool_main"
 
 
 @contextmanager
@@ -29,13 +28,10 @@ def serve_grpc() -> Iterator[str]:
 
 
 @contextmanager
-def start_module(module, *arguments, folder, code=ROOT):
-    """Run a module in a folder of its own, with the code of a checkout, until the block ends."""
+def start_module(module, *arguments, folder):
+    """Run a module of this checkout in a folder of its own until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = os.environ | {
-        "PYTHONPATH": str(code),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # the pool runs `python`
-    }
+    found = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", module, *map(str, arguments)]
     with open(folder / "log", "ab") as log:
         process = subprocess.Popen(command, cwd=folder, env=found, stdout=log, stderr=log)
@@ -46,17 +42,12 @@ def start_module(module, *arguments, folder, code=ROOT):
 
 
 def kill_tree(process):
-    """Kill a process and its children: a pool ends its workers only when it is asked kindly."""
-    for child in [*list_children(process), process]:
+    """Kill a process and its children."""
+    is_over = process.poll() is not None
+    children = [] if is_over else psutil.Process(process.pid).children(recursive=True)
+    for child in [*children, process]:
         child.kill()
     process.wait()
-
-
-def list_children(process):
-    try:
-        return psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
 
 
 @contextmanager
@@ -66,15 +57,3 @@ def start_job_server(folder):
     arguments = ["--port", 0, "--port_file", port_file, "--staging_dir", folder / "staging"]
     with start_module(SERVER, *arguments, folder=folder) as process:
         yield process, int(eventually(lambda: port_file.exists() and port_file.read_text()))
-
-
-@contextmanager
-def start_pool(folder, port, code=ROOT):
-    """Yield the process of a pool of workers that listens at the port."""
-    with start_module(POOL, "--service_port", port, folder=folder, code=code) as process:
-        eventually(lambda: any(c.laddr.port == port for c in list_connections(process)))
-        yield process
-
-
-def list_connections(process):
-    return psutil.Process(process.pid).net_connections()

@@ -3,7 +3,6 @@ engine or store goes away.
 """
 
 import os
-import socket
 import time
 from contextlib import nullcontext
 
@@ -13,11 +12,10 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from beam_jobs import corpus_job
 from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.engine import beam_options, run
 from tests.beam_jobs.dumps import digests, review, run_job, text_of, write_lines
-from tests.beam_jobs.engine.job_servers import start_job_server, start_pool
+from tests.beam_jobs.engine.job_servers import start_job_server
 from tests.beam_jobs.engine.rest import serve_flink
 from tests.beam_jobs.engine.test_flink import USER_ERROR
 
@@ -57,20 +55,6 @@ def test_the_same_bytes_from_two_processes(dump, expected, tmp_path):
 def server(tmp_path_factory):
     with start_job_server(tmp_path_factory.mktemp("server")) as (_, port):
         yield port
-
-
-@pytest.mark.slow  # tests/flink does it too
-def test_the_same_bytes_from_workers_of_a_pool(dump, expected, tmp_path, server):
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    with start_pool(tmp_path / "pool", port):
-        words = ["--runner=PortableRunner", f"--job_endpoint=localhost:{server}"]
-        words += ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
-        output = tmp_path / "out"
-        corpus_job.run(["--input", str(dump), *SETTINGS, *words, "--output", str(output)])
-    assert digests(output) == expected
-    assert [p.name for p in output.iterdir() if p.name.startswith((".", "_"))] == []
 
 
 def run_waiting_graph(folder, server, poll=lambda: None, *flags):

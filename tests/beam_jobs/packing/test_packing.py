@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from beam_jobs.packing.packing import Tokens, build_shard_schema, pack_documents
 
 CLS, SEP = 2, 3
+SCHEMA = build_shard_schema(50_000)
 
 
 def tokens_of(documents: list[list[int]]) -> Tokens:
@@ -51,7 +52,7 @@ documents_strategy = st.lists(st.lists(st.integers(0, 40), max_size=12), max_siz
 @given(documents_strategy, st.integers(16, 64))
 def test_every_token_once_in_its_document(documents, max_length):
     tokens = tokens_of(documents)
-    table, counts = pack_documents(tokens, max_length, CLS, SEP, build_shard_schema(50_000))
+    table, counts = pack_documents(tokens, max_length, CLS, SEP, SCHEMA)
     assert all(len(row) <= max_length for row in table["input_ids"].to_pylist())
     pieces = sorted(pieces_of(table))
     assert [i for ids, _ in pieces for i in ids] == tokens.ids.tolist()
@@ -69,7 +70,7 @@ def test_every_token_once_in_its_document(documents, max_length):
 @given(documents_strategy, st.integers(16, 64))
 def test_cuts_are_at_sentences_where_they_can_be(documents, max_length):
     tokens = tokens_of(documents)
-    table, counts = pack_documents(tokens, max_length, CLS, SEP, build_shard_schema(50_000))
+    table, counts = pack_documents(tokens, max_length, CLS, SEP, SCHEMA)
     begins = {10 + int(b) for b in tokens.sentence_offsets}
     inside = 0
     for ids, sentence_starts in sorted(pieces_of(table)):
@@ -85,7 +86,7 @@ def test_cuts_are_at_sentences_where_they_can_be(documents, max_length):
 def test_documents_that_fit_are_not_cut():
     draw = random.Random(1)
     documents = [[draw.randint(1, 30) for _ in range(draw.randint(1, 10))] for _ in range(500)]
-    table, _ = pack_documents(tokens_of(documents), 64, CLS, SEP, build_shard_schema(50_000))
+    table, _ = pack_documents(tokens_of(documents), 64, CLS, SEP, SCHEMA)
     whole = {tuple(ids) for ids, _ in pieces_of(table)}
     start = 10
     for document in documents:
@@ -102,9 +103,7 @@ def test_fill(max_length):
     for _ in range(4000):
         sentences = max(1, round(draw.lognormvariate(1.4, 0.9)))
         documents.append([1 + round(draw.lognormvariate(2.6, 0.6)) for _ in range(sentences)])
-    table, counts = pack_documents(
-        tokens_of(documents), max_length, CLS, SEP, build_shard_schema(50_000)
-    )
+    table, counts = pack_documents(tokens_of(documents), max_length, CLS, SEP, SCHEMA)
     assert counts.sequences == table.num_rows
     assert counts.tokens / (counts.sequences * max_length) >= 0.99
     assert counts.pieces / len(documents) <= {128: 1.77, 512: 1.04}[max_length]
@@ -112,9 +111,7 @@ def test_fill(max_length):
 
 def lengths_of_rows(documents: list[list[int]], max_length: int) -> list[list[int]]:
     """The text tokens of each piece, row by row."""
-    table, _ = pack_documents(
-        tokens_of(documents), max_length, CLS, SEP, build_shard_schema(50_000)
-    )
+    table, _ = pack_documents(tokens_of(documents), max_length, CLS, SEP, SCHEMA)
     return [
         [
             end - start - 2
@@ -144,9 +141,7 @@ def test_a_whole_document_goes_where_it_leaves_the_least_room():
 
 
 def test_nothing_gives_nothing():
-    table, counts = pack_documents(
-        tokens_of([[], [0, 0]]), 64, CLS, SEP, build_shard_schema(50_000)
-    )
+    table, counts = pack_documents(tokens_of([[], [0, 0]]), 64, CLS, SEP, SCHEMA)
     assert (table.num_rows, counts.empty_documents, counts.tokens) == (0, 2, 0)
 
 

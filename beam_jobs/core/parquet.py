@@ -27,6 +27,8 @@ SLICE_BYTES = 1 << 26
 """Of strings that become Python objects at once."""
 ROW_BYTES, ITEM_BYTES = 50, 8
 """What a row, and an item of a list, takes besides its texts."""
+STRINGS = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
+"""Types of texts and bytes of any length."""
 
 
 class BoundedParquet:
@@ -164,7 +166,7 @@ def measure_strings(array: pa.Array) -> np.ndarray:
         return lengths.fill_null(0).to_numpy(zero_copy_only=False)
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         array = array.cast(pa.large_binary())
-    if is_string(array.type):
+    if array.type in STRINGS:
         lengths = pc.binary_length(array).fill_null(0)
         return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
     lengths = np.zeros(len(array), np.int64)
@@ -178,16 +180,6 @@ def measure_strings(array: pa.Array) -> np.ndarray:
         items = ITEM_BYTES + measure_strings(array.flatten())
         np.add.at(lengths, pc.list_parent_indices(array).to_numpy(), items)
     return lengths
-
-
-def is_string(kind: pa.DataType) -> bool:
-    """Return whether values of a type are texts or bytes of any length."""
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
 
 
 def write_tables(

@@ -5,7 +5,6 @@ What could mean two days, such as 03/04/2015, is no date: nothing is guessed.
 
 import datetime
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -16,11 +15,16 @@ FORMS = (
 YEARS = range(1900, 2100)
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 SECONDS_OF_A_DAY = 86_400
-YEAR_FIRST = re.compile(r"(\d{4})([-/.]?)(\d\d?)\2(\d\d?)(?!\d)")
-DAY_FIRST = re.compile(r"(\d\d?)\. ?(\d\d?)\. ?(\d{4})(?!\d)")
-MONTH_FIRST = re.compile(r"(\d\d?) (\d\d?), (\d{4})$")  # reviewTime of Amazon's dumps: 08 3, 2015
-NAMED_MONTH_FIRST = re.compile(r"\b([^\W\d]{3,9})\.? (\d\d?),? (\d{4})\b")
-NAMED_DAY_FIRST = re.compile(r"\b(\d\d?)\.? ([^\W\d]{3,9})\.?,? (\d{4})\b")
+READINGS = [
+    re.compile(form.format(day=r"(?P<day>\d\d?)", year=r"(?P<year>\d{4})"))
+    for form in (
+        r"^{year}(?P<sign>[-/.]?)(?P<month>\d\d?)(?P=sign){day}(?!\d)",
+        r"^{day}\. ?(?P<month>\d\d?)\. ?{year}(?!\d)",
+        r"^(?P<month>\d\d?) {day}, {year}$",  # reviewTime of Amazon's dumps: 08 3, 2015
+        r"\b(?P<month>[^\W\d]{{3,9}})\.? {day},? {year}\b",
+        r"\b{day}\.? (?P<month>[^\W\d]{{3,9}})\.?,? {year}\b",
+    )
+]
 MONTHS = {
     name: 1 + number % 12
     for names in (
@@ -54,28 +58,17 @@ def _parse_text(text: str) -> int | None:
     number = text.removesuffix(".0")
     if number.removeprefix("-").isdecimal() and len(number) != 8:
         return _parse_unix_time(int(number)) if len(number) < 21 else None
-    for day in _list_readings(text):
-        try:
-            found = datetime.date(*day)
-        except ValueError:
-            break
-        if found.year in YEARS:
-            return found.toordinal() - EPOCH
+    for pattern in READINGS:
+        if found := pattern.search(text):
+            name = found["month"]
+            month = int(name) if name.isdecimal() else MONTHS.get(name[:3].lower(), 0)
+            try:
+                day = datetime.date(int(found["year"]), month, int(found["day"]))
+            except ValueError:
+                break
+            if day.year in YEARS:
+                return day.toordinal() - EPOCH
     return _parse_unix_time(int(number)) if number.isdecimal() else None
-
-
-def _list_readings(text: str) -> Iterable[tuple[int, int, int]]:
-    """Yield year, month and day, as the forms read them."""
-    if found := YEAR_FIRST.match(text):
-        yield int(found[1]), int(found[3]), int(found[4])
-    if found := DAY_FIRST.match(text):
-        yield int(found[3]), int(found[2]), int(found[1])
-    if found := MONTH_FIRST.match(text):
-        yield int(found[3]), int(found[1]), int(found[2])
-    if found := NAMED_MONTH_FIRST.search(text):
-        yield int(found[3]), MONTHS.get(found[1][:3].lower(), 0), int(found[2])
-    if found := NAMED_DAY_FIRST.search(text):
-        yield int(found[3]), MONTHS.get(found[2][:3].lower(), 0), int(found[1])
 
 
 def _parse_unix_time(number: int) -> int | None:

@@ -83,7 +83,7 @@ def test_the_latest_reviews_are_test_and_those_before_them_dev(tmp_path):
     assert sides_by_number(tmp_path / "halves") == sides
 
 
-@pytest.mark.parametrize("by", ["product", "user", "time"])
+@pytest.mark.parametrize("by", ["user", "time"])
 def test_near_copies_of_test_reviews_are_withheld_however_it_is_split(tmp_path, by):
     records = []
     for i in range(600):

@@ -27,7 +27,7 @@ import apache_beam as beam
 from beam_jobs.config import CorpusOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
@@ -58,7 +58,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
     progress = CorpusProgress(corpus)
     units = sum(work_units.estimate_units(file, corpus.unit_bytes) for file in corpus.files)
-    with track_progress(units * 2, "units", f"corpus ({engine})") as bar:
+    with Progress(units * 2, "units", f"corpus ({engine})") as bar:
         run_beam_graph(
             corpus.engine,
             lambda pipeline: pipeline | MakeCorpus(corpus),

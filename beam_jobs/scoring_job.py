@@ -16,7 +16,7 @@ import apache_beam as beam
 from beam_jobs.config import ScoringOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus.prepare import cut_into_units
 from beam_jobs.corpus.result import list_finished
@@ -36,7 +36,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     plan = plan_scoring(options, flags)
     engine, folders = beam_options.describe_engine(plan.engine), plan.folders
     units = sum(work_units.estimate_units(file, plan.unit_bytes) for file in plan.files)
-    with track_progress(units, "units", f"scoring ({engine})") as bar:
+    with Progress(units, "units", f"scoring ({engine})") as bar:
         run_beam_graph(
             plan.engine,
             partial(build_scoring_graph, plan=plan),

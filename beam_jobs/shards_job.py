@@ -25,7 +25,7 @@ from beam_jobs.config import ShardsOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
@@ -51,7 +51,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     plan = plan_shards(options, flags, packing, corpus)
     engine, units = beam_options.describe_engine(plan.engine), len(plan.units)
     remove_strays(plan.packing, plan.units)
-    with track_progress(units, "units", f"shards ({engine})") as bar:
+    with Progress(units, "units", f"shards ({engine})") as bar:
         run_beam_graph(
             plan.engine,
             partial(build_shards_graph, plan=plan),

@@ -12,20 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Self
 
 
 def do_nothing(*_: Any) -> None: ...
-
-
-@dataclass(frozen=True)
-class Display:
-    """Where reports go, and the seconds between two of them."""
-
-    seconds_between: float
-    show: Callable[[dict[str, Any]], None] = do_nothing
-    close: Callable[[], None] = do_nothing
 
 
 def print_json_line(report: dict[str, Any]) -> None:
@@ -86,13 +76,19 @@ class Bars:
 
 
 class Progress:
-    """Counts units of work done; `update` may be called as often as one likes."""
+    """Counts towards a total: `with Progress(2000, "steps", "training") as p: p.update(120,
+    loss=0.5)`. `update` may be called as often as one likes.
+
+    `done` is what an earlier, interrupted run had finished, by default the first update's: it does
+    not count towards the rate.
+    """
 
     def __init__(
-        self, display: Display, total: int | None, unit: str, description: str, done: int | None
+        self, total: int | None, unit: str, description: str, done: int | None = None
     ) -> None:
         self.total = total
-        self._display, self._unit, self._description = display, unit, description
+        self._unit, self._description = unit, description
+        self._seconds_between, self._display, self._close = _choose_display(description)
         self._done, self._done_at_start = done or 0, done
         self._fields: dict[str, Any] = {}
         self._started = time.monotonic()
@@ -104,7 +100,7 @@ class Progress:
             self._done_at_start = done
         self._done = done
         self._fields.update(fields)
-        if time.monotonic() - self._shown_at >= self._display.seconds_between:
+        if time.monotonic() - self._shown_at >= self._seconds_between:
             self._show()
 
     def _show(self) -> None:
@@ -121,7 +117,7 @@ class Progress:
             "rate": float(f"{rate:.4g}"),
             "seconds_left": None if left is None else round(left),
         }
-        self._display.show(report | self._fields)
+        self._display(report | self._fields)
 
     def __enter__(self) -> Self:
         self._show()
@@ -129,34 +125,25 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self._show()
-        self._display.close()
+        self._close()
 
 
-def track_progress(
-    total: int | None, unit: str, description: str, done: int | None = None
-) -> Progress:
-    """Count towards a total: `with progress(2000, "steps", "training") as p: p.update(120,
-    loss=0.5)`.
-
-    `done` is what an earlier, interrupted run had finished, by default the first update's: it does
-    not count towards the rate.
-    """
-    return Progress(_choose_display(description), total, unit, description, done)
-
-
-def _choose_display(description: str) -> Display:
+def _choose_display(
+    description: str,
+) -> tuple[float, Callable[[dict[str, Any]], None], Callable[[], None]]:
+    """Return the seconds between two reports, what shows one, and what is to be called last."""
     chosen = os.environ.get("AMAZON_ELECTRA_PROGRESS")
     if chosen == "none":  # another process reports
-        return Display(float("inf"))
+        return float("inf"), do_nothing, do_nothing
     if chosen == "json":
-        return Display(1.0, print_json_line)
+        return 1.0, print_json_line, do_nothing
     if sys.stderr.isatty():
         with suppress(ImportError):  # rich is not installed
             bars = Bars()
             bars.add("job", description)
             bars.start()
-            return Display(0.1, lambda report: bars.show("job", description, report), bars.close)
-    return Display(5.0, print_plain_line)
+            return 0.1, lambda report: bars.show("job", description, report), bars.close
+    return 5.0, print_plain_line, do_nothing
 
 
 def announce_job(address: str) -> None:

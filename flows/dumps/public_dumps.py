@@ -25,7 +25,7 @@ from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from beam_jobs.core.files import hash_file
 from beam_jobs.core.hosts import check_host, open_checked_url
 from beam_jobs.core.locks import try_lock
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress
 
 HUB = "hf://datasets/"
 BLOCK = 1 << 20  # bytes
@@ -117,7 +117,7 @@ def _fetch_from_server(address: str, target: Path, sleep: Callable[[float], None
     """Fetch over http(s); go on where it broke off."""
     part = target.with_name(f"{target.name}.part")
     note = part.with_name(f"{part.name}.etag")
-    with open(part, "ab", buffering=0) as file, track_progress(0, "bytes", f"{target.name}") as bar:
+    with open(part, "ab", buffering=0) as file, Progress(0, "bytes", f"{target.name}") as bar:
         if not try_lock(file):
             raise UserError(f"{target}: another process is fetching it; wait for that one")
         farthest, fruitless = file.tell(), 0

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress
 from model.baselines.regression import (
     Attempt,
     ScoreDev,
@@ -119,7 +119,7 @@ def compute_states(
         elif first.setdefault(key, i) == i:
             by_length[min(max_length, -(-features[i].length // STEP) * STEP)].append(i)
     rows, done = ROWS.get(device.kind, 64), 0
-    with track_progress(len(first), "examples", "states") as shown:
+    with Progress(len(first), "examples", "states") as shown:
         for length, members in sorted(by_length.items()):
             for start in range(0, len(members), rows):
                 part = members[start : start + rows]

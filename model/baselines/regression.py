@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.model_folder import PIPELINE
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress
 from model.evaluation.metrics import rank_dev_metrics
 
 STEPS = 200
@@ -57,7 +57,7 @@ def fit_regression(
     with (
         threadpool_limits(1),
         warnings.catch_warnings(),
-        track_progress(len(ways) * len(strengths), "regressions", "logistic regression") as shown,
+        Progress(len(ways) * len(strengths), "regressions", "logistic regression") as shown,
     ):
         warnings.simplefilter("ignore", ConvergenceWarning)  # dev judges what it has reached
         for class_weight in ways:

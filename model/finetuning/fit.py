@@ -19,7 +19,7 @@ from torch import nn
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
-from beam_jobs.core.progress import Progress, track_progress
+from beam_jobs.core.progress import Progress
 from model.config import FinetuningSettings
 from model.device import Device, open_device
 from model.evaluation import metrics, spans
@@ -162,7 +162,7 @@ def _train_all_rates(
     training = make_training(request, prepared, device)
     teacher = load_start_teacher(request, prepared, device)
     title = f"fine-tuning {request.task.name}, seed {request.seed}"
-    with track_progress(training.steps * len(rates), "steps", title) as shown:
+    with Progress(training.steps * len(rates), "steps", title) as shown:
         for i, rate in enumerate(rates):
             folder = _locate_attempt(output, rate)
             attempt = read_finished_attempt(folder)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import Progress, track_progress
+from beam_jobs.core.progress import Progress
 from model.config import AdaptationConfig, PretrainingConfig
 from model.device import Device
 from model.pretraining import checkpoint
@@ -409,7 +409,7 @@ def train(training: Training) -> None:
     total, unit = (config.steps, "steps") if budget is None else (round(budget), "s")
     done = totals.step if budget is None else round(totals.seconds)
     try:
-        with track_progress(total, unit, "pre-training", done=done) as bar:
+        with Progress(total, unit, "pre-training", done=done) as bar:
             if training.probe and not totals.step:
                 _validate_and_save(training, log, validating=True, keeping=False)
             training.model.train()

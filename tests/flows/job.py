@@ -13,7 +13,7 @@ from pathlib import Path
 
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress
 
 BUSY_SECONDS = 3.0
 """CPU time of a job that says nothing meanwhile."""
@@ -53,7 +53,7 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
         (chosen.output / "grandchild").write_text(str(grandchild.pid))
     (chosen.output / "pid").write_text(str(os.getpid()))  # last: who reads it may kill this process
     with (
-        track_progress(chosen.steps, "steps", "counting") as bar,
+        Progress(chosen.steps, "steps", "counting") as bar,
         open(chosen.output / "metrics.jsonl", "a") as metrics,
     ):
         for step in range(1, chosen.steps + 1):

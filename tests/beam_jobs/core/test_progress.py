@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress
 
 
 def reports(stderr: str) -> list[dict]:
@@ -15,7 +15,7 @@ def reports(stderr: str) -> list[dict]:
 
 def test_json_lines_are_first_and_last_and_rare(monkeypatch, capsys):
     monkeypatch.setenv("AMAZON_ELECTRA_PROGRESS", "json")
-    with track_progress(1000, "steps", "pre-training", done=100) as p:
+    with Progress(1000, "steps", "pre-training", done=100) as p:
         for step in range(101, 1001):
             p.update(step, loss=step / 1000)
     seen = reports(capsys.readouterr().err)
@@ -28,7 +28,7 @@ def test_the_last_line_comes_even_when_the_job_fails(monkeypatch, capsys):
     monkeypatch.setenv("AMAZON_ELECTRA_PROGRESS", "json")
 
     def fail_after_three_units():
-        with track_progress(None, "units", "shards") as p:
+        with Progress(None, "units", "shards") as p:
             p.update(3)
             raise RuntimeError
 
@@ -39,7 +39,7 @@ def test_the_last_line_comes_even_when_the_job_fails(monkeypatch, capsys):
 
 def test_plain_lines_are_readable(monkeypatch, capsys):
     monkeypatch.delenv("AMAZON_ELECTRA_PROGRESS", raising=False)
-    with track_progress(2, "units", "shards") as p:
+    with Progress(2, "units", "shards") as p:
         p.update(2, reviews=1234)
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("shards: 2 of 2 units")

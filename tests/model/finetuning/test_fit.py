@@ -124,7 +124,7 @@ def test_what_attempts_took_is_timed_and_counted_to_the_last_step(made, monkeypa
         yield SimpleNamespace(update=lambda step, **numbers: shown.append(step))
 
     clock = {"perf_counter": iter([100.0, 107.5]), "process_time": iter([10.0, 13.25])}
-    monkeypatch.setattr(fit, "track_progress", track)
+    monkeypatch.setattr(fit, "Progress", track)
     monkeypatch.setattr(
         fit, "time", SimpleNamespace(**{name: partial(next, v) for name, v in clock.items()})
     )

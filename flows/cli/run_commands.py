@@ -19,7 +19,14 @@ from flows.cli.options import (
     demand_dump,
     open_store,
 )
-from flows.configuration.form import Addition, Dump, Parameters, Scoring, tell_settings
+from flows.configuration.form import (
+    Addition,
+    AdditionParameters,
+    Dump,
+    Parameters,
+    Scoring,
+    tell_settings,
+)
 from flows.configuration.form_tools import fill_form
 from flows.dumps import labels, preview
 from flows.runner.stage_runner import Plan
@@ -27,6 +34,7 @@ from flows.servers import prefect_server
 from flows.stages import scores
 from flows.stages.dump import build_dump_stage, list_dump, list_files
 from flows.stages.origin import describe_origin, make_origin
+from flows.stages.pretraining import FEWEST_TOKENS, PASSES, is_adaptation_optional
 from flows.store.store import Stage, Store
 from flows.ui import terminal
 from flows.ui.plan_page import list_lines
@@ -141,6 +149,12 @@ def print_plan(form: Parameters | Addition) -> None:
     print(json.dumps(form.model_dump(), indent=2))
     print("\n".join(list_lines(plan)))
     made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
+    is_known = isinstance(form, AdditionParameters) or made["corpus"][1]
+    if not is_known and is_adaptation_optional(form):
+        print(
+            f"note: pre-training, and what depends on it, is omitted if {PASSES} passes over the "
+            f"dump's text are fewer than {FEWEST_TOKENS / 1e6:.0f} million tokens"
+        )
     if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
         about = describe_origin(plan.store, made["origin"][0])
         if warning := warn_of_languages(about, languages):

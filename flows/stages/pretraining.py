@@ -144,14 +144,20 @@ TOKENS_PER_SENTENCE = 17
 """Of reviews, on average over the 79,278 real ones of docs/results.md."""
 
 
+def is_adaptation_optional(parameters: Parameters) -> bool:
+    """Return whether a dump with too little text goes without adaptation: nobody asks for it."""
+    chosen = parameters.pretraining
+    asked = chosen.steps or "steps" in chosen.settings
+    asked = asked or "pre-trained" in parameters.finetuning.arms
+    return parameters.recipe == "published" and not asked
+
+
 def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bool:
     """Return whether the dump has text enough for an adaptation that gains; true where somebody
     asks for steps, and where nothing is known of the text yet.
     """
-    made, chosen = store.manifest(corpus), parameters.pretraining
-    if parameters.recipe != "published" or chosen.steps or "steps" in chosen.settings or not made:
-        return True
-    if "pre-trained" in parameters.finetuning.arms:
+    made = store.manifest(corpus)
+    if not is_adaptation_optional(parameters) or not made:
         return True
     counts = made["result"]
     share = counts["splits"].get("pretrain", 0) / max(1, counts["kept"])

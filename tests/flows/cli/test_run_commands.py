@@ -55,6 +55,17 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     assert "What pays is a published encoder" in lines[-1], "a warning comes last, where it is seen"
 
 
+@pytest.mark.parametrize(
+    ("words", "is_told"), [([], True), (["--set", "pretraining.steps=9"], False)]
+)
+def test_a_dry_run_says_when_adaptation_is_omitted(words, is_told, tmp_path, capsys):
+    (tmp_path / "own.csv").write_text("text,stars\n" + "works well,5\nbroke at once,1\n" * 9)
+    words = [*words, "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
+    assert attempt("run", "--dry-run", *words) == 0
+    told = "note: pre-training, and what depends on it, is omitted if 3 passes over the dump's text"
+    assert (told in capsys.readouterr().out) == is_told
+
+
 @pytest.mark.parametrize("words", [["run"], ["study", "losses"]])
 def test_a_dump_without_stars_ends_before_a_server_is_started(words, tmp_path, capsys):
     """Told only after pre-training, it cost hours."""

@@ -34,7 +34,7 @@ def run_stage(**given: Any) -> list[str]:
     """
     order = Order(**given)
     if not order.code:
-        raise UserError("run-stage: runs start it where engine.placement is pools, nobody else")
+        raise UserError("run-stage is started by runs with engine.placement=pools, not by hand")
     store = Store(order.store)
     restrict_store(store.root)
     store.place.check_access()

@@ -24,6 +24,7 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.deployments import run_deployment
 from pydantic import Field
 
+from beam_jobs.core.progress import format_count
 from beam_jobs.core.settings import Settings
 from beam_jobs.core.storage import is_remote
 from flows import add_dump
@@ -124,7 +125,8 @@ def look_for_dumps(store: Store, watch: Watch, announced: str = "") -> list[str]
             break
     told = [f"{path}: {why}" for path, why in failed.items()]
     if failed:
-        told[0] = f"{len(failed)} runs could not be started, the next look tries again: {told[0]}"
+        runs = format_count(len(failed), "run")
+        told[0] = f"{runs} could not be started, the next look tries again: {told[0]}"
     if told := [*found.unreachable, *told]:
         raise NotStarted("; ".join(told))
     return started

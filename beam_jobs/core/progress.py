@@ -151,6 +151,11 @@ def announce_job(address: str) -> None:
     print(f"JOB {address}", file=sys.stderr, flush=True)
 
 
+def format_count(number: int, noun: str) -> str:
+    """Return `1 file` or `2,000 files`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def format_report(report: Mapping[str, Any], with_time_left: bool = True) -> str:
     """Return a report as text, for example `120 of 2,000 steps, 3.5/s, 8:57 left, loss 0.5`.
 

@@ -34,7 +34,7 @@ from apache_beam.options.pipeline_options import (
 
 from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from beam_jobs.core.files import hash_bytes
-from beam_jobs.core.progress import announce_job
+from beam_jobs.core.progress import announce_job, format_count
 from beam_jobs.engine.failures import AGAIN, describe_failure
 
 CONNECT_SECONDS = 5.0
@@ -103,7 +103,8 @@ def check_cluster(address: str, setting: str, workers: int = 0) -> None:
     if workers and slots == 0:
         raise UserError(f"{setting} {address}: the cluster has no slot; start a TaskManager")
     if workers > slots:
-        raise UserError(f"engine.workers={workers}: the cluster at {address} has {slots} slots")
+        there = format_count(slots, "slot")
+        raise UserError(f"engine.workers={workers}: the cluster at {address} has {there}")
 
 
 def connect(address: str, setting: str) -> None:

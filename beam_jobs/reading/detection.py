@@ -277,8 +277,8 @@ def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
     if given & (ANSWERS | titled) and given <= AROUND_ANSWERS | titled:
         told = json.dumps(record, default=str)[:100]
         raise UserError(
-            f"{shown} is the answer of a server in the place of a dump: {told}; fetch it again, or "
-            "name its text with --columns text=NAME"
+            f"{shown} is the error message of a server instead of a dump: {told}; fetch it again, "
+            "or name its text with --columns text=NAME"
         )
 
 

@@ -226,7 +226,7 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
     pairs = [part.partition("=") for part in parts]
     if wrong := [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]:
         raise UserError(
-            f"--columns {','.join(wrong)}: write FIELD=NAME,…, with a comma in the name "
+            f"--columns {','.join(wrong)}: write FIELD=NAME,…; quote a name with a comma, "
             f'"FIELD=NAME, MORE",…; the fields are {", ".join(FIELDS)}'
         )
     return {key: name for key, _, name in pairs}

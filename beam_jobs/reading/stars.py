@@ -136,10 +136,12 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
     tops = {top for _, top in counts if top}
     bare = any(number and not top for number, top in counts)
     if len(tops) > 1 or (bare and tops - {5}):
-        shown = " and ".join(f"out of {top:g}" for top in sorted(tops)) + " and of nothing" * bare
+        shown = (
+            " and ".join(f"out of {top:g}" for top in sorted(tops)) + " and without a scale" * bare
+        )
         raise UserError(
-            f"{where}: its stars are given {shown}; write them on one scale, or give another "
-            "column by --columns stars=NAME"
+            f"{where}: its stars are on two scales, {shown}; write them on one, or give another "
+            "column with --columns stars=NAME"
         )
     whole = values <= {0, 1, NO, YES} and values & {0, NO}
     if (whole or values == {-1, 1}) and not tops:
@@ -173,8 +175,8 @@ def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserErr
         shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
     ways = " or ".join(f"--stars-scale{'=' * (low < 0) or ' '}{choice}" for choice in choices)
     return UserError(
-        f"{where}: it is not certain how its values {', '.join(shown)} are stars; give {ways}, "
-        "or another column by --columns stars=NAME"
+        f"{where}: its values {', '.join(shown)} fit more than one scale of stars; give {ways}, or "
+        "another column with --columns stars=NAME"
     )
 
 

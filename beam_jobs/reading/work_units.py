@@ -162,8 +162,8 @@ def refuse_damaged(names: Iterable[str], most: int) -> None:
     if len(damaged) > most:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
         raise UserError(
-            f"{', '.join(damaged[:3])}{more}: damaged, so that a part cannot be read; fetch again, "
-            f"or go on without that part by --max-damaged-files {len(damaged)}"
+            f"{', '.join(damaged[:3])}{more}: damaged and only partly readable; fetch again, or "
+            f"read what is left with --max-damaged-files {len(damaged)}"
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.progress import format_count
 from beam_jobs.core.storage import is_remote
 from flows.cli.options import (
     START,
@@ -238,7 +239,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
 
     parameters = Parameters(dump=form.dump, store=form.store)
     made = terminal.run_in_terminal(parameters, run)
-    print(f"scores      {made['folder']}: {len(made['files'])} files")
+    print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
 
 
 def score_with_folder(model: str, form: Scoring) -> None:

@@ -98,8 +98,8 @@ def announce_dump(arguments: argparse.Namespace) -> None:
         url = f"{servers['prefect']}/api"
     if not url:
         raise UserError(
-            f"--store {store}: no server is up that could hear of {given}; "
-            "`amazon-electra up` starts one, or set PREFECT_API_URL"
+            f"--store {store}: no server is up to announce {given} to; start one with "
+            "`amazon-electra up`, or set PREFECT_API_URL"
         )
     os.environ.update(settings.build_client_environment(store, url))
     from prefect.deployments import run_deployment  # reads the environment when it is imported
@@ -110,7 +110,7 @@ def announce_dump(arguments: argparse.Namespace) -> None:
     except ObjectNotFound:
         raise UserError(
             f"announce {given}: the Prefect server at {url} has no deployment {WATCHER}; "
-            "`amazon-electra up` makes it, elsewhere deploy/deployments.sh"
+            "start `amazon-electra up`, or run deploy/deployments.sh"
         ) from None
     print(f"the watcher looks for {address}")
 

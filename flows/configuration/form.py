@@ -261,7 +261,7 @@ SHAPE = (
 
 def _check_place(place: str) -> str:
     if place and find_kind(place) is None:
-        raise ValueError(f"{place} is no place of a published encoder: write {FORMS}")
+        raise ValueError(f"{place} does not name a published encoder: write {FORMS}")
     return place
 
 
@@ -345,7 +345,7 @@ OF_CORPUS = tuple(task.name for task in corpus.TASKS)
 def _check_task(name: str) -> str:
     if name not in OF_CORPUS and not re.fullmatch(f"{corpus.LABEL}.+", name):
         raise ValueError(
-            f"{name}: a run has the tasks of a corpus, {', '.join(OF_CORPUS)} and label:COLUMN"
+            f"{name}: no such task of a run; there are {', '.join(OF_CORPUS)} and label:COLUMN"
         )
     return name
 
@@ -638,7 +638,7 @@ class Parameters(Settings):
             raise ValueError("pretraining.processes: one process drives all cores of a TPU host")
         if batch % chosen.processes:
             raise ValueError(
-                f"pretraining.processes: {chosen.processes} do not divide the batch of {batch}"
+                f"pretraining.processes: {chosen.processes} does not divide the batch of {batch}"
             )
         check_start(self)
         return self

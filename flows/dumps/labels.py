@@ -121,7 +121,7 @@ def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str) 
     if scale and scale.name == BINARY and "stars" in tasks and any(counts.values()):
         raise UserError(
             f"{previews[0].file.name}: its stars are only no and yes, so the task stars has no "
-            "example: leave it out with --set finetuning.tasks=polarity"
+            "examples: leave it out with --set finetuning.tasks=polarity"
         )
 
 
@@ -146,13 +146,13 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
     layout = preview.file.layout
     if layout.name == "fasttext" and layout.labels == "polarity" and "stars" in tasks:
         return (
-            "its labels say 1–2 or 4–5 stars, not which, so the task stars has no example: leave "
-            "it out with --set finetuning.tasks=polarity"
+            "its labels stand for 1–2 or 4–5 stars, so the task stars has no examples: leave it "
+            "out with --set finetuning.tasks=polarity"
         )
     if layout.name == "fasttext" and layout.labels == "unknown":
         return (
-            f"its labels are no stars, so there is no example for {' and '.join(tasks)}: take them "
-            "as classes with --label label"
+            f"its labels are not stars, so there are no examples for {' and '.join(tasks)}: read "
+            "them as classes with --label label"
         )
     if not preview.reviews or any(review.rating for review in preview.reviews):
         return ""
@@ -161,7 +161,7 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
     column = dict(layout.mapping).get("stars")
     if column is None:
         there = ", ".join(preview.columns)
-        return f"no stars, so there is no example for {names}: its columns are {there}; {hint}"
+        return f"no stars, so there are no examples for {names}: its columns are {there}; {hint}"
     values = dict.fromkeys(
         repr(record[column])[:40] for record in preview.records if record.get(column)
     )
@@ -169,8 +169,8 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
         return ""  # they may come later; the corpus counts them
     shown = ", ".join(list(values)[:SHOWN_VALUES])
     return (
-        f"no stars, so there is no example for {names}: its column {column} has {shown}, no "
-        f"number of stars; its columns are {', '.join(preview.columns)}; {hint}"
+        f"no stars, so there are no examples for {names}: the values of its column {column} are "
+        f"not stars, but {shown}; its columns are {', '.join(preview.columns)}; {hint}"
     )
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from beam_jobs.config import CorpusOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.progress import format_count
 from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.compression import PlainStream
 from beam_jobs.reading.lines import Reject, Tally
@@ -86,7 +87,8 @@ def describe_file(preview: Preview, scale: Scale | None) -> Iterator[str]:
     unread = len(preview.head) - len(preview.records)
     packed = f", {file.compression}" if file.compression else ""
     damaged = f", {unread} of the first cannot be read" if unread else ""
-    yield f"file      {file.name}: {layout.name}{packed}, about {preview.count:,} reviews{damaged}"
+    count = format_count(preview.count, "review")
+    yield f"file      {file.name}: {layout.name}{packed}, about {count}{damaged}"
     if layout.mapping:
         used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
         unused = ", ".join(fields.describe_unused_columns(dict(layout.unused)))
@@ -105,7 +107,7 @@ def describe_file(preview: Preview, scale: Scale | None) -> Iterator[str]:
         )
     if unknown := count_unknown_stars(preview):
         shown = ", ".join(f"{value!r} {n:,}" for value, n in unknown.most_common(SHOWN_VALUES))
-        yield f"stars     {unknown.total():,} of the first are no number of stars: {shown}"
+        yield f"stars     {unknown.total():,} of the first values are not stars: {shown}"
     width = max(map(len, ["no stars", *ratings]))
     for stars, review in zip(ratings, preview.reviews, strict=False):
         text = " ".join(str(review.text).split())

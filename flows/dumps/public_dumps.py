@@ -50,7 +50,7 @@ def find_address(name: str) -> str:
         if not name.startswith(("http://", "https://")):
             raise UserError(
                 f"{name}: not a name of `amazon-electra dumps list` and no http(s):// address; "
-                "what lies in a bucket is read from there: give it to --dump"
+                "give an address in a bucket to --dump, which reads it there"
             )
         return name
     wanted, _, category = name.partition("/")

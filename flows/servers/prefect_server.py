@@ -80,7 +80,9 @@ def check_database_file(file: Path) -> None:
     if file.is_file() and file.stat().st_size:
         with file.open("rb") as database:
             if database.read(16) != b"SQLite format 3\0":
-                raise UserError(f"{file} is no SQLite database; move it away, a new one is made")
+                raise UserError(
+                    f"{file} is not an SQLite database; move it away, and a new one is made"
+                )
 
 
 def set_database_driver(url: str, driver: str) -> str:

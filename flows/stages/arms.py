@@ -41,8 +41,8 @@ def check_parameters(parameters: Parameters) -> None:
     asked = describe_training(parameters).resolved.pretraining.objective
     if asked != "electra" and not parameters.has_published_start:
         raise UserError(
-            f"pretraining.objective={asked}: a whole run adapts an ELECTRA; a study may compare "
-            "such an encoder with one (`amazon-electra study`)"
+            f"pretraining.objective={asked}: from random weights a run trains ELECTRA only; a "
+            "study can compare objectives (`amazon-electra study`)"
         )
     shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
     if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:

@@ -162,7 +162,7 @@ def locate_files(files: Sequence[KnownFile], store: Store, field: str = "dump.pa
                 "folder that all hosts share"
             )
         if store.digest(path) != sha256:
-            raise UserError(f"{field}: {path} is another file on this host; copy it again")
+            raise UserError(f"{field}: {path} differs on this host; copy it again")
     return [str(path) for path, _ in files]
 
 

@@ -91,7 +91,7 @@ def check_place(stage: Stage, store: Store) -> None:
     if build_external_stage(path, store).fingerprint == stage.fingerprint:
         return
     if Path(path).exists():
-        raise UserError(f"{path} is something else on this host; copy it again")
+        raise UserError(f"{path} differs on this host; copy it again")
     raise UserError(
         f"{path} is not on this host; put it into a folder that all hosts see at the same path"
     )
@@ -166,13 +166,13 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
     """
     kind = find_kind(place)
     if kind is None:
-        raise UserError(f"{field}: {place} is no place of a published encoder: write {FORMS}")
+        raise UserError(f"{field}: {place} does not name a published encoder: write {FORMS}")
     if kind == "folder":
         folder = Path(place).expanduser()
         if not folder.is_dir():
             raise UserError(f"{field}: no folder {place}")
         if not (folder / CONFIG).is_file():
-            raise UserError(f"{field}: {place} is no transformers folder, it has no {CONFIG}")
+            raise UserError(f"{field}: {place} is not a transformers folder: it has no {CONFIG}")
         external = build_external_stage(place, store)
         return kind, dict(external.parameters), external.result["path"]
     parts = parse_place(kind, place)

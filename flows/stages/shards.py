@@ -130,9 +130,9 @@ def fit_length(parameters: Parameters, origin: Stage | None, store: Store) -> Pa
         return parameters
     has = f"{get_name(origin)} has positions for {positions} tokens"
     if asked := parameters.shards.max_length:
-        raise UserError(f"shards.max_length={asked}: {has}; give at most so many")
+        raise UserError(f"shards.max_length={asked}: {has}; give at most that many")
     find_run_logger().warning(
-        "%s: sequences of %d are made, not of the recipe's %d",
+        "%s: sequences have %d instead of the recipe's %d",
         has,
         positions,
         find_length(parameters),

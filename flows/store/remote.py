@@ -82,7 +82,7 @@ class RemotePlace(Place):
         there.remove(name)
         if not is_first or is_second:
             raise UserError(
-                f"--store {self.address}: the server knows no conditional writes "
+                f"--store {self.address}: the server does not support conditional writes "
                 "(If-None-Match), so two hosts could make the same stage; use another server"
             )
 
@@ -267,7 +267,8 @@ def open_remote_place(address: str, root: Path | None = None) -> RemotePlace:
     scheme, _, rest = address.partition("://")
     if scheme not in SCHEMES:
         raise UserError(
-            f"store: {address}: results go to a local folder, s3:// or gs://; others are not known"
+            f"store: {address}: results go to a local folder, s3:// or gs://; other addresses are "
+            "not supported"
         )
     if has_secret(address):
         raise UserError(

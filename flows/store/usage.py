@@ -107,10 +107,12 @@ def list_prunable(
     for beginning in dropped:
         named = {manifest["fingerprint"] for manifest in store.find(beginning)}
         if not named or not beginning:
-            raise UserError(f"--drop {beginning}: no such complete stage; `runs --stages` has all")
+            raise UserError(
+                f"--drop {beginning}: no such complete stage; `runs --stages` lists them"
+            )
         used = {f for r in list_runs(store) if r.state == "complete" for f in r.fingerprints}
         if named & used:
-            raise UserError(f"--drop {beginning}: a complete run needs it; name what to --keep")
+            raise UserError(f"--drop {beginning}: a complete run needs it; use --keep instead")
         needed -= named
     for fingerprint in registered:
         for manifest in store.find(fingerprint):

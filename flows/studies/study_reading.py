@@ -69,7 +69,7 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
             raise UserError(f"{name} has no variable {given!r}; it has {known}")
     wanted = frozenset(set(variables) & set(MADE) - choice.variables.keys())
     if "origin" in choice.variables:
-        raise UserError(f"{name}: write --start-from {choice.variables['origin']} for `origin`")
+        raise UserError(f"{name}: set `origin` with --start-from {choice.variables['origin']}")
     if "origin" in wanted and not parameters.pretraining.start_from:
         raise UserError(
             f"{name} adapts a published encoder: give --start-from DIR|NAME (in a form "
@@ -99,7 +99,7 @@ def read_yaml(file: Path) -> Any:
     try:
         return load_yaml(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{file}: not YAML that can be read: {error}") from error
+        raise UserError(f"{file}: not valid YAML: {error}") from error
 
 
 def find_study_file(name_or_file: str) -> Path:

@@ -163,7 +163,7 @@ def describe_encoders(language: str, flops: float) -> Iterator[str]:
             f"{one.license:11}{one.positions:6}  {one.count_flops(1e6) / flops / 60:14,.1f}"
         )
     yield (
-        "tokens: of the longest text. min / M tokens: minutes that adaptation to a million tokens "
-        f"takes here at least, computed from {flops / 1e9:,.0f} GFLOP/s, the fastest matrix "
-        "product measured just now. Others of these kinds load too (docs/published.md)."
+        "tokens: length of the longest text. min / M tokens: least minutes to adapt to a million "
+        f"tokens on this machine, at {flops / 1e9:,.0f} GFLOP/s, the fastest matrix product just "
+        "measured. Other encoders of these kinds work too (docs/published.md)."
     )

@@ -66,7 +66,7 @@ def test_a_champion_is_approved_scores_is_replaced_comes_back_and_goes_on(served
     assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; ")
 
     printed = succeed(served.electra(*score, "--alias", "champion"))
-    assert printed == f"scores      {tmp_path / 'scores'}: 1 files\n"
+    assert printed == f"scores      {tmp_path / 'scores'}: 1 file\n"
     rows = [r for f in (tmp_path / "scores").iterdir() for r in pq.read_table(f).to_pylist()]
     assert [row["row"] for row in rows] == list(range(1, REVIEWS + 1))
     assert {row["model_version"] for row in rows} == {"1"}

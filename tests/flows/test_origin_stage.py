@@ -198,8 +198,8 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     _, stages = list_stages(start, "recipe=published")
     assert stages["shards"].parameters["max_length"] == 80
     assert stages["adapted · polarity · seed 0"].parameters["settings"]["max_length"] == 80
-    told = "mini-bert has positions for 80 tokens: sequences of 80 are made, not of the recipe's"
-    assert f"{told} 128" in {record.getMessage() for record in heard.records}
+    told = "mini-bert has positions for 80 tokens: sequences have 80 instead of the recipe's 128"
+    assert told in {record.getMessage() for record in heard.records}
     with pytest.raises(UserError, match=r"shards\.max_length=100: .* 80 tokens; give at most"):
         list_stages(start, "shards.max_length=100")
 

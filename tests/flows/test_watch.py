@@ -125,7 +125,7 @@ def test_a_dump_whose_run_cannot_be_started_keeps_no_other_waiting(store):
     first = dump(store.root / "inbox" / "a.json", json.dumps(review(1)))
     dump(store.root / "inbox" / "b.json", "{1}")
     made_run(store.root, dump=first)
-    with pytest.raises(NotStarted, match=r"1 runs could not .*a\.json: .*began with this dump"):
+    with pytest.raises(NotStarted, match=r"1 run could not .*a\.json: .*began with this dump"):
         look_for_dumps(store, Watch(each="added"))
     assert paths(runs(store)) == ["b.json"]
 

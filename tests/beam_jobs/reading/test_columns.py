@@ -29,7 +29,7 @@ def test_a_name_with_a_comma_is_in_quotes(tmp_path):
     run_job(tmp_path / "corpus", "--input", dump, "--columns", columns)
     assert sorted(texts_in(tmp_path / "corpus")) == ["It broke, all of it", "It works, all of it"]
     for mistake in ("text=good, or bad?", '"text=good, or', 'text="good, or bad?"'):
-        with pytest.raises(UserError, match="with a comma in the name"):
+        with pytest.raises(UserError, match="quote a name with a comma"):
             fields.parse_column_overrides(mistake)
 
 

@@ -63,7 +63,9 @@ def test_what_the_values_leave_open_is_asked_for(values, choices):
 
 @pytest.mark.parametrize("values", [["4", "8/10"], ["4/5", "8/10"], ["4", "80%"]])
 def test_two_scales_in_a_column_are_refused(values):
-    with pytest.raises(UserError, match=r"its stars are given out of .*; write them on one scale"):
+    with pytest.raises(
+        UserError, match=r"its stars are on two scales, out of .*; write them on one"
+    ):
         decide(values)
 
 

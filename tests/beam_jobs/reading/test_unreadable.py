@@ -186,7 +186,9 @@ def test_an_answer_of_a_server_in_the_place_of_a_dump_is_named(tmp_path, answer)
     for form in forms:
         path = tmp_path / "given"
         path.write_bytes(gzip.compress(form.encode()) if form.endswith("\n") else form.encode())
-        with pytest.raises(UserError, match=r"given is the answer of a server.*fetch it again"):
+        with pytest.raises(
+            UserError, match=r"given is the error message of a server.*fetch it again"
+        ):
             look_at(path)
 
 

@@ -38,7 +38,7 @@ def test_the_watcher_hears_of_the_dump(prefect_home, tmp_path, monkeypatch, caps
 
 @pytest.mark.parametrize(
     ("name", "mistake"),
-    [("new.json", "no server is up that could hear of"), ("gone.json", "gone.json: no such file")],
+    [("new.json", "no server is up to announce"), ("gone.json", "gone.json: no such file")],
 )
 def test_what_cannot_be_announced_is_told(tmp_path, monkeypatch, capsys, name, mistake):
     (tmp_path / "new.json").write_text("{}")

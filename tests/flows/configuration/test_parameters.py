@@ -50,7 +50,7 @@ def test_settings_reach_their_fields():
         ("dump.paths=sample:many", "sample:NUMBER"),
         (
             "dump.columns=txt=body",
-            "dump.columns: txt: write FIELD=NAME,…, with a comma in the name",
+            "dump.columns: txt: write FIELD=NAME,…; quote a name with a comma",
         ),
         ("dump.encoding=utf-9", "dump.encoding: not an encoding"),
         (

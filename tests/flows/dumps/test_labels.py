@@ -33,7 +33,7 @@ def test_a_dump_without_stars_is_told_with_its_columns(tmp_path):
     with pytest.raises(UserError) as told:
         check(tmp_path, own)
     line = str(told.value)
-    assert line.startswith(f"{own}: no stars, so there is no example for polarity and stars")
+    assert line.startswith(f"{own}: no stars, so there are no examples for polarity and stars")
     assert "review_text, grade (stars?), review_titles (title?)" in line
     assert "--set dump.columns=stars=NAME" in line
     assert "\n" not in line
@@ -44,7 +44,7 @@ def test_a_column_that_holds_no_stars_is_told_with_its_values(tmp_path):
     own = write_csv(
         tmp_path, "own.csv", "text,rating,points", lambda i: ("boils", "ten", str(i % 5 + 1))
     )
-    with pytest.raises(UserError, match=r"its column rating has 'ten', no number of stars"):
+    with pytest.raises(UserError, match=r"its column rating are not stars, but 'ten'"):
         check(tmp_path, own)
     check(tmp_path, own, columns="stars=points")
 
@@ -61,7 +61,7 @@ def test_a_column_that_seems_to_have_classes_is_named(tmp_path):
 def test_labels_of_fasttext_that_are_no_stars_are_classes(tmp_path):
     own = tmp_path / "train.txt"
     own.write_text("".join(f"__label__{'pos' if i % 2 else 'neg'} boils {i}\n" for i in range(9)))
-    with pytest.raises(UserError, match=r"its labels are no stars, .* with --label label"):
+    with pytest.raises(UserError, match=r"its labels are not stars, .* with --label label"):
         check(tmp_path, str(own))
     check(tmp_path, str(own), tasks=("label:label",), labels=["label"])
 
@@ -106,7 +106,9 @@ def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
     assert settle(tmp_path, run) == ["label:returned_because", "polarity", "stars"]
     run = Parameters(dump=Dump(paths=[bare], labels=["topic"]))
     assert settle(tmp_path, run) == ["label:topic"]
-    with pytest.raises(UserError, match="no stars, so there is no example for polarity and stars"):
+    with pytest.raises(
+        UserError, match="no stars, so there are no examples for polarity and stars"
+    ):
         settle(tmp_path, Parameters(dump=Dump(paths=[bare])))
     with pytest.raises(UserError, match="task label:topic: topic is not among the labels"):
         settle(tmp_path, Parameters(dump=Dump(paths=[bare]), finetuning={"tasks": ["label:topic"]}))

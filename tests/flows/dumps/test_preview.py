@@ -101,7 +101,7 @@ SCALES = {
     "1-10": ([10, 1, 8], ["10 of 10 (5 stars)", "1 star", "8 of 10 (4 stars)"]),
     "20-100": (["100%", "20%", "80%"], ["100 of 100 (5 stars)", "20 of 100 (1 star)"]),
     "binary": ([True, False], ["true (4 stars)", "false (2 stars)"]),
-    "it is not certain": ([0, 5, 3], ["0", "5"]),
+    "fit more than one scale": ([0, 5, 3], ["0", "5"]),
 }
 
 
@@ -161,7 +161,7 @@ def test_a_part_without_records_and_a_link_to_nothing(tmp_path, capsys):
     (tmp_path / "f" / "part-0").write_bytes(b"")
     write_lines(tmp_path / "f" / "part-1", ['{"text": "a b"}'])
     preview(tmp_path, tmp_path / "f")
-    assert "about 1 reviews" in capsys.readouterr().out
+    assert "about 1 review" in capsys.readouterr().out
     (tmp_path / "f" / "me").symlink_to("me")
     with pytest.raises(UserError, match="f/me cannot be read"):
         preview(tmp_path, tmp_path / "f")
@@ -173,7 +173,7 @@ def test_what_is_not_certain_of_texts_and_stars_is_told(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "3 of the first texts are not in utf-8 and are read as cp1252" in told
     assert "--set dump.encoding=" in told
-    assert "1 of the first are no number of stars: 'N/A' 1" in told
+    assert "1 of the first values are not stars: 'N/A' 1" in told
 
 
 def check_settings(told):

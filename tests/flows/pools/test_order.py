@@ -129,7 +129,7 @@ def test_a_sample_is_written_again_on_the_other_host_and_other_files_are_told(tm
     [there] = dump.locate_dump(reviews, other)
     assert there == str(other.root / "samples" / path.name)
     path.write_bytes(whole[:-1])
-    with pytest.raises(UserError, match="is another file on this host"):
+    with pytest.raises(UserError, match="differs on this host"):
         dump.locate_dump(reviews, store)
     file = tmp_path / "reviews.json"
     file.write_text('{"reviewText": "good", "overall": 5}')
@@ -146,7 +146,7 @@ def test_files_that_texts_are_withheld_for_are_the_same_on_the_other_host(tmp_pa
     [corpus, *_] = plan(store.root, f"corpus.withhold={file}")
     assert str(file) in corpus.arguments(store, tmp_path)
     file.write_text("other")
-    with pytest.raises(UserError, match=r"^corpus\.withhold: .*test\.txt is another file on this"):
+    with pytest.raises(UserError, match=r"^corpus\.withhold: .*test\.txt differs on this"):
         corpus.arguments(store, tmp_path)
     file.unlink()
     with pytest.raises(UserError, match=r"^corpus\.withhold: .*test\.txt is not on this host"):
@@ -161,7 +161,7 @@ def test_what_a_study_takes_from_elsewhere_is_the_same_on_the_other_host(tmp_pat
     cell = Stage("finetuning", 1, {}, {"data": task})
     check_sources(cell, store)
     (folder / "train.tsv").write_text("sentence\tother")
-    with pytest.raises(UserError, match=r"task is something else on this host; copy it again$"):
+    with pytest.raises(UserError, match=r"task differs on this host; copy it again$"):
         check_sources(cell, store)
     (folder / "train.tsv").unlink()
     folder.rmdir()
@@ -176,5 +176,5 @@ def test_a_worker_finds_what_is_complete_and_refuses_what_no_run_asked_for(store
     [corpus, *_] = plan(store.root)
     store.publish(corpus, {"read": 50})
     assert run_stage(**send([corpus], store)) == [corpus.path]
-    with pytest.raises(UserError, match="runs start it"):
+    with pytest.raises(UserError, match="run-stage is started by runs"):
         run_stage(store=str(store.root))

@@ -41,7 +41,7 @@ def test_a_database_that_sqlite_could_not_use_is_told_before_anything_is_made(tm
     prefect_server.check_database_file(file)
     file.parent.mkdir()
     file.write_text("no database")
-    with pytest.raises(UserError, match=r"prefect\.db is no SQLite database; move it away"):
+    with pytest.raises(UserError, match=r"prefect\.db is not an SQLite database; move it away"):
         prefect_server.start_prefect_server(tmp_path, 1)
     file.write_bytes(b"")
     prefect_server.check_database_file(file)

@@ -146,7 +146,7 @@ def test_up_ends_with_an_error_when_one_of_its_processes_does(tmp_path, monkeypa
     ("ports", "told"),
     [
         ((99999, 5000), "--prefect-port 99999: a port is a number from 1 to 65535"),
-        ((4200, 4200), "--mlflow-port 4200: it is the Prefect server's too"),
+        ((4200, 4200), "--mlflow-port 4200: the Prefect server has this port"),
     ],
 )
 def test_a_port_that_cannot_be_is_a_mistake(ports, told):

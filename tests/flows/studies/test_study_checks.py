@@ -204,7 +204,7 @@ def test_what_is_not_yaml_is_told_in_one_line(tmp_path):
     file.write_text("arms: [{name: a\n")
     with pytest.raises(
         UserError,
-        match=r"here: not YAML that can be read: while parsing [^\n]*line 1, column 8[^\n]*$",
+        match=r"here: not valid YAML: while parsing [^\n]*line 1, column 8[^\n]*$",
     ):
         study_reading.read_yaml(file)
 

@@ -73,5 +73,5 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
     named = choice.model_copy(update={"variables": {"sst2": str(tmp_path / "sst2")}})
     assert "sst-2" in {task.task for task in load_study(given, named).study.tasks}
     wrong = choice.model_copy(update={"variables": {"origin": "org/mini"}})
-    with pytest.raises(UserError, match="write --start-from org/mini for `origin`"):
+    with pytest.raises(UserError, match="set `origin` with --start-from org/mini"):
         load_study(given, wrong)

@@ -177,7 +177,7 @@ def check_ports(prefect_port: int, mlflow_port: int) -> None:
     """Raise UserError unless both ports exist, differ and are free."""
     if prefect_port == mlflow_port:
         raise UserError(
-            f"--mlflow-port {mlflow_port}: the Prefect server has this port; choose another"
+            f"--mlflow-port {mlflow_port}: the Prefect server has this port; choose another port"
         )
     for option, port in (("--prefect-port", prefect_port), ("--mlflow-port", mlflow_port)):
         if not 1 <= port <= 65535:

@@ -130,7 +130,7 @@ def test_the_recipe_of_electras_counts_where_one_may_be_trained(
             r"start_generator_from=org/gen: objective=mlm has no generator",
         ),
         (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),
-        (["pretraining.start_from=."], r"is no transformers folder, it has no config\.json"),
+        (["pretraining.start_from=."], r"is not a transformers folder: it has no config\.json"),
         (["pretraining.start_from=/nothing"], r"start_from: no folder /nothing"),
         (['pretraining.settings={"origin_average": "0.1"}'], r"origin_average: has no effect"),
     ],

@@ -64,11 +64,15 @@ def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker],
 
 
 def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[str, Stage]:
-    """Make and return the stages that fill the file's variables, and what they are made of."""
+    """Make and return the stages that fill the file's variables, and what they are made of; the
+    files of tasks that do not come from the corpus are withheld from it.
+    """
     wanted = loaded.wanted
     if not wanted:
         return {}
-    withheld = [*p.corpus.withhold, *list_evaluation_files(loaded)]
+    places = [Path(task.data).expanduser() for task in loaded.study.tasks]
+    found = [file for place in places if place.exists() for file in list_place_files(place)]
+    withheld = [*p.corpus.withhold, *sorted({str(path.resolve()) for path in found})]
     p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": withheld})})
     origin = make_origin(p, make)
     p = fit_length(p, origin, make.store)
@@ -96,13 +100,6 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
             build_pretraining_stage(p, made["shards"], origin=origin, dev=dev_shards)
         )
     return made
-
-
-def list_evaluation_files(loaded: LoadedStudy) -> list[str]:
-    """Return the files of the tasks that do not come from the corpus."""
-    places = [Path(task.data).expanduser() for task in loaded.study.tasks]
-    found = [file for place in places if place.exists() for file in list_place_files(place)]
-    return sorted({str(path.resolve()) for path in found})
 
 
 def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:

@@ -680,8 +680,7 @@ class Addition(Settings):
 
     def replace_base(self, base: str) -> "Addition":
         """Return the same form with another base."""
-        increment = self.increment.model_copy(update={"base": base})
-        return self.model_copy(update={"increment": increment})
+        return self.replace(increment=self.increment.replace(base=base))
 
 
 class AdditionParameters(Parameters):

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from beam_jobs.core.settings import Settings, format_value
 from flows.configuration.addresses import Address
@@ -18,13 +18,7 @@ MOST_AT_ONCE = 64
 """Jobs that a user may have side by side."""
 
 
-class Part(BaseModel):
-    """An unknown field is an error, not a silent typo."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Pretraining(Part):
+class Pretraining(Settings):
     """How an arm's encoder is pre-trained by the study."""
 
     shards: str = Field(
@@ -54,7 +48,7 @@ class Pretraining(Part):
         return bool(self.shards)
 
 
-class Arm(Part):
+class Arm(Settings):
     """A way to get an encoder, and the settings it is fine-tuned with where they differ."""
 
     name: str = Field(min_length=1, description="Its name in the report")
@@ -115,7 +109,7 @@ class Arm(Part):
         return not self.is_baseline or known is None or known.shape == "classification"
 
 
-class StudyTask(Part):
+class StudyTask(Settings):
     """What the encoders are fine-tuned for and judged by."""
 
     task: str = Field(
@@ -142,7 +136,7 @@ class StudyTask(Part):
         return self.title or self.task
 
 
-class Search(Part):
+class Search(Settings):
     """Settings searched on dev by Optuna before the cells are run, for each arm by itself."""
 
     trials: int = Field(
@@ -156,7 +150,7 @@ class Search(Part):
         return bool(self.space)
 
 
-class Study(Part):
+class Study(Settings):
     """Arms × tasks × seeds × settings."""
 
     title: str = Field(default="Study", description="Title of the report and of the run")

@@ -320,7 +320,6 @@ def count_equal_tokens(own: Stage, other: Stage, store: Store) -> int:
 
 def resolve_steps(pretraining: Stage) -> Recipe:
     """Return the recipe of a pre-training with the steps that it says itself."""
-
     recipe, steps = resolve_recipe(pretraining), pretraining.parameters["steps"]
     return apply_settings(recipe, {"steps": str(steps)}) if steps else recipe
 

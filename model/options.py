@@ -98,7 +98,7 @@ class PretrainOptions(Settings):
     start_from: str | None = Field(
         default=None,
         description="weights to start from, which decide the shape: a folder that model.origin "
-        f"wrote, or a published BERT, ELECTRA or DistilBERT ({FORMS})",
+        f"wrote, or a published encoder ({FORMS})",
     )
     start_generator_from: Path | None = Field(
         default=None,

@@ -30,8 +30,9 @@ from model.pretraining.network.initial_weights import Origin
 from model.processes import run_processes
 from model.recipes import RECIPES, Recipe, apply_settings, check_start_is_not_needed
 
-DESCRIPTION = """Pre-trains ELECTRA on a folder of shards; continues from the last checkpoint in
---output, if any. Several processes of one machine: --processes N; of several machines: torchrun."""
+DESCRIPTION = """Pre-train an encoder on a folder of shards; continue from the last checkpoint in
+--output, if there is one. --processes N starts several processes on one machine; use torchrun for
+several machines."""
 
 
 def configure_recipe(

@@ -153,7 +153,7 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
             if name in own.set:
                 yield f"pretraining.set.{name}: the shape is that of {place}; leave it out"
         if not _is_made_later(place) and not find_kind(place):
-            yield f"pretraining.start_from: {place} is no place of an encoder: write {FORMS}"
+            yield f"pretraining.start_from: {place} does not name an encoder: write {FORMS}"
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         apply_settings(RECIPES[own.recipe], texts)

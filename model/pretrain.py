@@ -46,7 +46,7 @@ def configure_recipe(
     settings = parse_assignments("--set", arguments.set, "FIELD=VALUE")
     shape = origin.read_settings() if origin else {}
     defaults = (
-        choose_settings(origin.main, settings, bool(arguments.probe), bool(origin.generator))
+        choose_settings(origin.main, settings, has_generator=bool(origin.generator))
         if origin
         else {}
     )

@@ -21,20 +21,17 @@ from model.recipes import (
     OLD_HEAD_SETTINGS,
 )
 
-TEN_PROBES = {"validate_every": "0"}
-"""Where a probe is taken: a tenth of the steps lies between two."""
-
 
 def choose_settings(
-    folder: Path, given: Mapping[str, str], is_probed: bool = False, has_generator: bool = False
+    folder: Path, given: Mapping[str, str], has_generator: bool = False
 ) -> dict[str, str]:
     """Return the settings that a folder of start weights asks for, as texts; `given` win, and a
     given learning_rate holds for the trunk too. UserError for what has no place in our encoder.
 
     A masked language model, and every encoder without a discriminator, goes on as a masked language
-    model; a discriminator as an ELECTRA. Where an
-    ELECTRA is made of a published discriminator without its generator (`has_generator` says
-    whether one is loaded beside), or of another trunk, its first layers become the generator.
+    model; a discriminator as an ELECTRA. Where an ELECTRA is made of a published discriminator
+    without its generator (`has_generator` says whether one is loaded beside), or of another trunk,
+    its first layers become the generator.
     """
 
     def fail(text: str) -> UserError:
@@ -54,7 +51,7 @@ def choose_settings(
     # what model.pretrain has written goes on with its recipe's rates
     is_published = (folder / ABOUT).is_file() or TRAINED_LENGTH not in config
 
-    chosen = dict(TEN_PROBES) if is_probed else {}
+    chosen: dict[str, str] = {}
     objective = given.get("objective", "electra" if is_discriminator else "mlm")
     if not is_ours:
         told = f"--start-from {folder}: {kind} is trained in transformers' own module"

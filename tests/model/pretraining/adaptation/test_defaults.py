@@ -106,11 +106,3 @@ def test_a_given_setting_leaves_the_others_as_they_are(tmp_path, name):
     kept |= {"objective": "mlm", "segment_probability": "0"}
     assert choose_settings(folder, {name: "0.1"}) == kept
     assert choose_settings(folder, {"objective": "mlm+nsp"}) == {}
-
-
-@pytest.mark.parametrize("what", ["MiniLM, a bare trunk", "ELECTRA's discriminator"])
-def test_ten_probes_are_taken_of_whatever_is_probed(tmp_path, what):
-    folder = write_checkpoint(tmp_path, what)
-    assert choose_settings(folder, {}, is_probed=True)["validate_every"] == "0"
-    assert "validate_every" not in choose_settings(folder, {})
-    assert "validate_every" not in choose_settings(folder, {"validate_every": "7"}, is_probed=True)

@@ -11,18 +11,13 @@ from model.device import open_device
 from model.encoders import config as encoder_config
 from model.encoders import export
 from model.encoders.names import map_names
-from model.pretraining.assembly import read_special_tokens
-from model.pretraining.input.batches import Batches
-from model.pretraining.input.masking import Replacement
-from model.pretraining.input.sequences import Shards, Stream
-from model.pretraining.network.electra import Electra
-from model.pretraining.network.encoder import build_attention, initialize_weights
+from model.pretraining.network.encoder import build_attention
 from model.recipes import RECIPES, apply_settings
-from tests.model.synthetic_shards import write_shards
+from tests.model.pretraining.runs import build
 
-SIZE, LENGTH, BATCH = 300, 48, 8
-SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "256", "embedding": "32"}
-SETTINGS |= {"heads": "4", "dropout": "0"}
+SIZE, LENGTH = 100, 32
+SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "256", "embedding": "32", "heads": "4"}
+SETTINGS |= {"generator_multiplier": "0.5", "dropout": "0", "segment_probability": "0"}
 
 
 @pytest.fixture(autouse=True)
@@ -33,29 +28,32 @@ def exact():
 
 @pytest.fixture(scope="module")
 def recipe():
-    return apply_settings(RECIPES["sample"], SETTINGS | {"generator_multiplier": "0.5"})
+    return apply_settings(RECIPES["sample"], SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def batch(recipe, tmp_path_factory):
-    shards = Shards.open(write_shards(tmp_path_factory.mktemp("shards"), 64, SIZE, LENGTH))
-    special = read_special_tokens(shards.vocabulary)
-    replacement = Replacement(special.mask, 0.85, 0.0, SIZE)
-    batches = Batches(Stream(shards, 0), BATCH, special, 0.15, replacement, seed=0)
-    arrays = next(batches.iterate_steps(0))
-    return batches.mask({name: torch.as_tensor(array) for name, array in arrays.items()})
+def training(shards, tmp_path_factory):
+    return build(shards, tmp_path_factory.mktemp("output"), **SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def ours(recipe):
-    model = Electra(SIZE, recipe.architecture, recipe.pretraining)
-    initialize_weights(model, 1)
-    for name, parameter in model.named_parameters():
+def batch(training):
+    return training.batches.mask(training.device.put(next(training.batches.iterate_steps(0))))
+
+
+@pytest.fixture(scope="module")
+def ours(training):
+    for name, parameter in training.model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(
                 parameter, std=0.02, generator=torch.Generator().manual_seed(len(name))
             )
-    return model.train()
+    return training.model.train()
+
+
+def choose_shape(recipe, role):
+    shape = recipe.architecture
+    return shape if role == "discriminator" else shape.derive_generator()
 
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -68,11 +66,7 @@ def theirs(ours, recipe):
     """
     models = []
     for role, kind in (("generator", ElectraForMaskedLM), ("discriminator", ElectraForPreTraining)):
-        shape = (
-            recipe.architecture
-            if role == "discriminator"
-            else recipe.architecture.derive_generator()
-        )
+        shape = choose_shape(recipe, role)
         config = ElectraConfig(
             **encoder_config.build_transformers_config(role, shape, SIZE, LENGTH) | NO_DROPOUT,
             attn_implementation="eager",
@@ -104,12 +98,12 @@ def plain_step(generator, discriminator, batch, sampled):
     common = {"attention_mask": mask, "position_ids": batch["positions"]}
     logits = generator(input_ids=batch["masked_ids"], **common).logits
     chosen = torch.zeros_like(documents, dtype=torch.bool)
-    for row in range(BATCH):
+    for row in range(len(documents)):
         chosen[row, batch["masked_positions"][row][batch["masked_weights"][row] > 0]] = True
     generator_loss = functional.cross_entropy(logits[chosen], batch["input_ids"][chosen])
     corrupted = batch["input_ids"].clone()
     used = batch["masked_weights"] > 0
-    rows = torch.arange(BATCH)[:, None].expand_as(used)
+    rows = torch.arange(len(documents))[:, None].expand_as(used)
     corrupted[rows[used], batch["masked_positions"][used]] = sampled.view_as(used)[used]
     replaced = (corrupted != batch["input_ids"]).float()
     detection = discriminator(input_ids=corrupted, **common).logits
@@ -137,11 +131,7 @@ def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, rec
     gradients = {name: p.grad for name, p in ours.named_parameters()}
     compared = set()
     for role, model in (("generator", generator), ("discriminator", discriminator)):
-        shape = (
-            recipe.architecture
-            if role == "discriminator"
-            else recipe.architecture.derive_generator()
-        )
+        shape = choose_shape(recipe, role)
         mapping = map_names(role, shape.layers, shape.embedding != shape.hidden)
         expected = {name: p.grad for name, p in model.named_parameters()}
         for name, gradient in export.convert_to_transformers(gradients, mapping).items():

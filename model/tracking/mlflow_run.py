@@ -87,12 +87,12 @@ class TrackedRun:
 class Tracking:
     """One graph run: a parent run, and a nested one for every folder that is followed."""
 
-    def __init__(self, uri: str, artifacts: str = "", experiment: str = EXPERIMENT) -> None:
+    def __init__(self, uri: str, artifacts: str = "") -> None:
         """Prepare the run; nothing is sent before `start` or `join`.
 
         `artifacts` is where a new experiment keeps its artifacts; empty: where the server says.
         """
-        self.uri, self._artifacts, self._experiment = uri, artifacts, experiment
+        self.uri, self._artifacts = uri, artifacts
         self.parent = TrackedRun("")
         self._runs: dict[tuple[str, str], TrackedRun] = {}
         self._followed: list[TrackedRun] = []
@@ -262,12 +262,12 @@ class Tracking:
         if self._client:
             return
         client = create_client(self.uri)
-        experiment = client.get_experiment_by_name(self._experiment)
+        experiment = client.get_experiment_by_name(EXPERIMENT)
         artifacts = self._artifacts or locate_artifacts(self.uri)
         self._experiment_id = (
             experiment.experiment_id
             if experiment
-            else client.create_experiment(self._experiment, artifacts, KIND)
+            else client.create_experiment(EXPERIMENT, artifacts, KIND)
         )
         self._client = client
 

@@ -33,8 +33,8 @@ class Place(NamedTuple):
 class Noise:
     """The keep factors of one model."""
 
-    def __init__(self, rate: float, size: int = POOL) -> None:
-        self.rate, self.size = rate, size
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
         self.pooled = True  # False: torch's own draws, where they cost nothing
         self._places = torch.Generator()
         self._pools = {torch.float32: torch.ones(0)}  # the same factors in each type asked for
@@ -53,7 +53,7 @@ class Noise:
             generator = torch.Generator().manual_seed(
                 (seed + 1) * 7_368_787 + step // STEPS_PER_POOL
             )
-            self._pools = {torch.float32: draw_keep_factors(self.size, self.rate, generator)}
+            self._pools = {torch.float32: draw_keep_factors(POOL, self.rate, generator)}
 
     def take_factors(self, states: Tensor) -> Tensor:
         """Return keep factors in the shape and type of `states`."""

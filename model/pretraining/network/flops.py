@@ -21,21 +21,16 @@ def count_published_flops(
     length: int,
     sequences: int,
     objective: Objective = "electra",
-    output_fraction: float = PUBLISHED_OUTPUT_FRACTION,
 ) -> float:
     """Return the published count for training on `sequences` sequences of `length` tokens."""
     if objective != "electra":
-        return (
-            2
-            * length
-            * sequences
-            * _count_trunk_with_token_head(architecture, vocabulary_size, length, output_fraction)
-        )
+        per_token = _count_trunk_with_token_head(architecture, vocabulary_size, length)
+        return 2 * length * sequences * per_token
     hidden = architecture.hidden
     replaced_head = 2 * hidden * hidden + (1 + ACTIVATION) * hidden + 2 * hidden
     discriminator = _count_trunk(architecture, vocabulary_size, length) + replaced_head
     generator = _count_trunk_with_token_head(
-        architecture.derive_generator(), vocabulary_size, length, output_fraction
+        architecture.derive_generator(), vocabulary_size, length
     )
     return 2 * length * sequences * (discriminator + generator)
 
@@ -79,12 +74,10 @@ class MatrixFlops:
         )
 
 
-def _count_trunk_with_token_head(
-    a: Architecture, vocabulary_size: int, length: int, fraction: float
-) -> float:
+def _count_trunk_with_token_head(a: Architecture, vocabulary_size: int, length: int) -> float:
     dense = 2 * a.hidden * a.embedding + (1 + ACTIVATION + LAYER_NORM) * a.embedding
     head = dense + (2 * a.embedding + SOFTMAX + 2) * vocabulary_size
-    return _count_trunk(a, vocabulary_size, length) + fraction * head
+    return _count_trunk(a, vocabulary_size, length) + PUBLISHED_OUTPUT_FRACTION * head
 
 
 def _count_trunk(a: Architecture, vocabulary_size: int, length: int) -> float:

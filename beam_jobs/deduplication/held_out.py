@@ -188,34 +188,33 @@ def write_matches(
     which are not held out (`clusters.write_copies`); `others` are as for `list_run_parts`.
     """
     path = storage.join_path(folder, f"{part[0]:03d}.matches")
-    marker = f"{path}.starts"
-    if not storage.exists(marker):
-        runs, held = (
-            buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout")
-        )
-        spooled, blocks = BucketedRows(BLOCK_MATCH), sum(map(count_blocks, units))
-        shift = np.uint64(64 - max(blocks, buckets.MAX_BUCKETS).bit_length())
-        with (
-            buckets.open_part(part, runs, RUN) as read_runs,
-            buckets.open_part(part, held, HELD_RUN) as read_held,
-            buckets.open_part(part, others, HELD_RUN) as read_others,
-            open_copies(folder, copies) as read_copies,
-        ):
-            for bucket in buckets.list_buckets_of(part):
-                of_others = ((rows, 0) for rows in read_others(bucket))
-                of_units = select_held_out(units, read_held(bucket), read_copies)
-                held_out = HeldOutRuns(itertools.chain(of_others, of_units))
-                before = 0
-                for unit, rows in zip(units, read_runs(bucket), strict=True):
-                    for matches in held_out.find_matches(rows, unit.dump + FIRST_DUMP):
-                        rows = np.empty(len(matches), BLOCK_MATCH)
-                        rows["match"] = matches
-                        rows["place"] = before + matches["row"] // BLOCK_ROWS
-                        rows["place"] <<= shift
-                        spooled.add_rows(rows)
-                    before += count_blocks(unit)
-        starts = write_by_block(spooled, shift, blocks, path)
-        storage.write_bytes(marker, starts.tobytes())
+    if storage.exists(f"{path}.starts"):
+        return path
+    runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
+    spooled, blocks = BucketedRows(BLOCK_MATCH), sum(map(count_blocks, units))
+    shift = np.uint64(64 - max(blocks, buckets.MAX_BUCKETS).bit_length())
+    with (
+        buckets.open_part(part, runs, RUN) as read_runs,
+        buckets.open_part(part, held, HELD_RUN) as read_held,
+        buckets.open_part(part, others, HELD_RUN) as read_others,
+        open_copies(folder, copies) as read_copies,
+    ):
+        for bucket in buckets.list_buckets_of(part):
+            texts = [(rows, 0) for rows in read_others(bucket)]
+            for unit, rows in zip(units, read_held(bucket), strict=True):
+                stays = ~np.isin(rows["row"], read_copies(unit.unit))
+                texts.append((rows[stays], unit.dump + FIRST_DUMP))
+            held_out, before = HeldOutRuns(texts), 0
+            for unit, rows in zip(units, read_runs(bucket), strict=True):
+                for matches in held_out.find_matches(rows, unit.dump + FIRST_DUMP):
+                    rows = np.empty(len(matches), BLOCK_MATCH)
+                    rows["match"] = matches
+                    rows["place"] = before + matches["row"] // BLOCK_ROWS
+                    rows["place"] <<= shift
+                    spooled.add_rows(rows)
+                before += count_blocks(unit)
+    starts = write_by_block(spooled, shift, blocks, path)
+    storage.write_bytes(f"{path}.starts", starts.tobytes())
     return path
 
 
@@ -258,17 +257,6 @@ def open_copies(folder: str, units: Sequence[str]) -> Iterator[Callable[[str], n
         yield read_copies
 
 
-def select_held_out(
-    units: Sequence[UnitSize],
-    parts: Iterable[np.ndarray],
-    read_copies: Callable[[str], np.ndarray],
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield the rows of each unit that are held out, and the number of their dump."""
-    for unit, rows in zip(units, parts, strict=True):
-        numbers = read_copies(unit.unit)
-        yield rows[~np.isin(rows["row"], numbers)] if len(numbers) else rows, unit.dump + FIRST_DUMP
-
-
 def count_blocks(unit: UnitSize) -> int:
     """Return how many blocks a unit has."""
     return -(-unit.prepared // BLOCK_ROWS)
@@ -283,14 +271,14 @@ def list_blocks(units: Sequence[UnitSize]) -> dict[str, tuple[int, int]]:
 class HeldOutRuns:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
-    def __init__(self, parts: Iterable[tuple[np.ndarray, int]]) -> None:
-        """Take the rows of the bucket in each file, and the number of their dump."""
-        found, of_dump = [np.empty(0, HELD_RUN)], [np.empty(0, np.uint32)]
-        for part, dump in parts:
-            found.append(part)
-            of_dump.append(np.full(len(part), dump, np.uint32))
-        rows, dumps = np.concatenate(found), np.concatenate(of_dump)
-        del found, of_dump
+    def __init__(self, parts: list[tuple[np.ndarray, int]]) -> None:
+        """Take the rows of the bucket in each file, and the number of their dump: `parts` is empty
+        then.
+        """
+        rows = np.concatenate([np.empty(0, HELD_RUN), *(rows for rows, _ in parts)])
+        of_dump = np.array([dump for _, dump in parts], np.uint32)
+        dumps = np.repeat(of_dump, [len(rows) for rows, _ in parts])
+        parts.clear()  # which hold as much again
         order = np.argsort(rows["run"])
         rows, dumps = keep_first_texts(rows.take(order), dumps.take(order))  # faster than indexing
         self._runs, texts, sizes = (

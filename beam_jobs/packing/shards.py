@@ -5,6 +5,7 @@ added up, checked against what the corpus says.
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from functools import partial
 from itertools import chain
@@ -82,17 +83,11 @@ def remove_strays(packing: Packing, units: Sequence[CorpusUnit]) -> None:
     expected = {os.path.basename(packing.shard_path(u)): packing.describe_shard(u) for u in units}
     storage.remove_matching(packing.output, rf"\.{SHARD_NAME}(\.\d+)+\.tmp")
     for name in list_shards(packing.output):
-        path = storage.join_path(packing.output, name)
-        if not is_finished(path, expected.get(name)):
+        path, footer = storage.join_path(packing.output, name), dict[str, Any]()
+        with suppress(pa.ArrowInvalid):
+            footer = read_footer(path)
+        if name not in expected or not expected[name].items() <= footer.items():
             storage.remove_path(path)
-
-
-def is_finished(path: str, description: dict[str, Any] | None) -> bool:
-    try:
-        footer = read_footer(path)
-    except pa.ArrowInvalid:
-        return False
-    return description is not None and description.items() <= footer.items()
 
 
 def list_shards(output: str) -> list[str]:

@@ -11,12 +11,10 @@ from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN
-from beam_jobs.deduplication.overlaps import RUN
 from beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.deduplication.word_texts import (
     draw_copies,
     draw_texts,
-    list_runs,
     overlap,
     write_unit,
 )
@@ -228,30 +226,6 @@ def test_matches_of_a_bucket_are_written_once(tmp_path, reviews):
     assert write_own_matches(tmp_path, unit, (0, 2, 2)) == first
 
 
-def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
-    """A held-out review has each run once, the others every run; each under its number."""
-    texts, is_held = reviews
-    counts, sizes = write_unit(tmp_path, "u", texts, is_held)
-    units = buckets.join_unit_starts([counts], str(tmp_path))
-    assert sizes.tolist() == [len(list_runs(text)) for text in texts]
-    for kind, rows, wanted in (("runs", RUN, ~is_held), ("heldout", HELD_RUN, is_held)):
-        file = buckets.list_unit_files(str(tmp_path), units, kind)
-        with buckets.open_part((0, 1, MAX), file, rows) as read_bucket:
-            parts = [next(read_bucket((b, MAX))) for b in range(MAX)]
-        for bucket, part in enumerate(parts):
-            assert (buckets.number_buckets(part["run"]) == bucket).all()
-        found = np.concatenate(parts)
-        if kind == "heldout":
-            assert counts.held_out_runs == len(found)
-        numbers = found["row" if kind == "heldout" else "text"]
-        per_text = np.bincount(numbers, minlength=len(texts)).tolist()
-        runs = [list_runs(text) for text in texts]
-        expected = [len(set(r)) if kind == "heldout" else len(r) for r in runs]
-        assert per_text == [n if w else 0 for n, w in zip(expected, wanted, strict=True)]
-        if kind == "heldout":
-            assert (found["size"] == np.array(expected)[numbers]).all()
-
-
 def test_many_held_out_runs_make_many_buckets(monkeypatch):
     """As many as hold BUCKET_RUNS each, and of many reviews enough for several workers."""
 
@@ -283,11 +257,3 @@ def test_matches_beyond_four_billion_keep_their_places(tmp_path, monkeypatch):
     blocks = held_out.list_blocks(counts)["b"]
     near = held_out.UnitMatches(blocks, [str(path)]).mark_near(0, np.full(8, 10))
     assert np.flatnonzero(near).tolist() == [1, 6]
-
-
-def test_groups_are_cut_between_numbers_and_not_too_large():
-    numbers = np.array([0, 0, 0, 2, 2, 5, 6, 6, 9])
-    weights = np.array([2, 2, 2, 1, 1, 3, 9, 1, 1])
-    assert list(overlaps.cut_groups(numbers, weights, 5)) == [(0, 3), (3, 6), (6, 8), (8, 9)]
-    assert list(overlaps.cut_groups(numbers, weights, 99)) == [(0, 9)]
-    assert list(overlaps.cut_groups(numbers[:0], weights[:0], 5)) == []

@@ -1,6 +1,5 @@
 """Ids equal to the tokenizer's own, for every text there is."""
 
-import gzip
 import itertools
 import random
 import sys
@@ -147,23 +146,6 @@ def test_a_memory_grows_with_what_it_holds():
 def test_a_slice_of_a_column_is_enough():
     texts = pa.array(["a cat", "the cat", "b"])[1:]
     assert WordIds(tokenizer()).encode(texts)[1].tolist() == [0, 3, 4]
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="needs real reviews in ../shared/data")
-def test_all_shared_text():
-    reference = tokenizer()
-    reference.model = models.WordPiece.from_file(
-        str(SHARED / "bert_vocab" / "vocab.txt"), unk_token="[UNK]"
-    )
-    word_ids = WordIds(reference)
-    files = [
-        p
-        for p in sorted((SHARED / "reviews").rglob("*")) + sorted((SHARED / "tasks").rglob("*"))
-        if p.is_file()
-    ]
-    for path in files:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        assert_equal_ids(word_ids, reference, content.decode("utf-8", "replace").split("\n")[::200])
 
 
 def published(

@@ -107,17 +107,8 @@ def update_bar(bar: Progress, plan: ShardsPlan, done: int | None = None) -> None
 
 
 def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
-    """Write shards.json, the mark of finished shards, with what `measure` returns last; return its
-    content.
-    """
-    result = summarize_shards(plan) | measure()
-    storage.remove_path(storage.join_path(plan.packing.output, "corpus"))
-    storage.write_json(storage.join_path(plan.packing.output, "shards.json"), result)
-    return result
-
-
-def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
-    """Return the sum of what all footers say.
+    """Write shards.json, the mark of finished shards: the sum of what all footers say, and what
+    `measure` returns last; return its content.
 
     Raises UserError if there is no sequence in what is no sample, or if the corpus says it holds
     other reviews, and JobFailed if a unit failed.
@@ -142,7 +133,8 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
             f"--corpus: {plan.corpus} counts {plan.documents} reviews in "
             f"{packing.split!r}, its files hold {packed}; run corpus_job again"
         )
-    return asdict(counts) | {
+    result = {
+        **asdict(counts),
         "fill": round(counts.tokens / (max(counts.sequences, 1) * packing.max_length), 5),
         "shards": len(footers),
         "max_length": packing.max_length,
@@ -150,4 +142,8 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
         "vocabulary_size": packing.vocabulary_size,
         "vocabulary_fingerprint": packing.vocabulary_fingerprint,
         "made_of": plan.made_of,
+        **measure(),
     }
+    storage.remove_path(storage.join_path(packing.output, "corpus"))
+    storage.write_json(storage.join_path(packing.output, "shards.json"), result)
+    return result

@@ -88,9 +88,7 @@ class DistillationLoss(nn.Module):
     ) -> None:
         super().__init__()
         self._training = training
-        self._taught_by = [
-            teacher
-        ]  # in a list, for torch not to take its weights for the loss's own
+        self._taught_by = [teacher]  # a list: its weights are not the loss's own to torch
         settings = training.settings
         self._inside = settings.hidden_weight > 0 or settings.attention_weight > 0
         if settings.attention_weight > 0:
@@ -98,9 +96,11 @@ class DistillationLoss(nn.Module):
                 network.use_unfused_attention(model)
         if self._inside:
             _check_same_vocabulary(teacher, tokenizer, settings)
-        widths = _get_hidden_size(student), _get_hidden_size(teacher.model)
-        learnt = settings.hidden_weight > 0 and widths[0] != widths[1]
-        self.projection = nn.Linear(*widths).to(training.device.torch) if learnt else nn.Identity()
+        configs: list[Any] = [student.config, teacher.model.config]
+        own, wanted = (int(getattr(c, "hidden_size", getattr(c, "dim", 0))) for c in configs)
+        learnt = settings.hidden_weight > 0 and own != wanted
+        projection = nn.Linear(own, wanted) if learnt else nn.Identity()
+        self.projection = projection.to(training.device.torch)
 
     def forward(
         self,
@@ -202,8 +202,3 @@ def pair_layers(student: int, teacher: int, embeddings: bool = False) -> list[tu
     """
     pairs = [(i, max(1, round(i * teacher / student))) for i in range(1, student + 1)]
     return [(0, 0), *pairs] if embeddings else [(i - 1, j - 1) for i, j in pairs]
-
-
-def _get_hidden_size(model: nn.Module) -> int:
-    config: Any = model.config
-    return int(getattr(config, "hidden_size", getattr(config, "dim", 0)))

@@ -3,16 +3,14 @@
     python tests/bench/data_path.py [--input FILE…] [--only plain large] [--json]
 
 Both sides are measured in CPU seconds of all their processes, in turn, imports done beforehand; of
-several rounds the median. Speed-up and the time of 8 × the reviews are seconds of the clock, and
-want a machine that does nothing else. What the start of the commands costs besides, and other
+several rounds the median. Speed-up is in seconds of the clock, and wants a machine that does
+nothing else. What the start of the commands costs besides, and other
 tools: tests/bench/peers/data_path.py.
 
 ratio_plain             CPU seconds of the plain path (json, NLTK's Punkt, tokenizers, padding to
                         128) / ours with Beam
 reviews_per_cpu_second  ours
 two_worker_speedup      seconds with one worker / with two
-one_gz_ratio            seconds with the dump in one gz file / in eight
-scale_time_ratio        seconds for 8 × the reviews / for once
 peak_rss_mb             resident memory of all processes together, for 8 × the reviews
 """
 
@@ -48,8 +46,6 @@ TARGETS = {
     "ratio_plain": "≥ 2.5, aim 5",
     "reviews_per_cpu_second": "original 385–770",
     "two_worker_speedup": "≥ 1.8",
-    "one_gz_ratio": "≤ 1.15",
-    "scale_time_ratio": "≤ 8.4",
     "peak_rss_mb": "< 1500",
 }
 
@@ -177,25 +173,14 @@ def measure_against_plain(folder: Path, rounds: int, reviews: float) -> dict[str
 
 
 def measure_large(inputs: list[str], folder: Path, reviews: int) -> dict[str, float]:
-    small, large, one = folder / "small", folder / "large", folder / "one"
-    write_dump(inputs, small, reviews // TIMES)
+    large = folder / "large"
     write_dump(inputs, large, reviews)
-    one.mkdir()
-    with open(one / "dump.json.gz", "wb") as joined:  # gz files one after another are a gz file
-        for part in sorted(large.iterdir()):
-            with open(part, "rb") as file:
-                shutil.copyfileobj(file, joined)
-    once = measure_jobs(small, folder, 2, "an eighth, two workers")
     two = measure_jobs(large, folder, 2, "two workers")
     single = measure_jobs(large, folder, 1, "one worker")
-    one_gz = measure_jobs(one, folder, 2, "two workers, one gz file")
     return {
         "large_reviews": reviews,
         "two_worker_speedup": round(single.seconds / two.seconds, 3),
-        "one_gz_ratio": round(one_gz.seconds / two.seconds, 3),
-        "scale_time_ratio": round(two.seconds / once.seconds, 3),
         "peak_rss_mb": round(two.peak_rss_mb),
-        "peak_rss_mb_once": round(once.peak_rss_mb),
         "large_reviews_per_cpu_second": round(reviews / two.cpu_seconds, 1),
     }
 

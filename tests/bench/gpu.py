@@ -86,7 +86,6 @@ class Size:
 
 SIZES = {
     "small": Size("small", 1024, 128, 128),
-    "small-128": Size("small", 128, 128, 128),
     "minilm": Size("small", 1024, 128, 0, MINILM | {"objective": "mlm"}),
     "amazon-base": Size("amazon-base", 512, 128, 128),
     "base-512": Size("base", 128, 512, 32),
@@ -424,7 +423,6 @@ ROWS: dict[str, Callable[[], Numbers]] = {
     "scoring": measure_scoring,
     "base-512": lambda: measure_pretraining("base-512"),
     "attention": measure_attention,
-    "small-128": lambda: measure_pretraining("small-128"),
 }
 """In order of worth."""
 WITHIN_ROWS = {"weights": hash_weights}

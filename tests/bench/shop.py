@@ -3,10 +3,6 @@ scale of 1 to 10, dates, titles, its own order numbers, and a tenth of the rows 
 
     python tests/bench/shop.py --reviews ../shared/data/reviews --output shop.csv
     amazon-electra run --dump shop.csv
-    python tests/bench/shop.py --reviews ../shared/data/reviews --output shop.csv --corpus CORPUS
-
-With `--corpus`, the corpus folder of the run, it prints what twenty lines of scikit-learn make of
-the same labels: the accuracy and macro-F1 that the run's best arm has to reach.
 """
 
 import argparse
@@ -72,36 +68,9 @@ def write_shop(folder: Path, output: Path) -> None:
             )
 
 
-def fit_baseline(corpus: Path) -> dict[str, float]:
-    """Return what TF-IDF and logistic regression reach on test with the labels of the corpus."""
-    import pyarrow.parquet as pq
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import f1_score
-
-    table = pq.read_table(sorted(corpus.glob("corpus-*.parquet"))).to_pandas()
-    table = table[table.stars.isin([1, 2, 4, 5])]
-    texts, labels = table.sentences.map(" ".join), table.stars > 3
-    is_train, is_test = table.split.isin(["train", "pretrain"]), table.split == "test"
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    features = vectorizer.fit_transform(texts[is_train])
-    model = LogisticRegression(C=10, max_iter=1000).fit(features, labels[is_train])
-    found = model.predict(vectorizer.transform(texts[is_test]))
-    truth = labels[is_test]
-    return {
-        "labels": int(is_train.sum()),
-        "test": int(is_test.sum()),
-        "accuracy": float((found == truth).mean()),
-        "macro_f1": float(f1_score(truth, found, average="macro")),
-    }
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reviews", type=Path, required=True, help="folder of real reviews")
     parser.add_argument("--output", type=Path, required=True, help="CSV that is written")
-    parser.add_argument("--corpus", type=Path, help="corpus folder of a run on that CSV")
     arguments = parser.parse_args()
     write_shop(arguments.reviews, arguments.output)
-    if arguments.corpus:
-        print(json.dumps(fit_baseline(arguments.corpus)))

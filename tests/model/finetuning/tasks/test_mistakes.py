@@ -57,6 +57,7 @@ def question(**changed):
         (NUMBERS, "a.csv", table(label=lambda i: "nan"), ", line 2: label 'nan' is not a number"),
         ("squad2", "a.json", squad(), ": not SQuAD's official form .no field 'answers'"),
         ("squad2", "a.json", '{"data": {"a": 1}}', ": not SQuAD's official form"),
+        ("squad1", "a.json", squad(answers=[]), ": question 1 has no answer.*use --task squad2"),
         ("squad2", "a.json", "[1]", ": not SQuAD's JSON"),
         ("amazonqa", "a.jsonl", question(review_snippets="a b"), ", line 1: review_snippets is a"),
         ("amazonqa", "a.jsonl", '{"questionText": "q"}', ", line 1: no column 'review_snippets'"),

@@ -215,15 +215,6 @@ def test_a_folder_of_both_squads(tmp_path):
         }
 
 
-def test_squad1_names_a_question_without_an_answer(tmp_path):
-    qas = [{"id": "q7", "question": "what?", "answers": []}]
-    (tmp_path / "dev.json").write_text(
-        json.dumps({"data": [{"paragraphs": [{"context": "a", "qas": qas}]}]})
-    )
-    with pytest.raises(UserError, match=r"dev.json: question q7 has no answer.*use --task squad2"):
-        splits("squad1", tmp_path)
-
-
 def test_only_an_unlabelled_test_file_is_not_enough(tmp_path):
     (tmp_path / "test.csv").write_text("x")
     with pytest.raises(UserError, match=r"only test.csv, whose labels are not published"):

@@ -151,14 +151,14 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
 
 def find_newest_model(store: Store, base: str) -> str:
     """Return the fingerprint of the newest model that goes back to this one, itself included."""
-    made = store.list_manifests()
-    known = {manifest["fingerprint"]: manifest for manifest in made}
-    for model in reversed(made):
-        if model["stage"] == "pretraining" and any(
-            earlier["fingerprint"] == base for _, earlier in store.trace_lineage(model, known)
-        ):
-            return str(model["fingerprint"])
-    return base
+    known = {manifest["fingerprint"]: manifest for manifest in store.list_manifests()}
+    found = [("", 0, base)]
+    for name, model in known.items():
+        if model["stage"] == "pretraining":
+            lineage = [earlier["fingerprint"] for _, earlier in store.trace_lineage(model, known)]
+            if base in lineage:  # of two that ended in the same second the later of the chain
+                found.append((model["finished"], len(lineage), name))
+    return max(found)[-1]
 
 
 def resolve_base(base: str, make: StageMaker) -> Base:

@@ -41,7 +41,7 @@ def test_the_command_says_what_an_encoder_costs_here(capsys):
     *rows, note = told.out.splitlines()[1:]
     assert rows[0].startswith("deepset/gbert-base ")
     assert float(rows[0].split()[-1].replace(",", "")) > 0
-    assert "computed from" in note
+    assert "GFLOP/s" in note
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core.errors import UserError
-from tests.beam_jobs.dumps import review, rows_of, run_job, shared_data, texts_in, write_lines
+from beam_jobs.reading import work_units
+from beam_jobs.reading.lines import Tally
+from tests.beam_jobs.dumps import (
+    look_at,
+    review,
+    rows_of,
+    run_job,
+    shared_data,
+    texts_in,
+    write_lines,
+)
 from tests.beam_jobs.reading.three_reviews import REVIEWS, SENTENCES, csv_text, lines, mcauley
 
 FORMS = {
@@ -262,19 +272,16 @@ def test_real_files(tmp_path, name):
     assert {reason: result["dropped"].get(reason) for reason in dropped} == dropped
 
 
-def wrap(count: int, indent: int | None = None) -> str:
-    reviews = [review(number, images=[{"url": "x"}, {"url": "y"}]) for number in range(count)]
-    return json.dumps({"asin": "B0", "meta": {"tags": ["a"]}, "reviews": reviews}, indent=indent)
-
-
 @pytest.mark.parametrize(("name", "indent"), [("d.json", 1), ("d.json.gz", None)])
-def test_an_object_around_the_reviews_is_unwrapped(tmp_path, monkeypatch, indent, name):
-    monkeypatch.setattr("beam_jobs.reading.work_units.MIN_UNIT_BYTES", 20_000)
-    dump = write_lines(tmp_path / name, [wrap(2_000, indent)])
-    result = run_job(tmp_path / "corpus", "--input", dump)
-    assert (result["read"], result["kept"]) == (2_000, 2_000)
-    assert result["units"] > 5 or name.endswith("gz")
-    assert result["columns"]["used"]["text"] == ["reviewText"]
+def test_an_object_around_the_reviews_is_unwrapped(tmp_path, indent, name):
+    reviews = [review(number, images=[{"url": "x"}, {"url": "y"}]) for number in range(2_000)]
+    wrapped = {"asin": "B0", "meta": {"tags": ["a"]}, "reviews": reviews}
+    file = look_at(write_lines(tmp_path / name, [json.dumps(wrapped, indent=indent)]))
+    assert dict(file.layout.mapping)["text"] == "reviewText"
+    units = work_units.cut_file(file, 20_000, str(tmp_path / "cuts"))
+    assert len(units) > 5
+    items = [item for unit in units for item in work_units.read_records(unit, Tally())]
+    assert [item[1] for item in items] == reviews
 
 
 def test_of_several_lists_the_reviews_are_named(tmp_path):

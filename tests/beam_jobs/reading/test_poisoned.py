@@ -101,8 +101,8 @@ OTHERS = {
     ),
     "d.tsv": (["marketplace\ttext", "US\tgood one", "US", "US\tgood two"], {"fewer columns": 1}),
     "python.json": (
-        ["{'text': 'good one'}", "{'text': __import__('os')}", "{'text': 'good two'}"],
-        {"broken Python literal": 1},
+        ["{'text': 'good one'}", "{'text': __import__('os')}", "('a',)", "{'text': 'good two'}"],
+        {"broken Python literal": 1, "not an object": 1},
     ),
     "snap.txt": (
         ["review/text: good one", "", "no key here", "", "review/text: good two"],

@@ -384,6 +384,8 @@ def detect_format(head: bytes, shown: str) -> str:
         raise UserError(f"{shown} is only Git LFS's pointer to a file; fetch that: git lfs pull")
     if re.match(rb"\[\s*+\[\s*+(?!\{)", start):
         raise UserError(f"{shown} holds lists without names; {WRITE_OBJECTS}")
+    if start.startswith((b"{", b"[")):
+        return json_records.detect_json_format(start)
     for name, one in FORMATS.items():
         if one.recognize(start):
             return name

@@ -16,9 +16,9 @@ from beam_jobs.reading.lines import Item, Stream, Tally, find_line_end
 class Format:
     """What is known of a format."""
 
-    recognize: Callable[[bytes], bool]
+    recognize: Callable[[bytes], bool] = lambda start: False
     """Whether a file is in it, by its beginning without a BOM and white space. The first format of
-    the table that says yes is taken."""
+    the table that says yes is taken. Those of JSON are told apart by json_records."""
     read: Callable[[Stream, Layout, Tally], Iterator[Item]] | None = None
     """Yields (line, record) or a reject; none for what is no stream of records."""
     find_boundary: Callable[[bytes, int, Layout], int] = find_line_end
@@ -30,28 +30,19 @@ class Format:
     """Completes the layout by the beginning of a file."""
 
 
-def recognize_json(name: str) -> Callable[[bytes], bool]:
-    """Return what tells one way to write JSON from the others."""
-    return lambda start: (
-        start.startswith((b"{", b"[")) and json_records.detect_json_format(start) == name
-    )
-
-
 FORMATS: dict[str, Format] = {
-    "json_lines": Format(recognize_json("json_lines"), json_records.read_json_lines),
+    "json_lines": Format(read=json_records.read_json_lines),
     "json_objects": Format(
-        recognize_json("json_objects"),
-        json_records.read_json_objects,
-        json_records.find_object_boundary,
+        read=json_records.read_json_objects,
+        find_boundary=json_records.find_object_boundary,
         is_stateless=lambda layout: False,
     ),
     "json_table": Format(  # which only the whole file shows (json_documents.find_orient)
-        lambda start: False,
-        json_documents.read_json_table,
-        lambda stretch, least, layout: -1,
+        read=json_documents.read_json_table,
+        find_boundary=lambda stretch, least, layout: -1,
         is_stateless=lambda layout: False,
     ),
-    "python_lines": Format(recognize_json("python_lines"), json_records.read_python_lines),
+    "python_lines": Format(read=json_records.read_python_lines),
     "fasttext": Format(
         lambda start: start.startswith(b"__label__"),
         marked_text.read_fasttext,
@@ -64,9 +55,8 @@ FORMATS: dict[str, Format] = {
     ),
     "parquet": Format(lambda start: start.startswith(b"PAR1")),
     "text": Format(  # only where it is asked for: any text is some
-        lambda start: False,
-        marked_text.read_text,
-        marked_text.find_document_end,
+        read=marked_text.read_text,
+        find_boundary=marked_text.find_document_end,
         inspect=marked_text.detect_blocks,
     ),
     "delimited": Format(

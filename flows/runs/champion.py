@@ -126,10 +126,10 @@ def register_model(
     if champion.version:
         arms = [row["arm"] for row in results["arms"]]
         published = [arm for arm in arms if arm.endswith(AS_PUBLISHED)]
+        # where the champion has no cell: what the model went on from, else an untrained one
+        rival = next((a for a in ("champion", "base", *published) if a in arms), "random")
         if champion.encoder is not None and champion.encoder.name == "model":
             rival = TFIDF_ARM
-        else:  # of another store there is no cell: then what it went on from, else an untrained one
-            rival = next(arm for arm in ("champion", "base", *published, "random") if arm in arms)
         own = {"task": results["task"], "a": results["arm"]}  # the report may lack this pair
         found = [own | {"b": other} | against for other, against in results["against"].items()]
         differences = [*report["differences"], *found]

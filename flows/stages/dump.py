@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,6 @@ KnownFile = tuple[Path, str]
 """A file, and its SHA-256."""
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """An object in a store of objects."""
-
-    path: str
-    name: str
-    size: int
-    sha256: str
-
-
 def build_dump_stage(chosen: Dump, store: Store) -> Stage:
     """Return the dump as a stage. Nothing is copied: its fingerprint is that of its files, wherever
     they lie.
@@ -41,12 +30,12 @@ def build_dump_stage(chosen: Dump, store: Store) -> Stage:
     here = [given for given in chosen.paths if "://" not in given]
     far = [file for given in there for file in list_remote_files(given, store)]
     near = [path for given in here for path in list_files(given, store)]
-    paths = [*(str(path) for path in near), *(file.path for file in far)]
+    paths = [*map(str, near), *(address for address, _ in far)]
     if twice := {p for p in paths if paths.count(p) > 1}:
         raise UserError(f"dump.paths: {min(twice)} is named more than once")
     listing: list[dict[str, Any]] = [
         *({"name": p.name, "size": p.stat().st_size, "sha256": store.digest(p)} for p in near),
-        *({"name": file.name, "size": file.size, "sha256": file.sha256} for file in far),
+        *(told for _, told in far),
     ]
     result = {
         "files": len(paths),
@@ -65,23 +54,19 @@ def list_dump(chosen: Dump, make: StageMaker) -> Stage:
     return make.call("listing", build) if is_far else build()
 
 
-def list_remote_files(given: str, store: Store) -> list[RemoteFile]:
-    """Return what a gs:// or s3:// address or glob stands for; each is read once for its digest, as
-    long as it stays.
+def list_remote_files(given: str, store: Store) -> list[tuple[str, dict[str, Any]]]:
+    """Return the addresses that a gs:// or s3:// address or glob stands for, with name, size and
+    digest; each is read once for its digest, as long as it stays.
     """
     check_host(given, "dump.paths")
     addresses = storage.expand_pattern(given, "dump.paths")
     if not addresses:
         raise UserError(f"dump.paths: no file {given}")
     with storage.report_unreachable(given, "dump.paths"):
+        names = [address.rsplit("/", 1)[-1] for address in addresses]
         return [
-            RemoteFile(
-                address,
-                address.rsplit("/", 1)[-1],
-                storage.get_size(address),
-                store.digest(address),
-            )
-            for address in addresses
+            (at, {"name": name, "size": storage.get_size(at), "sha256": store.digest(at)})
+            for at, name in zip(addresses, names, strict=True)
         ]
 
 

@@ -48,7 +48,21 @@ def make_scores(model: RegisteredModel, form: Scoring, new: Stage, make: StageMa
     """Make the scores of those files of the dump that have none; without any, its listing alone."""
     if not new.result["files"]:
         return make(list_dump(form.dump, make))
-    return make(build_scores_stage(model, form, make(new)))
+    dump, source = make(new), ExistingStage("model", 0, {}, known=model.fingerprint)
+    return make(
+        Stage(
+            "scores",
+            VERSIONS["scores"],
+            list_parameters(model, form),
+            {"dump": dump, "model": source},
+            "beam_jobs.scoring_job",
+            lambda store, folder: [
+                *["--model", str(store.fetch(source)), "--model-version", model.version],
+                *["--input", *locate_dump(dump, store), "--output", str(folder)],
+                *["--title", str(model.reads_titles).lower(), *list_job_options(form)],
+            ],
+        )
+    )
 
 
 def leave_out_files(dump: Stage, known: Scored) -> Stage:
@@ -84,22 +98,6 @@ def list_parameters(model: RegisteredModel, form: Scoring) -> dict[str, Any]:
         **form.scores.model_dump(),
         "reading": list_reading_options(form.dump),
     }
-
-
-def build_scores_stage(model: RegisteredModel, form: Scoring, dump: Stage) -> Stage:
-    source = ExistingStage("model", 0, {}, known=model.fingerprint)
-    return Stage(
-        "scores",
-        VERSIONS["scores"],
-        list_parameters(model, form),
-        {"dump": dump, "model": source},
-        "beam_jobs.scoring_job",
-        lambda store, folder: [
-            *["--model", str(store.fetch(source)), "--model-version", model.version],
-            *["--input", *locate_dump(dump, store), "--output", str(folder)],
-            *["--title", str(model.reads_titles).lower(), *list_job_options(form)],
-        ],
-    )
 
 
 def find_scores(model: RegisteredModel, form: Scoring, store: Store) -> Scored:

@@ -177,8 +177,8 @@ def test_an_address_of_a_private_network_is_opened_only_if_a_setting_names_it(
     if name.isdecimal():  # a number stands for an address, but aiohttp does not read it as one
         return
     monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", f"other, {name}")
-    [file] = dump_stage.list_remote_files(address, Store(tmp_path))
-    assert (file.name, file.size) == ("All_Beauty.json.gz", len(DUMP))
+    [(_, file)] = dump_stage.list_remote_files(address, Store(tmp_path))
+    assert (file["name"], file["size"]) == ("All_Beauty.json.gz", len(DUMP))
 
 
 def test_a_redirect_leads_only_where_an_address_may(tmp_path, web_server, monkeypatch):
@@ -195,5 +195,5 @@ def test_a_redirect_leads_only_where_an_address_may(tmp_path, web_server, monkey
             storage.read_bytes(address)
         assert private.asked == []
         monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "127.0.0.1,127.0.0.2")
-        [file] = dump_stage.list_remote_files(address, Store(tmp_path))
-        assert file.size == len(DUMP)
+        [(_, file)] = dump_stage.list_remote_files(address, Store(tmp_path))
+        assert file["size"] == len(DUMP)

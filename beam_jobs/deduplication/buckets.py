@@ -29,8 +29,6 @@ MOST_BUCKETS = 1 << 17
 are no more where a dump has billions of reviews."""
 MAX_PARTS = 128
 """More workers than these have nothing to do while the others search, a fifth of a corpus job."""
-Bucket = tuple[int, int]
-"""Its number, and how many there are."""
 Part = tuple[int, int, int]
 """Its number, how many there are, and of how many buckets all of them are made."""
 STARTS = np.dtype("<u8")
@@ -42,8 +40,8 @@ FILES_JOINED = 1024
 """Files whose starts are held at once, 8 MiB for each kind."""
 SPOOLED_ROWS = 1 << 16
 """Rows that are sorted together, at least, while they are collected."""
-BucketReader = Callable[[Bucket], Iterator[np.ndarray]]
-"""Yields the rows of a bucket, file by file."""
+BucketReader = Callable[[int], Iterator[np.ndarray]]
+"""Yields the rows of a bucket, by its number, file by file."""
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
 """From so many reviews on there are so many buckets, at least: 0.7 µs a review go to several
 workers, and a bucket more takes 0.2 ms of each unit."""
@@ -162,11 +160,10 @@ def list_parts(of: int) -> Iterator[Part]:
     return ((part, parts, of) for part in range(parts))
 
 
-def list_buckets_of(part: Part) -> list[Bucket]:
-    """Return the buckets of a part."""
+def list_buckets_of(part: Part) -> range:
+    """Return the numbers of the buckets of a part."""
     number, parts, of = part
-    width = of // parts
-    return [(bucket, of) for bucket in range(number * width, (number + 1) * width)]
+    return range(number * (of // parts), (number + 1) * (of // parts))
 
 
 class BucketedRows:
@@ -239,7 +236,7 @@ def open_part(
     """
     starts = files.read_starts(part) * kind.itemsize
     within, hashes = max(1, part[2] // MAX_BUCKETS), by or name_hashes(kind)
-    first = list_buckets_of(part)[0][0] // within
+    first = list_buckets_of(part)[0] // within
 
     def list_stretches(begin: int, end: int) -> Iterator[storage.Stretch]:
         return zip(files.paths, starts[begin].tolist(), starts[end].tolist(), strict=True)
@@ -259,12 +256,11 @@ def open_part(
                 spool.seek(begin + int(place))
                 yield spool.read(int(size))
 
-        def read_bucket(bucket: Bucket) -> Iterator[np.ndarray]:
-            number, of = bucket
+        def read_bucket(number: int) -> Iterator[np.ndarray]:
             for packed in read_packed(number // within - first):
                 rows = np.frombuffer(packed, kind)
                 if within > 1:
-                    rows = rows[number_buckets(rows[hashes].astype(np.uint64), of) == number]
+                    rows = rows[number_buckets(rows[hashes].astype(np.uint64), part[2]) == number]
                 yield rows
 
         yield read_bucket

@@ -133,7 +133,7 @@ def test_a_text_that_is_in_two_files_of_hashes_is_found(in_turn, tmp_path, monke
     hashes = sorted(row["text_hash"] for c in in_turn for row in rows_of(c))
     assert len(hashes) == found.reviews
     with buckets.open_part((0, 1, 4), files, exact.TEXT_HASH) as read_bucket:
-        parts = [b"".join(p.tobytes() for p in read_bucket((bucket, 4))) for bucket in range(4)]
+        parts = [b"".join(p.tobytes() for p in read_bucket(bucket)) for bucket in range(4)]
     packed = b"".join(exact.sort_hashes(part).tobytes() for part in parts)
     assert [packed[i : i + 16] for i in range(0, len(packed), 16)] == hashes
 

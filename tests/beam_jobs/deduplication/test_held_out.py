@@ -126,7 +126,7 @@ def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
     assert find_near(tmp_path, [unit], 4) == {"u": [False, words >= MIN_WORDS, words > 7]}
 
 
-@pytest.mark.parametrize("copies", [1, 2, 99, 100, 101, 1000])
+@pytest.mark.parametrize("copies", [1, 2, 101, 1000])
 def test_copies_of_a_held_out_text_take_nothing_from_its_protection(tmp_path, copies):
     """Against the definition, which knows no limit: a review that differs by one word, by half of
     the words, and another one; copies stand in two dumps, some with other signs.

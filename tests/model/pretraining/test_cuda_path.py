@@ -55,7 +55,7 @@ def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
 ):
     """fullgraph: a break would raise. The trunk begins to learn in the third step."""
     whole = partial(torch.compile, backend="aot_eager", fullgraph=True)
-    monkeypatch.setattr(torch, "compile", lambda function, dynamic: whole(function))
+    monkeypatch.setattr(torch, "compile", lambda function, **_: whole(function))
     torch.compiler.reset()
     states = []
     for compiles in ("off", "on"):

@@ -165,3 +165,11 @@ def test_the_data_of_the_results_leave_out_what_the_recipes_were_chosen_on(tmp_p
 def read_csv(file: Path) -> list[dict[str, str]]:
     with file.open(newline="") as rows:
         return [*csv.DictReader(rows)]
+
+
+def test_fine_tuning_is_measured_without_the_trainer(dump, made):
+    words = ["--input", dump, "--encoder", made / "electra" / "discriminator"]
+    words += ["--reviews", 32, "--without_trainer", "--precisions", "fp32"]
+    found = figures("peers/finetuning.py", *words)
+    assert (found["side"], found["p"]) == ("ours", 1.0)
+    assert found["examples_per_cpu_second"] > 0

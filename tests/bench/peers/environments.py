@@ -10,6 +10,7 @@ import glob
 import json
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -66,10 +67,13 @@ def make_environment(
     requirements: list[str],
     cache: Path = DEFAULT_CACHE,
     timeout: float = 1800,
+    shares_our_packages: bool = False,
 ) -> Path:
     """Return the Python of the environment `name` that holds the requirements; make it if needed.
 
-    Raises NoEnvironment if it cannot be made within `timeout` seconds.
+    With `shares_our_packages` it finds the packages of this Python too, after its own: both sides
+    then compute with one torch, which is not installed again. Raises NoEnvironment if it cannot be
+    made within `timeout` seconds.
     """
     folder = cache.resolve() / name
     python, installed = folder / "bin" / "python", folder / INSTALLED
@@ -79,6 +83,9 @@ def make_environment(
     installed.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     run_step(name, [sys.executable, "-m", "venv", "--clear", str(folder)], timeout)
+    if shares_our_packages:
+        [packages] = folder.glob("lib/python*/site-packages")
+        (packages / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
     if requirements:
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         run_step(name, [*pip, *requirements], timeout)

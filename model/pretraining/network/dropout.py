@@ -115,7 +115,7 @@ class Dropout(nn.Module):
 class PooledDropout(TorchFunctionMode):
     """Inside its `with` block, dropout in any library's layers takes windows of pools.
 
-    Without it, fine-tuning MiniLM on a CPU takes 1.20 times as long in bf16 and 1.09 times in fp32
+    Without it, fine-tuning MiniLM on a CPU takes 1.16 times as long in bf16 and 1.09 times in fp32
     (tests/bench/peers/finetuning_ours.py; class bf16 of docs/performance.md).
     """
 

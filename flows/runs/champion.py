@@ -124,12 +124,7 @@ def register_model(
     if encoder := find_encoder(maker.stages, results):
         tags["encoder"] = encoder.fingerprint
     if champion.version:
-        arms = [row["arm"] for row in results["arms"]]
-        published = [arm for arm in arms if arm.endswith(AS_PUBLISHED)]
-        # where the champion has no cell: what the model went on from, else an untrained one
-        rival = next((a for a in ("champion", "base", *published) if a in arms), "random")
-        if champion.encoder is not None and champion.encoder.name == "model":
-            rival = TFIDF_ARM
+        rival = choose_rival(champion, [row["arm"] for row in results["arms"]])
         own = {"task": results["task"], "a": results["arm"]}  # the report may lack this pair
         found = [own | {"b": other} | against for other, against in results["against"].items()]
         differences = [*report["differences"], *found]
@@ -142,6 +137,17 @@ def register_model(
         write_served_model(folder, Path(scratch, "model"))
         tracking.log_folder(Path(scratch, "model"), "model")
         return consider_promotion(parameters.promotion, report, tracking, decision, tags, champion)
+
+
+def choose_rival(champion: Champion, arms: Sequence[str]) -> str:
+    """Return the arm that stands for the champion: TF-IDF for a champion of that kind, the
+    champion's own cell, or, for one of another store, what the new model went on from, else an
+    untrained encoder.
+    """
+    if champion.encoder is not None and champion.encoder.name == "model":
+        return TFIDF_ARM
+    published = [arm for arm in arms if arm.endswith(AS_PUBLISHED)]
+    return next((arm for arm in ("champion", "base", *published) if arm in arms), "random")
 
 
 def find_encoder(stages: Sequence[Stage], results: Mapping[str, Any]) -> Stage | None:

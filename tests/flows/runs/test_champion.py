@@ -4,8 +4,10 @@ import pytest
 
 from flows.configuration.form import Promotion, fill_parameters
 from flows.runs.champion import (
+    Champion,
     PrefectUnavailable,
     approve_version,
+    choose_rival,
     consider_promotion,
     decide_first,
     decide_promotion,
@@ -51,6 +53,22 @@ def test_the_first_model_of_a_registry_beats_what_needs_no_network(majority, tfi
     decision = decide_first(found)
     assert decision.promote is promoted
     assert "than majority class (+" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "arms", "rival"),
+    [
+        ("pretraining", ["pre-trained", "champion", "base", "TF-IDF"], "champion"),
+        ("pretraining", ["pre-trained", "base", "TF-IDF"], "base"),
+        (None, ["adapted", "mini as published", "TF-IDF"], "mini as published"),
+        (None, ["pre-trained", "random", "TF-IDF"], "random"),
+        (None, ["pre-trained", "TF-IDF"], "random"),
+        ("model", ["pre-trained", "champion", "TF-IDF"], "TF-IDF"),
+    ],
+)
+def test_the_arm_that_stands_for_the_champion(kind, arms, rival):
+    encoder = ExistingStage(kind, 0, {}, known="0123", title="champion") if kind else None
+    assert choose_rival(Champion("1", encoder), arms) == rival
 
 
 def test_another_of_the_champions_kind_is_not_shown_to_be_better():

@@ -31,17 +31,15 @@ from flows.store.usage import RUN_MARK, list_run_marks
 @contextmanager
 def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
     """Mark a run while the block lasts, watch for its cancellation, end its jobs on an error, and
-    the process at a second signal: Prefect has taken the handler of SIGTERM, and waits for a server
-    that is away for minutes.
+    the process at a second signal: at the first one Prefect waits minutes for a server that is
+    away.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-    before = {number: signal.getsignal(number) for number in signals}
-    count_signals(*signals)
+    stop_counting = count_signals(signal.SIGINT, signal.SIGTERM) if is_main else None
     with mark_run(store, run, name), end_children_on_error(), watch_for_cancellation(run):
         yield
-    for number, handler in before.items():  # not where it is ending by a signal
-        signal.signal(number, handler)
+    if stop_counting:  # not where it is ending by a signal
+        stop_counting()
 
 
 @contextmanager

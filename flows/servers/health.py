@@ -8,8 +8,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 from flows.runner.processes import Child
 from flows.servers.settings import HOST
@@ -37,24 +35,32 @@ def interrupt_on_signals(*signals: int) -> None:
     count_signals(signal.SIGINT, *signals)
 
 
-def count_signals(*signals: int) -> None:
+def count_signals(*signals: int) -> Callable[[], None]:
     """Let a second one of these signals end this process within `LAST_SECONDS`, whatever it waits
-    for; its jobs end with it. The handlers that there are go on to be called.
+    for; its jobs end with it. Return a function that ends the counting. Main thread only.
+
+    No handler is replaced: a run that Prefect cancels is Cancelled, and not Crashed, only while
+    Prefect's own handler is in place.
     """
-    received: list[int] = []
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
-    def count(handler: Callable[[int, Any], Any], number: int, frame: Any) -> None:
-        received.append(number)
-        if len(received) == 2:
-            last = threading.Timer(LAST_SECONDS, os._exit, [128 + number])
-            last.daemon = True
-            last.start()
-        handler(number, frame)
+    def count() -> None:
+        received = 0
+        with reader, writer:
+            while number := reader.recv(1):
+                received += number[0] in signals
+                if received == 2:
+                    time.sleep(LAST_SECONDS)
+                    os._exit(128 + number[0])
 
-    for number in signals:
-        handler = signal.getsignal(number)
-        if callable(handler):
-            signal.signal(number, partial(count, handler))
+    def stop() -> None:
+        signal.set_wakeup_fd(before)
+        writer.shutdown(socket.SHUT_WR)
+
+    threading.Thread(target=count, daemon=True).start()
+    return stop
 
 
 def find_free_port() -> int:

@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from uuid import uuid4
 
 import pytest
 
-from flows.runs.lost_runs import crash_lost_runs, mark_run
+from flows.runs.lost_runs import crash_lost_runs, follow_run, mark_run
 from flows.store.store import Store
 
 KILLED = """
@@ -52,3 +53,18 @@ def test_only_runs_whose_process_is_gone_become_crashed(start_run, tmp_path):
         assert (read_state(lost), read_state(living)) == ("Crashed", "Running")
     assert crash_lost_runs(store) == []
     assert read_state(living) == "Running", "it ended by itself: Prefect knows of it what is so"
+
+
+def test_a_followed_run_leaves_prefect_its_handler_of_sigterm(tmp_path):
+    """Prefect takes a SIGTERM for a cancellation only while its own handler is in place: with
+    another one, a run that was cancelled in the UI is Crashed.
+    """
+
+    def of_prefect(number, frame): ...
+
+    before = signal.signal(signal.SIGTERM, of_prefect)
+    try:
+        with follow_run(Store(tmp_path), str(uuid4())):
+            assert signal.getsignal(signal.SIGTERM) is of_prefect
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -164,7 +164,7 @@ def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bo
     tokens = PASSES * TOKENS_PER_SENTENCE * counts["sentences"] * share
     if tokens < FEWEST_TOKENS:
         find_run_logger().warning(
-            "no adaptation: %d times the text of this dump are about %.1f million tokens, and "
+            "no adaptation: %d passes over the text of this dump are about %.1f million tokens; "
             "fewer than %d million gained nothing in any study (pretraining.steps=N trains all "
             "the same)",
             PASSES,

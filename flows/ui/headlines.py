@@ -26,7 +26,9 @@ def summarize_manifest(manifest: Mapping[str, Any]) -> str:
     numbers = flatten_numbers(manifest["result"])
     headlines = HEADLINES.get(manifest["stage"], list(numbers)[:4])
     parts = [
-        f"{value:,} {n}" if isinstance(value, int) else f"{value:,.4g} {n}"
+        f"{value:,} {n.removesuffix('s') if value == 1 else n}"
+        if isinstance(value, int)
+        else f"{value:,.4g} {n}"
         for name in headlines
         if (value := numbers.get(name)) is not None
         and (n := name.removeprefix("metrics.").removesuffix(".value"))

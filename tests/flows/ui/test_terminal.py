@@ -21,7 +21,7 @@ def test_brackets_are_shown_as_they_are(capsys):
     result = {"files": 1, "warnings": ["[red]is a colour"]}
     terminal.on_complete(STAGE, {"stage": "dump", "seconds": 1.0, "result": result}, False)
     shown = capsys.readouterr().err
-    for text in ("amazon-electra[gcp]", "[/data/x.json] cannot", "✓ dump [gcp] ", "1 files"):
+    for text in ("amazon-electra[gcp]", "[/data/x.json] cannot", "✓ dump [gcp] ", "1 file\n"):
         assert text in shown
     assert "[red]is a colour" in shown
 

@@ -152,7 +152,7 @@ def run_command(*words):
     ("words", "told"),
     [
         (["--add-to", "last", "--recipe", "small"], "--recipe small: the base's recipe is kept"),
-        (["--add-to", "champion"], "increment.base: there is no champion in the registry"),
+        (["--add-to", "champion"], "increment.base: the registry has no champion"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(store, new, capsys, words, told):

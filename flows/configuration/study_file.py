@@ -198,8 +198,6 @@ def expand_grid(study: Study) -> Study:
     What an arm says of another one (its teacher, its architecture, the budget of its pre-training,
     what it is compared with) holds for the arm of the same combination.
     """
-    if not study.grid:
-        return study
     combinations = {}
     for values in itertools.product(*study.grid.values()):
         settings = dict(zip(study.grid, values, strict=True))

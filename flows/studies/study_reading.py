@@ -2,7 +2,6 @@
 before something is made.
 """
 
-import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -173,10 +172,13 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
         raise UserError("; ".join(problems)) from None
     if changes:
         study = change_study(study, changes, name)
-    whole = expand_grid(study)
-    for mistake in itertools.chain(find_mistakes(study), find_mistakes(whole)):
+    for mistake in find_mistakes(study):  # before arms have other numbers than in the file
         raise UserError(f"{name}: {mistake}")
-    return whole
+    if study.grid:
+        study = expand_grid(study)
+        for mistake in find_mistakes(study):
+            raise UserError(f"{name}: {mistake}")
+    return study
 
 
 def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:

@@ -42,6 +42,7 @@ def parse(**changes):
     [
         ({"colour": 1}, "colour: no such field"),
         ({"tasks": []}, "a study needs at least one arm, one task"),
+        ({"arms": [], "grid": {"batch": [8]}}, "a study needs at least one arm, one task"),
         ({"seeds": [0, 1, 0]}, "seeds: a seed is named twice: 0"),
         (arms(ONE), "arms: two arms have the same name: one"),
         (task("stars", seeds=[4, 4]), r"tasks\[0\].seeds: a seed is named twice: 4"),

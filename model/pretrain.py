@@ -155,9 +155,8 @@ def resume_training(training: loop.Training) -> None:
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(PretrainOptions, argv, "python -m model.pretrain", DESCRIPTION)
     processes = arguments.processes or 1
-    if (
-        processes > 1 and "RANK" not in os.environ
-    ):  # this one starts the others, and is none of them
+    # this process starts the others, and is none of them
+    if processes > 1 and "RANK" not in os.environ:
         check_processes(arguments, processes)
         given = sys.argv[1:] if argv is None else argv
         return run_processes(run, given, processes)

@@ -153,8 +153,8 @@ def print_plan(form: Parameters | Addition) -> None:
     is_known = isinstance(form, AdditionParameters) or made["corpus"][1]
     if not is_known and is_adaptation_optional(form):
         print(
-            f"note: pre-training, and what depends on it, is omitted if {PASSES} passes over the "
-            f"dump's text are fewer than {FEWEST_TOKENS / 1e6:.0f} million tokens"
+            f"note: the run skips pre-training, and the stages that need it, if {PASSES} passes "
+            f"over the dump's text have fewer than {FEWEST_TOKENS / 1e6:.0f} million tokens"
         )
     if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
         about = describe_origin(plan.store, made["origin"][0])

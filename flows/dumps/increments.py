@@ -116,8 +116,8 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
     """
     if name == "champion" and not champion:
         raise UserError(
-            "increment.base: the registry has no champion with an encoder, as TF-IDF has none; "
-            "name a model, or last"
+            "increment.base: the registry has no champion with an encoder (a TF-IDF model has "
+            "none); name a model, or last"
         )
     if name == "last":
         models = [m for m in reversed(store.list_manifests()) if m["stage"] == "pretraining"]

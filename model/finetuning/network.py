@@ -279,7 +279,7 @@ def choose_max_length(
     positions, trained = count_positions(config), getattr(config, TRAINED_LENGTH, None)
     if settings.max_length is not None:
         check_length(config, wanted, folder)
-    length = min(wanted, *(limit for limit in (positions, trained) if limit is not None), wanted)
+    length = min(limit for limit in (wanted, positions, trained) if limit is not None)
     is_wanted = settings.max_length is not None or task.shape in DEFAULT_TOKENS
     if length == wanted or not is_wanted:
         return length, None

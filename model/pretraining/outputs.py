@@ -140,12 +140,10 @@ def _write_network(
     role: Role = "discriminator" if trunk == "discriminator" else "generator"
     if trunk == "generator":
         shape = shape.derive_generator()
-    start = None
+    start = None  # how the weights were drawn that this training, or the loaded ones', began with
     if origin is None:
         start = encoder_config.describe_start(recipe, trunk)
-    elif (
-        trunk != "generator"
-    ):  # how the weights were drawn that the loaded ones' training began with
+    elif trunk != "generator":
         start = read_json(origin.main / "config.json").get(encoder_config.START)
     config = encoder_config.build_transformers_config(
         role,

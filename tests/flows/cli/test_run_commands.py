@@ -62,7 +62,10 @@ def test_a_dry_run_says_when_adaptation_is_omitted(words, is_told, tmp_path, cap
     (tmp_path / "own.csv").write_text("text,stars\n" + "works well,5\nbroke at once,1\n" * 9)
     words = [*words, "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
     assert attempt("run", "--dry-run", *words) == 0
-    told = "note: pre-training, and what depends on it, is omitted if 3 passes over the dump's text"
+    told = (
+        "note: the run skips pre-training, and the stages that need it, if 3 passes over the "
+        "dump's text have fewer than 3 million tokens"
+    )
     assert (told in capsys.readouterr().out) == is_told
 
 

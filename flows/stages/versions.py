@@ -15,7 +15,7 @@ VERSIONS = {
     "dev-shards": 1,
     "pretraining": 10,
     "search": 9,
-    "finetuning": 12,
+    "finetuning": 13,
     "evaluation": 4,
     "latency": 3,
     "model": 3,

@@ -2,12 +2,14 @@
 it with what comes before it, `model.skops`: what both baselines share.
 """
 
+import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import ZIP_DEFLATED
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -95,10 +97,31 @@ def expand_logits(decision: np.ndarray, order: Sequence[int], classes: int) -> n
 
 
 def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
-    """Write model.skops, which `skops.io.load` reads without trusting any other type."""
+    """Write model.skops, which `skops.io.load` reads without trusting any other type.
+
+    Equal pipelines give equal bytes: skops numbers objects and names arrays by their addresses in
+    memory, and dates the files of its archive; here they are counted, and have no date.
+    """
     import skops.io  # loads all of scikit-learn: 3 CPU seconds, for who needs it
 
-    skops.io.dump(pipeline, folder / PIPELINE, compression=ZIP_DEFLATED)
+    numbers: dict[int, int] = {}
+    names: dict[str, str] = {}
+
+    def renumber(node: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(address := node.get("__id__"), int):
+            node["__id__"] = numbers.setdefault(address, len(numbers))
+        if isinstance(name := node.get("file"), str):
+            node["file"] = names.setdefault(name, f"{len(names)}{Path(name).suffix}")
+        return node
+
+    with (
+        ZipFile(BytesIO(skops.io.dumps(pipeline))) as given,
+        ZipFile(folder / PIPELINE, "w") as own,
+    ):
+        schema = json.dumps(json.loads(given.read("schema.json"), object_hook=renumber))
+        own.writestr(ZipInfo("schema.json"), schema, ZIP_DEFLATED)
+        for name, new in names.items():
+            own.writestr(ZipInfo(new), given.read(name), ZIP_DEFLATED)
 
 
 def load_pipeline(folder: Path) -> Pipeline:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
@@ -89,6 +90,8 @@ def fit_pipeline(
     weights[:, kept] = best.coef_
     best.coef_, best.n_features_in_ = weights, features.shape[1]
     best.classes_ = np.array(classes)[best.classes_]
+    for _, part in vectorizer.transformer_list:  # one that has read texts keeps an address
+        part.steps[0] = (part.steps[0][0], clone(part.steps[0][1]))
     return make_pipeline(vectorizer, best), tried
 
 

@@ -3,6 +3,8 @@ fine-tuning.
 """
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +114,13 @@ def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):
     theirs = pipeline.predict_proba([e.text for e in examples])
     columns = [POLARITY.labels.index(name) for name in pipeline.classes_]
     assert np.allclose(theirs, ours.probabilities[:, columns], atol=1e-6)
+
+
+def test_the_same_fit_gives_the_same_bytes_in_another_process(made, tmp_path):
+    places = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
+    command = [sys.executable, "-m", "model.finetune", "--encoder", "tfidf", "--task", "polarity"]
+    subprocess.run([*command, *places], check=True, capture_output=True)
+    assert (tmp_path / "model.skops").read_bytes() == (made / "tfidf/model.skops").read_bytes()
 
 
 def test_tasks_share_the_states_of_an_encoder(made, tmp_path):

@@ -30,8 +30,8 @@ def compile_pins(requirements: str, output: Path, extras: tuple[str, ...] = ()) 
     """Write the pinned versions of some requirements and all they need, each with its hashes."""
     with tempfile.TemporaryDirectory() as folder:
         source, override = Path(folder, "requirements.in"), Path(folder, "override.txt")
-        source.write_text(requirements)
-        override.write_text(WITHOUT_TORCH)
+        source.write_text(requirements, encoding="utf-8")
+        override.write_text(WITHOUT_TORCH, encoding="utf-8")
         words = [*([str(ROOT / "pyproject.toml")] if extras else []), str(source)]
         words += [word for extra in extras for word in ("--extra", extra)]
         words += ["--override", str(override), "--constraint", str(ROOT / "constraints.txt")]
@@ -43,20 +43,20 @@ def compile_pins(requirements: str, output: Path, extras: tuple[str, ...] = ()) 
 
 def read_names(path: Path) -> set[str]:
     """Return the names of the packages that a file pins, as the index spells them."""
-    names = re.findall(r"^([\w.-]+)(?:\[.*?\])?==", path.read_text(), re.MULTILINE)
+    names = re.findall(r"^([\w.-]+)(?:\[.*?\])?==", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[-_.]+", "-", name).lower() for name in names}
 
 
 def leave_out_pins(path: Path, earlier: Path, known: set[str]) -> None:
     """Leave out of a file what an earlier one pins, and have it begin with that one."""
-    blocks = re.split(r"^(?=[\w])", path.read_text(), flags=re.MULTILINE)
+    blocks = re.split(r"^(?=[\w])", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     name_of = re.compile(r"[\w.-]+")
     kept = [
         block
         for block in blocks
         if (name := name_of.match(block)) and re.sub(r"[-_.]+", "-", name[0]).lower() not in known
     ]
-    path.write_text(f"-r {earlier.name}\n" + "".join(kept))
+    path.write_text(f"-r {earlier.name}\n" + "".join(kept), encoding="utf-8")
 
 
 def write_all() -> None:

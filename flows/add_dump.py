@@ -72,12 +72,12 @@ def settle_base(form: Addition, store: Store) -> Addition:
     """
     memory = store.root / "runs" / str(flow_run.id or "") / "base"
     if flow_run.id and memory.exists():
-        form = form.replace_base(memory.read_text())
+        form = form.replace_base(memory.read_text(encoding="utf-8"))
     else:
         form = find_base(form, store)
         if flow_run.id:
             memory.parent.mkdir(parents=True, exist_ok=True)
-            memory.write_text(form.increment.base)
+            memory.write_text(form.increment.base, encoding="utf-8")
     find_run_logger().info("%s is added to %s", " ".join(form.dump.paths), form.increment.base)
     return form
 

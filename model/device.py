@@ -170,7 +170,7 @@ def has_fast_bf16_products() -> bool:
     the same numbers: timed beside other work, one process in six found such a Xeon fast.
     """
     try:
-        lines = CPU_INFO.read_text().splitlines()
+        lines = CPU_INFO.read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
         return False
     told = {

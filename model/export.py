@@ -74,19 +74,19 @@ class Cell:
 
     @cached_property
     def result(self) -> dict[str, Any]:
-        return dict(json.loads((self.folder / "result.json").read_text()))
+        return dict(json.loads((self.folder / "result.json").read_text(encoding="utf-8")))
 
     @cached_property
     def described(self) -> dict[str, Any]:
         """Content of task.json."""
-        return dict(json.loads((self.folder / "task.json").read_text()))
+        return dict(json.loads((self.folder / "task.json").read_text(encoding="utf-8")))
 
     @cached_property
     def measured(self) -> dict[str, Any]:
         """Content of the evaluation's metrics.json; empty where there is none."""
         if self.evaluation is None:
             return {}
-        return dict(json.loads((self.evaluation / "metrics.json").read_text()))
+        return dict(json.loads((self.evaluation / "metrics.json").read_text(encoding="utf-8")))
 
     @property
     def kind(self) -> str:
@@ -126,7 +126,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     make_writable_folder("--output", options.output)
     metric = task.metrics[0]
     best = choose_best([cell for cell in cells if cell.is_candidate])
-    trained = json.loads((best.folder / "run.json").read_text())
+    trained = json.loads((best.folder / "run.json").read_text(encoding="utf-8"))
     settings = FinetuningSettings.from_run(trained)
     sampling = choose_sampling(settings, "dev", trained["seed"])
     examples = load_examples(task, options.data, "dev", sampling, fold=settings.fold)
@@ -373,7 +373,7 @@ def compare_calibration(predictions: Predictions, temperature: float) -> dict[st
 def write_config(cell: Cell, output: Path, temperature: float) -> None:
     """Add to config.json what transformers has no field for; write it where there is none."""
     file, told = output / "config.json", cell.described
-    config = json.loads(file.read_text()) if file.exists() else {}
+    config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     config["id2label"] = {str(place): label for place, label in enumerate(told["labels"])}
     config["label2id"] = {label: place for place, label in enumerate(told["labels"])}
     config["temperature"] = temperature
@@ -431,7 +431,7 @@ def write_card(cell: Cell, task: Task, results: Mapping[str, Any], output: Path)
     """Write README.md: results, licence, labels, calibration, what int8 changes."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    told = json.loads((cell.folder / "run.json").read_text())
+    told = json.loads((cell.folder / "run.json").read_text(encoding="utf-8"))
     encoder = describe_start(Path(told["encoder"])) if Path(told["encoder"]).is_dir() else {}
     license = encoder.get("license", "unknown")
     measured = cell.measured.get("metrics", {})

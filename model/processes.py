@@ -160,7 +160,7 @@ def run_processes(run: Run, arguments: Sequence[str], processes: int) -> dict[st
             for process in started.processes:
                 process.join(GRACE_SECONDS)
                 process.kill()
-        result: dict[str, Any] = json.loads((folder / "0.out").read_text())
+        result: dict[str, Any] = json.loads((folder / "0.out").read_text(encoding="utf-8"))
         return result
 
 
@@ -196,7 +196,7 @@ def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseExceptio
         return TransientError(f"the {len(codes)} processes lost each other; run the command again")
     if rank == 0:
         return SystemExit(code)
-    log = (folder / f"{rank}.err").read_text(errors="replace")
+    log = (folder / f"{rank}.err").read_text(errors="replace", encoding="utf-8")
     lines = [line for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("error: ")]
     cause = (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")

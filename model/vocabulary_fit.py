@@ -36,7 +36,9 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     result: dict[str, Any] = {**new, "warnings": []}
     # a published vocabulary was trained on no corpus of ours, and has none
     report = options.vocabulary / "vocabulary.json"
-    first = json.loads(report.read_text()).get("fit", {}) if report.is_file() else {}
+    first = (
+        json.loads(report.read_text(encoding="utf-8")).get("fit", {}) if report.is_file() else {}
+    )
     if first.get("words") and new["words"]:
         unknown_rose = new["unknown_rate"] - first["unknown_rate"]
         tokens_rose = new["tokens_per_word"] / first["tokens_per_word"] - 1

@@ -26,7 +26,7 @@ def exclusive_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> It
     `on_wait` is called once if another process has to be waited for. Yields the open file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+") as file:
+    with open(path, "a+", encoding="utf-8") as file:
         if not try_lock(file):
             on_wait()
             while not try_lock(file):

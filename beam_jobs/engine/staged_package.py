@@ -54,7 +54,8 @@ def write_package(folder: Path) -> Path:
     pinned = [f"{name}=={installed}" for name in REQUIREMENTS if (installed := find_version(name))]
     setup = folder / "setup.py"
     setup.write_text(
-        SETUP.format(version=find_version("amazon-electra") or "0", requirements=pinned)
+        SETUP.format(version=find_version("amazon-electra") or "0", requirements=pinned),
+        encoding="utf-8",
     )
     return setup
 

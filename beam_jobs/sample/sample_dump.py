@@ -37,7 +37,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import read_options
 
 LEXICON: dict[str, Any] = json.loads(
-    resources.files(__package__).joinpath("lexicon.json").read_text()
+    resources.files(__package__).joinpath("lexicon.json").read_text(encoding="utf-8")
 )
 """Frames are opinions: {s} subject, {v} verb, {d} adverb, {a} {b} {c} {e} opinion words of one
 family."""

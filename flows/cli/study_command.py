@@ -86,7 +86,9 @@ def run_study(arguments: argparse.Namespace) -> None:
     began = time.monotonic()
     folder = Path(terminal.run_in_terminal(parameters, run)["folder"])
     terminal.print_results(folder)
-    print(f"answer      {json.loads((folder / 'report.json').read_text())['answer']}")
+    print(
+        f"answer      {json.loads((folder / 'report.json').read_text(encoding='utf-8'))['answer']}"
+    )
     print(f"report      {folder / 'report.html'}")
     print(f"done in     {time.monotonic() - began:,.1f} s")
 

@@ -37,7 +37,7 @@ RETRIED_STATUS = (408, 416, 425, 429, 500, 502, 503, 504)
 
 def read_releases() -> dict[str, dict[str, Any]]:
     """Return release → about, address, reviews: category → how many, None where it is not known."""
-    releases = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+    releases = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     for release in releases.values():
         if other := release.pop("categories_of", ""):
             release["reviews"] = dict.fromkeys(releases[other]["reviews"])
@@ -164,7 +164,7 @@ def _read_http(address: str, file: Any, note: Path) -> Iterator[tuple[int | None
     server sends the rest alone (If-Range); else all of it, and what has arrived is dropped.
     """
     check_host(address, "fetching")
-    at, known = file.tell(), note.read_text() if note.exists() else ""
+    at, known = file.tell(), note.read_text(encoding="utf-8") if note.exists() else ""
     request = urllib.request.Request(address, headers={"User-Agent": "amazon-electra"})
     request.add_header("Accept-Encoding", "identity")
     if at and known:
@@ -185,7 +185,8 @@ def _read_http(address: str, file: Any, note: Path) -> Iterator[tuple[int | None
         length = response.headers.get("Content-Length")
         if response.status != 206:
             _begin_again(file, note)
-            note.write_text("" if tag.startswith("W/") else tag)  # a weak one is no condition
+            condition = "" if tag.startswith("W/") else tag  # a weak one is none
+            note.write_text(condition, encoding="utf-8")
         elif (
             tag not in ("", known)
             or response.headers["Content-Range"].split("-")[0] != f"bytes {at}"

@@ -29,7 +29,7 @@ from beam_jobs.core.command import (
 def main() -> NoReturn:
     signal.signal(signal.SIGTERM, exit_at_signal)
     code, used = 0, 0.0
-    with redirect_stdout_to_stderr() as answers, open(int(sys.argv[1])) as orders:
+    with redirect_stdout_to_stderr() as answers, open(int(sys.argv[1]), encoding="utf-8") as orders:
         try:
             for line in orders:
                 code = run_to_exit_code(partial(run_job, json.loads(line), used), answers)
@@ -51,7 +51,8 @@ def run_job(order: dict[str, Any], used: float) -> dict[str, Any]:
         os.dup2(log, descriptor)
     os.close(log)
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak of memory begins anew
+        # Linux: the peak of memory begins anew
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     result = importlib.import_module(order["module"]).run(order["arguments"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     cost = {"cpu_seconds": round(measure_cpu() - used, 3), "peak_megabytes": round(peak, 1)}

@@ -113,8 +113,8 @@ def register_model(
         return "not registered: promotion.mode=off"
     store, model = maker.store, made[0]
     folder = store.fetch(model)
-    results = json.loads((folder / "results.json").read_text())
-    report = json.loads((store.fetch(last) / "report.json").read_text())
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    report = json.loads((store.fetch(last) / "report.json").read_text(encoding="utf-8"))
     tags = {
         "model": model.fingerprint,
         "kind": results["kind"],

@@ -220,7 +220,7 @@ def publish_results(
     artifacts.publish(create_table_artifact, rows, key="stages", description=about)
     report = folder / "report.md"
     if report.exists():
-        text, about = report.read_text(), "What the adaptation was worth"
+        text, about = report.read_text(encoding="utf-8"), "What the adaptation was worth"
         artifacts.publish(create_markdown_artifact, text, key="report", description=about)
     publish_tags_and_metrics([manifest for manifest, _ in made], tracking)
     for name in ("report.md", PAGE, "report.json"):

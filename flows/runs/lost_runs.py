@@ -50,7 +50,7 @@ def mark_run(store: Store, run: str, name: str = "") -> Iterator[None]:
     mark = store.root / "runs" / run / RUN_MARK
     try:
         with exclusive_lock(mark):
-            mark.write_text(name)
+            mark.write_text(name, encoding="utf-8")
             yield
     finally:
         mark.unlink(missing_ok=True)
@@ -60,7 +60,7 @@ def crash_lost_runs(store: Store) -> list[str]:
     """End the runs of this store whose process is gone; return their ids."""
     lost = []
     for mark in list_run_marks(store):
-        with mark.open("a") as file:
+        with mark.open("a", encoding="utf-8") as file:
             if try_lock(file) and crash_run(mark.parent.name):
                 lost.append(mark.parent.name)
                 mark.unlink(missing_ok=True)

@@ -205,7 +205,9 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
     words += ["--recipe", chosen.recipe] if chosen.recipe else []
     settings = dict(chosen.settings)
     if chosen.search:
-        found = json.loads((store.fetch(chosen.search, "best.json") / "best.json").read_text())
+        found = json.loads(
+            (store.fetch(chosen.search, "best.json") / "best.json").read_text(encoding="utf-8")
+        )
         settings |= {name: format_value(value) for name, value in found["settings"].items()}
     for name, text in sorted(settings.items()):
         words += ["--set", f"{name}={text}"]

@@ -134,7 +134,7 @@ class Place:
         gone. The lock's file stays: a maker may be waiting for it.
         """
         folder = self.root / name
-        with open(folder.with_suffix(".lock"), "a+") as lock:
+        with open(folder.with_suffix(".lock"), "a+", encoding="utf-8") as lock:
             if not try_lock(lock):
                 return False
             (folder / MANIFEST).unlink(missing_ok=True)  # what is half removed is not complete
@@ -153,7 +153,7 @@ def is_locked(folder: Path) -> bool:
     lock = folder.with_suffix(".lock")
     if not lock.exists():
         return False
-    with open(lock, "a+") as file:
+    with open(lock, "a+", encoding="utf-8") as file:
         return not try_lock(file)
 
 

@@ -66,7 +66,7 @@ class RemotePlace(Place):
         file = self.root / HOME
         if not file.exists():
             write_json(file, {"address": self.address, "home": uuid4().hex})
-        return str(json.loads(file.read_text())["home"])
+        return str(json.loads(file.read_text(encoding="utf-8"))["home"])
 
     def check_access(self) -> None:
         """Write, read, list and remove an object: whoever cannot do so could make nothing.
@@ -175,7 +175,7 @@ class RemotePlace(Place):
                 seen, looks = last, looks + 1 if last == seen else 0
                 time.sleep(seconds / LOOKS)
                 continue
-            goes_on = is_ours and mark.exists() and mark.read_text() == last.files
+            goes_on = is_ours and mark.exists() and mark.read_text(encoding="utf-8") == last.files
             if goes_on:
                 attempt = Attempt(self._bucket, name, number, last, folder)
             else:
@@ -188,7 +188,7 @@ class RemotePlace(Place):
                 if whole := [sign.files for sign in signs.values() if sign.is_whole]:
                     attempt.copy(f"{name}/{whole[-1]}")
                 folder.mkdir(parents=True, exist_ok=True)
-                mark.write_text(attempt.sign.files)
+                mark.write_text(attempt.sign.files, encoding="utf-8")
             attempt.start()
             return
 
@@ -288,7 +288,7 @@ def open_remote_place(address: str, root: Path | None = None) -> RemotePlace:
 def read_remote_address(folder: Path) -> str:
     """Return the address of the store whose part on this machine a folder is, or nothing."""
     try:
-        return str(json.loads((folder / HOME).read_text())["address"])
+        return str(json.loads((folder / HOME).read_text(encoding="utf-8"))["address"])
     except (FileNotFoundError, NotADirectoryError):
         return ""
 
@@ -296,7 +296,7 @@ def read_remote_address(folder: Path) -> str:
 def use_copy(folder: Path, pins: ExitStack | None) -> None:
     """Make a folder the one that goes last; it stays until `pins` are closed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock: IO[str] = open(folder.with_suffix(".lock"), "a+")  # noqa: SIM115 - closed below or by `pins`
+    lock: IO[str] = open(folder.with_suffix(".lock"), "a+", encoding="utf-8")  # noqa: SIM115 - closed below or by `pins`
     os.utime(lock.fileno())
     if pins is None:
         lock.close()
@@ -316,7 +316,7 @@ def shrink(root: Path, needed: int = 0) -> None:
     for path in sorted(sizes, key=lambda lock: lock.stat().st_mtime):
         if sum(sizes.values()) <= room:
             return
-        with path.open("a+") as lock:
+        with path.open("a+", encoding="utf-8") as lock:
             if try_lock(lock):
                 remove_copy(path.with_suffix(""))
                 sizes[path] = 0

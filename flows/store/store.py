@@ -304,7 +304,7 @@ class Store:
         memory = self.root / "digests" / hash_bytes(key.encode())[:32]
         if not memory.exists():
             write_json(memory, {"file": key, "sha256": storage.hash_file(str(path))})
-        return json.loads(memory.read_text())["sha256"]
+        return json.loads(memory.read_text(encoding="utf-8"))["sha256"]
 
 
 def open_place(given: str) -> Place:
@@ -368,7 +368,7 @@ def _run_git(*words: str) -> str:
     """Return what git prints in this file's folder; raise CalledProcessError where it fails."""
     command = ["git", "-C", str(Path(__file__).parent), *words]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=5, check=True
+        command, capture_output=True, encoding="utf-8", timeout=5, check=True
     ).stdout.strip()
 
 
@@ -376,4 +376,4 @@ def read_result_of_earlier_job(stage: Stage, folder: Path) -> dict[str, Any]:
     """Return the result of a stage whose files an earlier stage's job has written already."""
     if not stage.written_last or not (folder / stage.written_last).exists():
         return {}
-    return {"result": json.loads((folder / stage.written_last).read_text())}
+    return {"result": json.loads((folder / stage.written_last).read_text(encoding="utf-8"))}

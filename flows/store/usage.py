@@ -71,9 +71,9 @@ def list_begun_runs(store: Store) -> Iterator[tuple[str, str]]:
     gone.
     """
     for mark in list_run_marks(store):
-        with open(mark, "a+") as file:
+        with open(mark, "a+", encoding="utf-8") as file:
             state = "killed" if try_lock(file) else "running"
-        yield mark.read_text() or mark.parent.name, state
+        yield mark.read_text(encoding="utf-8") or mark.parent.name, state
 
 
 def name_folder(manifest: Manifest) -> str:

@@ -117,7 +117,7 @@ def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
 
 
 def read_json(store: Store, stage: Stage, name: str) -> Any:
-    return json.loads((store.fetch(stage, name) / name).read_text())
+    return json.loads((store.fetch(stage, name) / name).read_text(encoding="utf-8"))
 
 
 def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:

@@ -339,5 +339,5 @@ def count_flops(store: Store, pretraining: Stage, recipe: Recipe, device: str) -
 def count_tokens_per_sequence(store: Store, pretraining: Stage) -> float:
     """Return the tokens that a sequence of a pre-training's shards has on average."""
     shards = Path(locate_stage(store, pretraining.inputs["shards"]))
-    about = json.loads((shards / "shards.json").read_text())
+    about = json.loads((shards / "shards.json").read_text(encoding="utf-8"))
     return float(about["tokens"] / about["sequences"])

@@ -19,7 +19,9 @@ PREFECT_FILE = Path(__file__).with_name("prefect.yaml")
 
 def read_deployments() -> list[dict[str, Any]]:
     """Return the deployments as the file describes them."""
-    described: list[dict[str, Any]] = yaml.safe_load(PREFECT_FILE.read_text())["deployments"]
+    described: list[dict[str, Any]] = yaml.safe_load(PREFECT_FILE.read_text(encoding="utf-8"))[
+        "deployments"
+    ]
     return described
 
 

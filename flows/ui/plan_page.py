@@ -38,7 +38,7 @@ def find_length(stage: Stage) -> int:
     about = {**shards.parameters, **shards.result}
     folder = Path(about["path"], "shards.json") if shards.name == "external" else None
     if folder and folder.exists():
-        about = json.loads(folder.read_text())
+        about = json.loads(folder.read_text(encoding="utf-8"))
     return int(about.get("max_length", resolve_recipe(stage).max_length))
 
 

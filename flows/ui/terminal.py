@@ -151,7 +151,7 @@ class RunWarnings(logging.Handler):
 
 def print_results(folder: Path) -> None:
     """Print a table of arms and tasks for each set of metrics, then every difference."""
-    report = json.loads((folder / "report.json").read_text())
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)

@@ -13,7 +13,7 @@ UNKNOWN = "unknown"
 
 def read_json(file: Path) -> Any:
     """Return the content of a file; an empty object where there is no file."""
-    return load_json(file.read_text("utf-8")) if file.is_file() else {}
+    return load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def read_card(folder: Path) -> dict[str, str]:

@@ -71,7 +71,7 @@ def write_module_folder(
     with _write_whole(folder, vocabulary, card) as temporary:
         network.save_pretrained(temporary)
         file = temporary / "config.json"
-        write_json(file, load_json(file.read_text("utf-8")) | config)
+        write_json(file, load_json(file.read_text(encoding="utf-8")) | config)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def _write_whole(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
     for name in TOKENIZER_FILES:
         if (vocabulary / name).exists():
             shutil.copyfile(vocabulary / name, temporary / name)
-    config = load_json((temporary / "config.json").read_text("utf-8"))
+    config = load_json((temporary / "config.json").read_text(encoding="utf-8"))
     # what sentence-transformers reads: a text's vector is the mean of its tokens'
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": f"{SENTENCE_TRANSFORMERS}.Transformer"},
@@ -98,6 +98,6 @@ def _write_whole(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
     write_json(temporary / "sentence_bert_config.json", {"max_seq_length": config[TRAINED_LENGTH]})
     (temporary / "1_Pooling").mkdir()
     write_json(temporary / "1_Pooling" / "config.json", pooling)
-    (temporary / "README.md").write_text(card)
+    (temporary / "README.md").write_text(card, encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(temporary, folder)

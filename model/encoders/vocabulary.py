@@ -183,7 +183,10 @@ def write_published_tokenizer(
         return write_tokenizer(folder, tokenizer, max_length)
     told = read_tokenizer_config(source, fail)
     if (source / "special_tokens_map.json").is_file():
-        told = {**load_json((source / "special_tokens_map.json").read_text("utf-8")), **told}
+        told = {
+            **load_json((source / "special_tokens_map.json").read_text(encoding="utf-8")),
+            **told,
+        }
     entries = tokenizer.get_vocab()
     roles = {f"{role}_token": _name_token(told.get(f"{role}_token")) for role in ROLES}
     roles = {role: token for role, token in roles.items() if token in entries}
@@ -218,7 +221,7 @@ def find_special(vocabulary: Path, role: str) -> int | None:
     where it has none.
     """
     file = vocabulary / "tokenizer_config.json"
-    told = load_json(file.read_text("utf-8")) if file.is_file() else {}
+    told = load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
     token = _name_token(told.get(f"{role}_token")) or f"[{role.upper()}]"
     found: int | None = Tokenizer.from_file(str(vocabulary / "tokenizer.json")).token_to_id(token)
     return found
@@ -228,7 +231,7 @@ def read_tokenizer_config(folder: Path, fail: Fail) -> dict[str, Any]:
     """Return tokenizer_config.json, {} where there is none; one that names code is refused."""
     file = folder / "tokenizer_config.json"
     try:
-        told: dict[str, Any] = load_json(file.read_text("utf-8")) if file.is_file() else {}
+        told: dict[str, Any] = load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
     except ValueError as error:
         raise fail(f"tokenizer_config.json is damaged ({error}); copy it again") from None
     if told.get("auto_map"):

@@ -51,7 +51,7 @@ def evaluate_model(
         raise UserError(
             f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}"
         )
-    finetuning_run = json.loads((folder / "run.json").read_text())
+    finetuning_run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
     sampling = choose_sampling(settings, split, finetuning_run["seed"])
@@ -80,14 +80,20 @@ def join_folds(
     `folder` is the model of the same arm and seed that is kept, which was trained on the splits as
     they are.
     """
-    every = [json.loads((fold / "metrics.json").read_text()) for fold in folds]
+    every = [json.loads((fold / "metrics.json").read_text(encoding="utf-8")) for fold in folds]
     predictions = join_predictions(
         [read_predictions(fold / "predictions.parquet") for fold in folds]
     )
     output.mkdir(parents=True, exist_ok=True)
-    lines = [line for fold in folds for line in (fold / "mistakes.jsonl").read_text().splitlines()]
+    lines = [
+        line
+        for fold in folds
+        for line in (fold / "mistakes.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     lines.sort(key=lambda line: -json.loads(line)["loss"])
-    (output / "mistakes.jsonl").write_text("".join(f"{one}\n" for one in lines[:MISTAKES_KEPT]))
+    (output / "mistakes.jsonl").write_text(
+        "".join(f"{one}\n" for one in lines[:MISTAKES_KEPT]), encoding="utf-8"
+    )
     about = {"folds": len(folds), "seconds": round(sum(one["seconds"] for one in every), 3)}
     about |= {name: every[0][name] for name in ("left_out", "seed", "encoder")}
     return _write_metrics(predictions, task, "test", folder, data, output, about)
@@ -103,7 +109,7 @@ def _write_metrics(
     about: dict[str, Any],
 ) -> dict[str, Any]:
     """Write predictions.parquet and, last, metrics.json; return the metrics."""
-    result = json.loads((folder / "result.json").read_text())
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     measured = summarize_predictions(predictions, task, split) | {
         "model": str(folder),
         "data": str(data),

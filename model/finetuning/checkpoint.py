@@ -52,7 +52,7 @@ def read_finished_attempt(folder: Path) -> Attempt | None:
     if not (folder / "attempt.json").exists():
         return None
     return Attempt(
-        **json.loads((folder / "attempt.json").read_text()),
+        **json.loads((folder / "attempt.json").read_text(encoding="utf-8")),
         state=load_file(folder / "state.safetensors"),
     )
 

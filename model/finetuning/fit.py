@@ -97,7 +97,7 @@ def read_current_result(request: Request, output: Path) -> dict[str, Any] | None
     file = output / "result.json"
     if not file.exists():
         return None
-    result = json.loads(file.read_text())
+    result = json.loads(file.read_text(encoding="utf-8"))
     wanted = json.loads(json.dumps(request.describe()))
     written = file.stat().st_mtime
     if any(source.stat().st_mtime > written for source in request.list_sources()):

@@ -362,7 +362,7 @@ def read_task_head(folder: Path) -> Head:
     """Return the task.json of a folder that `save_finetuned` wrote."""
     if not (folder / "task.json").exists():
         raise UserError(f"{folder}: no task.json; --model must be a folder made by model.finetune")
-    read = json.loads((folder / "task.json").read_text())
+    read = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     return Head(
         **{n: read[n] for n in Head.__dataclass_fields__ if n in read}
         | {"labels": tuple(read["labels"])}

@@ -135,7 +135,7 @@ def save_state(folder: Path, state: State) -> Path:
         temporary.mkdir(parents=True)
         save_file(state.tensors, temporary / TENSORS)
         (temporary / NUMBERS).write_text(
-            json.dumps({"step": state.step, **state.numbers}, indent=1)
+            json.dumps({"step": state.step, **state.numbers}, indent=1), encoding="utf-8"
         )
         for path in (temporary / TENSORS, temporary / NUMBERS, temporary):
             sync_path(path)
@@ -150,7 +150,7 @@ def save_state(folder: Path, state: State) -> Path:
 
 def load_state(path: Path) -> State:
     """Read one checkpoint; a damaged one raises SafetensorError, ValueError or KeyError."""
-    numbers = json.loads((path / NUMBERS).read_text())
+    numbers = json.loads((path / NUMBERS).read_text(encoding="utf-8"))
     return State(numbers["step"], load_file(path / TENSORS), numbers)
 
 

@@ -37,7 +37,7 @@ def write_config(output: Path, recipe: Recipe, shards: Shards, more: dict[str, A
         | {"shards": str(shards.folder), "shards_fingerprint": shards.fingerprint}
         | more
     )
-    (output / "config.json").write_text(json.dumps(resolved, indent=2) + "\n")
+    (output / "config.json").write_text(json.dumps(resolved, indent=2) + "\n", encoding="utf-8")
 
 
 def write_outputs(

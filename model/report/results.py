@@ -55,7 +55,9 @@ class Cell:
     def result(self) -> dict[str, Any]:
         """The fine-tuning's result.json; empty where the folder has none."""
         file = self.finetuned / "result.json"
-        found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+        found: dict[str, Any] = (
+            json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        )
         return found
 
     @property
@@ -71,7 +73,7 @@ class Cell:
         """
         told, teacher = self.result, Path(self.result.get("teacher") or "") / "result.json"
         if told.get("teacher") and told["settings"]["soft_weight"] == 1 and teacher.is_file():
-            told = json.loads(teacher.read_text())
+            told = json.loads(teacher.read_text(encoding="utf-8"))
         return int(told.get("n_train", 0))
 
     @property
@@ -332,7 +334,7 @@ def _load_cell(cell: CellFacts, base: Path) -> Cell:
     folder = base / cell.evaluation
     if not (folder / "metrics.json").exists():
         raise UserError(f"{folder}: no metrics.json; cells name folders written by model.evaluate")
-    about = json.loads((folder / "metrics.json").read_text())
+    about = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     return Cell(
         cell.arm,
         cell.task,

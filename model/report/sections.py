@@ -376,7 +376,11 @@ def _read_lines(file: Path) -> list[dict[str, Any]]:
     """Return the whole lines of a JSON Lines file; none where it is missing."""
     if not file.is_file():
         return []
-    return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
+    return [
+        json.loads(line)
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if line.endswith("}")
+    ]
 
 
 def build_mistake_blocks(results: Results) -> list[Block]:

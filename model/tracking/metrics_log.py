@@ -29,12 +29,14 @@ class MetricsLog:
             else [line for line in read_metrics(folder) if line["step"] <= after_step]
         )
         with atomic_path(self._path) as temporary:
-            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+            temporary.write_text(
+                "".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8"
+            )
 
     def log(self, step: int, **numbers: float) -> None:
         """Append the finite ones of the numbers as the line of a step."""
         finite = {name: n for name, n in numbers.items() if math.isfinite(n)}
-        with self._path.open("a") as file:
+        with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, "time": time.time(), **finite}) + "\n")
 
 
@@ -44,7 +46,7 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
     if not path.exists():
         return []
     lines = []
-    for text in path.read_text().splitlines():
+    for text in path.read_text(encoding="utf-8").splitlines():
         try:
             lines.append(json.loads(text))
         except json.JSONDecodeError:

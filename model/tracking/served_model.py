@@ -23,7 +23,9 @@ def write_served_model(folder: Path, output: Path) -> None:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
 
-    kind = json.loads((folder / "config.json").read_text())["amazon_electra"]["kind"]
+    kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["amazon_electra"][
+        "kind"
+    ]
     packages = ("mlflow", "pandas", *PACKAGES[kind])
     with redirect_stderr(StringIO()):  # advice about signatures, of which it has one
         mlflow.pyfunc.save_model(

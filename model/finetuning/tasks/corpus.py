@@ -76,7 +76,7 @@ def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None =
 def read_classes(data: Path, column: str) -> list[str]:
     """Return the classes of a label column that a corpus found to be frequent enough."""
     try:
-        found = json.loads((data / "corpus.json").read_text()).get("labels", {})
+        found = json.loads((data / "corpus.json").read_text(encoding="utf-8")).get("labels", {})
     except (OSError, ValueError):
         raise UserError(
             f"{data}: no corpus.json; --data must be a folder made by beam_jobs.corpus_job"

@@ -8,7 +8,8 @@ file, never between workers; what is grouped are counts and the row numbers of d
     files ─► cut ─► prepare ─┬─► list ─┬─► train Punkt ─────────────────┐
                              │         ├─► buckets ─► find duplicates ──┤
                              │         ├─► bands ─► find near-duplicates┤
-                             │         └─► runs ─► match dev and test ──┤
+                             │         └─► n-grams ─► count common ones ┤
+                             │                        ─► match dev, test┤
                              └──────────────────────────────────────────┴─► write
 
 A split by time takes one pass more, before `prepare`, which counts the reviews of each day.
@@ -40,7 +41,15 @@ from beam_jobs.corpus.prepare import (
 )
 from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
-from beam_jobs.deduplication import buckets, clusters, earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication import (
+    buckets,
+    clusters,
+    common_ngrams,
+    earlier_corpora,
+    exact,
+    held_out,
+    near,
+)
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.reading import work_units
@@ -127,7 +136,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
             beam.pvalue.AsSingleton(sizes),
             beam.pvalue.AsSingleton(punkt),
             beam.pvalue.AsSingleton(scales),
-            match_held_out(pipeline, sizes, duplicates.get("near"), plan),
+            *match_held_out(pipeline, sizes, duplicates.get("near"), plan),
         )
     )
     return (
@@ -260,12 +269,12 @@ def match_held_out(
     sizes: beam.PCollection,
     near_duplicates: beam.PCollection | None,
     plan: CorpusPlan,
-) -> Any:
-    """Return the files of what reviews share with held-out texts as a side input; none if not
-    wanted.
+) -> tuple[Any, Any]:
+    """Return, as side inputs, the files of what reviews share with held-out texts, and of the
+    n-grams that many of these have; none if not wanted.
     """
     if not plan.preparation.withholds:
-        return ()
+        return (), ()
     seen = plan.folders.seen
     withheld = held_out.write_withheld_runs(plan.withheld_files, seen, plan.options.limits)
     others = write_others(
@@ -279,20 +288,28 @@ def match_held_out(
             | "Group near duplicates" >> beam.GroupByKey()
             | "Write near copies" >> beam.FlatMap(clusters.write_copies, plan.folders.matches)
         )
-    return beam.pvalue.AsList(
+    parts = (
         sizes
         | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, others)
         | "Spread run buckets" >> beam.Reshuffle()
-        | "Match held-out reviews"
-        >> beam.Map(
-            held_out.write_matches,
-            plan.folders.prepared,
-            plan.folders.matches,
-            beam.pvalue.AsSingleton(sizes),
-            copies,
-            others,
-        )
     )
+    prepared, folder = plan.folders.prepared, plan.folders.matches
+    compared = prepared, folder, beam.pvalue.AsSingleton(sizes), copies, others
+    common = beam.pvalue.AsList(
+        parts | "Count texts of n-grams" >> beam.Map(held_out.write_common, *compared)
+    )
+    levels = [dump + held_out.FIRST_DUMP for dump in sorted({file.dump for file in plan.files})]
+    counts = beam.pvalue.AsList(
+        sizes
+        | "List held-out texts" >> beam.FlatMap(held_out.list_held_out_files, prepared, others)
+        | "Spread held-out texts" >> beam.Reshuffle()
+        | "Count common n-grams"
+        >> beam.FlatMap(common_ngrams.write_counts, folder, held_out.HELD_RUN, common, levels)
+    )
+    matches = parts | "Match held-out reviews" >> beam.Map(
+        held_out.write_matches, *compared, common, counts
+    )
+    return beam.pvalue.AsList(matches), common
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 
-VERSION = 18
+VERSION = 19
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 15
+WORK_VERSION = 16
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""

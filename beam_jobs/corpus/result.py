@@ -14,6 +14,7 @@ from beam_jobs.core.progress import Progress
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import NO_KEY
 from beam_jobs.corpus.write import WrittenUnit, choose_product_share, decide_scales
+from beam_jobs.deduplication import phrases
 from beam_jobs.engine.units import check_failed
 from beam_jobs.reading import fields
 from beam_jobs.reading.dates import FORMS
@@ -22,6 +23,7 @@ from beam_jobs.reading.stars import decode_ratings
 from beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
+TRAINED_SPLITS = ("pretrain", "train")
 MIN_LABELLED = 10
 """Reviews to train on that a class needs."""
 SHOWN_CLASSES = 20
@@ -146,19 +148,23 @@ def summarize_corpus(
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
+    lost, sides = dropped.get("withheld", 0), sum_counts(unit.splits for unit in written)
+    of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
+    counts = [unit.withheld_phrases for unit in written]
+    warnings.append(phrases.describe_withheld(lost, of, counts))
     is_text = all(file.layout.name == "text" for file in plan.files)
     if kept and not labels and all(name.endswith("none") for name in stars) and not is_text:
         warnings.append(warn_of_missing_stars(columns))
     reviews = sum(unit.prepared for unit in prepared)
-    of = choose_product_share(reviews, plan.preparation.bounds)
-    split = describe_split(plan, written, sum_counts(notes).get(NO_KEY, 0), of)
+    share = choose_product_share(reviews, plan.preparation.bounds)
+    split = describe_split(plan, written, sum_counts(notes).get(NO_KEY, 0), share)
     warnings.append(warn_of_missing_keys(split["by"], split["without"]))
     return {
         "bytes": sum(unit.bytes for unit in prepared),
         "read": read,
         "kept": kept,
         "dropped": dropped,
-        "splits": sum_counts(unit.splits for unit in written),
+        "splits": sides,
         "split_by": split,
         "stars": stars,
         "sentences": sum(unit.sentences for unit in written),
@@ -230,7 +236,7 @@ def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:
     trained: dict[str, int] = {}
     for name, n in counts.items():
         split, _, value = name.partition(".")
-        trained[value] = trained.get(value, 0) + (n if split in ("pretrain", "train") else 0)
+        trained[value] = trained.get(value, 0) + (n if split in TRAINED_SPLITS else 0)
     classes = sorted(value for value, n in trained.items() if n >= MIN_LABELLED)
     rare = {value: n for value, n in sorted(trained.items()) if n < MIN_LABELLED}
     shown = sorted(rare, key=lambda value: (-rare[value], value))[:SHOWN_CLASSES]

@@ -18,9 +18,11 @@ from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.corpus.prepare import Preparation
+from beam_jobs.deduplication import phrases
 from beam_jobs.deduplication.clusters import unpack_members
+from beam_jobs.deduplication.common_ngrams import CommonNGrams
 from beam_jobs.deduplication.exact import DUPLICATE, read_first_halves
-from beam_jobs.deduplication.held_out import UnitMatches, list_blocks
+from beam_jobs.deduplication.held_out import FIRST_DUMP, UnitMatches, list_blocks
 from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL
@@ -91,6 +93,8 @@ class WrittenUnit:
     """Products of pretrain and train that are counted, whose hashes `.items` has first, uint64."""
     test_items: int
     """Test reviews of products that are counted, whose hashes follow there."""
+    withheld_phrases: dict[str, int] = field(default_factory=dict)
+    """N-grams of withheld reviews, and how many of those that were looked at have each."""
 
 
 def write_punkt(
@@ -150,8 +154,11 @@ class WriteUnits(beam.DoFn):
         punkt: str,
         scales: Sequence[Scale],
         matches: Sequence[str],
+        common: Sequence[str] = (),
     ) -> Iterator[WrittenUnit]:
-        """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`."""
+        """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`,
+        `common` those of `write_common`.
+        """
         if self.splitter is None:
             self.splitter = SentenceSplitter(decode_punkt(punkt))
             reviews = sum(unit.prepared for unit in units)
@@ -174,6 +181,7 @@ class WriteUnits(beam.DoFn):
             reasons,
             scales[prepared.dump],
             UnitMatches(self.blocks[unit], matches),
+            common,
             members if self.preparation.options.near_duplicates else None,
         )
         for done in attempt(work, unit, prepared.file, self.folders.failed):
@@ -186,13 +194,14 @@ class WriteUnits(beam.DoFn):
         reasons: np.ndarray,
         scale: Scale,
         matches: UnitMatches,
+        common: Sequence[str],
         members: np.ndarray | None,
     ) -> WrittenUnit:
         """Write a unit unless an earlier run has.
 
         `reasons` are STAYS or numbers of WRITE_REASONS, by row; `matches` what its reviews share
-        with those that are held out; `members` clusters.MEMBER by row if near-duplicates are looked
-        for.
+        with those that are held out; `common` the paths of `write_common`; `members`
+        clusters.MEMBER by row if near-duplicates are looked for.
         """
         unit, folders = prepared.unit, self.folders
         marker = storage.join_path(folders.written, f"{unit}.json")
@@ -226,6 +235,7 @@ class WriteUnits(beam.DoFn):
             labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
             trained_items=len(trained),
             test_items=len(tested),
+            withheld_phrases=count_withheld_phrases(tables, prepared.dump, common),
         )
         storage.write_json(marker, asdict(counts))
         return counts
@@ -264,6 +274,8 @@ class UnitTables:
     labels: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     trained_items: list[np.ndarray] = field(default_factory=list)
     test_items: list[np.ndarray] = field(default_factory=list)
+    withheld: list[str] = field(default_factory=list)
+    """The first withheld reviews, without their titles."""
     sentences: int = 0
 
     def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
@@ -274,11 +286,20 @@ class UnitTables:
             reasons = self.reasons[start : start + batch.num_rows]
             is_near = self.matches.mark_near(start, batch.column("runs").to_numpy())
             reasons[(reasons == STAYS) & is_near] = WRITE_REASONS.index("withheld")
+            self._note_withheld(batch, reasons)
             stays = reasons == STAYS
             if stays.any():
                 rows = start + np.flatnonzero(stays)
                 yield self._build_table(batch.filter(pa.array(stays)), rows)
             start += batch.num_rows
+
+    def _note_withheld(self, batch: pa.RecordBatch, reasons: np.ndarray) -> None:
+        rows = np.flatnonzero(reasons == WRITE_REASONS.index("withheld"))
+        rows = rows[: phrases.MAX_TEXTS - len(self.withheld)]
+        chosen = batch.select(["text", "title_characters"]).take(pa.array(rows))
+        texts, sizes = (column.to_pylist() for column in chosen.columns)
+        pairs = zip(texts, sizes, strict=True)
+        self.withheld += [text[size + 1 :] if size else text for text, size in pairs]
 
     def list_items(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the products of pretrain and train, each once, and those of the test reviews that
@@ -322,6 +343,17 @@ class UnitTables:
                 if value is not None:
                     self.labels[name.removeprefix(LABEL)][f"{SPLITS[side]}.{value}"] += count
         return pa.Table.from_pydict(columns, schema=schema)
+
+
+def count_withheld_phrases(tables: UnitTables, dump: int, common: Sequence[str]) -> dict[str, int]:
+    """Return how often the most frequent n-grams occur in withheld reviews of a unit of a dump; of
+    a unit that has lost little to them, none. `common` are the paths of `write_common`.
+    """
+    withheld = int((tables.reasons == WRITE_REASONS.index("withheld")).sum())
+    if withheld <= phrases.MIN_SHARE * len(tables.reasons):
+        return {}
+    known = CommonNGrams.read(common).list_at(dump + FIRST_DUMP)
+    return phrases.count_phrases(tables.withheld, known)
 
 
 def build_cluster_columns(

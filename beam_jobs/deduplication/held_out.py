@@ -1,20 +1,22 @@
 """Finds the reviews that repeat a held-out text, or nearly so, so that none is trained on: a dev or
 test review of the dump, of an earlier or another corpus, or a text of an evaluation file.
 
-Two texts nearly repeat each other if they share half of their runs of 8 words (overlaps.py). Texts
-of 3 to 7 words are withheld only if the words are equal: "i love it" is in half of all reviews. The
-first pass over a unit leaves the runs of its reviews, bucket by bucket (buckets.py):
+Two texts nearly repeat each other if they share half of their runs of 8 words (overlaps.py), but
+for those that many texts share (common_ngrams.py). Texts of 3 to 7 words, and those of few words
+beside common runs, are withheld only if the words are equal: "i love it" is in half of all reviews.
+The first pass over a unit leaves the runs of its reviews, bucket by bucket (buckets.py):
 
 UNIT.runs            RUN of the reviews that may be trained on, by row number
 UNIT.heldout         HELD_RUN of the dev and test reviews, each run once a review
 00000.heldout        those of the dev and test reviews of earlier and of another corpus
 withheld.heldout     those of evaluation files
 
-A bucket has the runs of all reviews that begin with the same bits. Who compares it holds the
-held-out ones and reads the others unit by unit; what both have is counted by pairs of reviews, by
-blocks of a unit's rows, in one file for each part of the buckets. The second pass over a unit adds
-up what the parts say of some blocks. So no worker ever holds more than a bucket or BLOCK_MATCHES
-and the sizes of all units.
+A bucket has the runs of all reviews that begin with the same bits. Which of them are common is
+counted by buckets first, and how many common ones each held-out text has by files. Who compares a
+bucket holds the held-out ones and reads the others unit by unit; what both have is counted by pairs
+of reviews, by blocks of a unit's rows, in one file for each part of the buckets. The second pass
+over a unit adds up what the parts say of some blocks. So no worker ever holds more than a bucket or
+BLOCK_MATCHES, the common runs and the sizes of all units.
 
 A review is compared with the held-out reviews of its own dump and of earlier ones: a dump that
 comes later changes nothing in what the earlier ones left.
@@ -32,8 +34,9 @@ import pyarrow.parquet as pq
 
 from beam_jobs.core import storage
 from beam_jobs.core.limits import Limits
-from beam_jobs.deduplication import buckets, overlaps
+from beam_jobs.deduplication import buckets, common_ngrams, overlaps
 from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
+from beam_jobs.deduplication.common_ngrams import CommonNGrams
 from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
@@ -48,24 +51,30 @@ FIRST_DUMP = 1
 """Number of the job's first dump among those that are held out; earlier corpora are 0."""
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
 """A hash, the hash of the words of a text that has it, the number of the review with that text, and
-how many distinct runs it has. Copies of a text have the same hash."""
+how many distinct runs of 8 words it has. Copies of a text have the same hash."""
 MATCH = np.dtype([("text", "<u8"), ("row", "<u4"), ("size", "<u4"), ("shared", "<u4")])
 """Hash of the words of a held-out text; row number of a review in its unit; how many runs the text
-has; how many both have in a bucket."""
+has; how many both have in a bucket. COMMON instead of a text: how many common runs the review
+has."""
+COMMON = np.uint64(0xFFFFFFFFFFFFFFFF)
+EQUAL = 1 << 30
+"""Runs that texts of equal words count as sharing: more than any text has."""
 BLOCK_MATCH = np.dtype([("place", "<u8"), ("match", MATCH)])
 """A match, and the number of its block among those of all units, shifted so that its first bits are
 those of the highest number."""
+EVALUATION = "withheld"
+"""Name of the file of the texts of evaluation files."""
 BUCKET_RUNS = 1 << 22
 """Held-out runs of a bucket at most, 96 MiB."""
 COMMON_TEXTS = 100
-"""A run that more distinct held-out texts have is a phrase ("in exchange for my honest and unbiased
-review"). It is compared with that many of them, those of the earliest dumps and within a dump those
-with the smallest hashes: the pairs of reviews that share it would grow with the square of the dump.
-So a later dump changes nothing of an earlier one, and of a family of texts that share many runs the
-same members are compared in each run. Pairs a review grow up to that limit, 0.011, 0.056 and 0.121
-at 10, 40 and 79 thousand reviews, and so do those that nearly repeat each other, 0.0002, 0.0026 and
-0.0044; prefix filtering, with the rarest half of a text's runs, would leave 0.0002, 0.0026 and
-0.0047 for two more passes over all runs and a reading of both texts of each pair."""
+"""A run that more distinct held-out texts have, those of evaluation files among them, is compared
+with that many of them, those of the earliest dumps and within a dump those with the smallest
+hashes: the pairs of reviews that share it would grow with the square of the dump. So a later dump
+changes nothing of an earlier one, and of a family of texts that share many runs the same members
+are compared in each run. Pairs a review grow up to that limit, 0.011, 0.056 and 0.121 at 10, 40 and
+79 thousand reviews, and so do those that nearly repeat each other, 0.0002, 0.0026 and 0.0044;
+prefix filtering, with the rarest half of a text's runs, would leave 0.0002, 0.0026 and 0.0047 for
+two more passes over all runs and a reading of both texts of each pair."""
 CHUNK_TEXTS = 4096
 """Evaluation texts whose forms are held at once."""
 BLOCK_ROWS = 1 << 12
@@ -79,6 +88,32 @@ def mark_held_out(sides: np.ndarray) -> np.ndarray:
     return np.isin(sides, [SPLITS.index(split) for split in HELD_OUT_SPLITS])
 
 
+def hash_runs(
+    texts: list[str], is_held_out: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return RUN of the texts that are not held out and HELD_RUN of those that are, by their
+    indices, and how many runs of 8 words each has, uint32 [texts].
+    """
+    all_runs, all_owners = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)]
+    hashes, sizes = np.zeros(len(texts), np.uint64), np.zeros(len(texts), np.uint32)
+    for start in range(0, len(texts), BATCH_TEXTS):
+        words, batch = split_words(texts[start : start + BATCH_TEXTS]), slice(start, None)
+        hashes[batch][: words.texts] = words.hash_texts()
+        runs, owners, sizes[batch][: words.texts] = list_runs(words)
+        all_runs.append(runs)
+        all_owners.append(owners + np.uint32(start))
+    runs, owners = np.concatenate(all_runs), np.concatenate(all_owners)
+    is_held = is_held_out[owners]
+    trained = np.empty(len(runs) - int(is_held.sum()), RUN)
+    trained["run"], trained["text"] = runs[~is_held], owners[~is_held]
+    distinct, held_owners = drop_repeated_runs(runs[is_held], owners[is_held])
+    held = np.empty(len(distinct), HELD_RUN)
+    held["run"], held["text"], held["row"] = distinct, hashes[held_owners], held_owners
+    of_words = held_owners[~common_ngrams.is_whole(distinct)]
+    held["size"] = np.bincount(of_words, minlength=len(texts))[held_owners]
+    return trained, held, sizes
+
+
 class RunHasher:
     """Hashes the runs of reviews in the order of their numbers."""
 
@@ -87,29 +122,14 @@ class RunHasher:
         self.texts = 0
 
     def add_texts(self, texts: list[str], is_held_out: np.ndarray) -> np.ndarray:
-        """Add the runs of the next reviews; return how many each has, uint32 [texts]."""
-        all_runs, all_owners = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)]
-        hashes = np.zeros(len(texts), np.uint64)
-        for start in range(0, len(texts), BATCH_TEXTS):
-            words = split_words(texts[start : start + BATCH_TEXTS])
-            hashes[start : start + BATCH_TEXTS] = words.hash_texts()
-            runs, owners = list_runs(words)
-            all_runs.append(runs)
-            all_owners.append(owners + np.uint32(start))
-        runs, owners = np.concatenate(all_runs), np.concatenate(all_owners)
-        is_held = is_held_out[owners]
-        trained = np.empty(len(runs) - int(is_held.sum()), RUN)
-        trained["run"] = runs[~is_held]
-        trained["text"] = owners[~is_held] + np.uint32(self.texts)
+        """Add the runs of the next reviews; return how many of 8 words each has, uint32 [texts]."""
+        trained, held, sizes = hash_runs(texts, is_held_out)
+        trained["text"] += np.uint32(self.texts)
+        held["row"] += np.uint32(self.texts)
         self.trained.add_rows(trained)
-        distinct, held_owners = drop_repeated_runs(runs[is_held], owners[is_held])
-        held = np.empty(len(distinct), HELD_RUN)
-        held["run"], held["text"] = distinct, hashes[held_owners]
-        held["row"] = held_owners + np.uint32(self.texts)
-        held["size"] = np.bincount(held_owners)[held_owners]
         self.held_out.add_rows(held)
         self.texts += len(texts)
-        return np.bincount(owners, minlength=len(texts)).astype(np.uint32)
+        return sizes
 
 
 def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> str:
@@ -131,7 +151,7 @@ def write_withheld_runs(files: Sequence[str], folder: str, limits: Limits) -> li
         while chunk := list(itertools.islice(texts, CHUNK_TEXTS)):
             yield sorted({form for raw in chunk for form in list_forms(raw)})
 
-    return [write_other_runs(read_batches(), storage.join_path(folder, "withheld.heldout"))]
+    return [write_other_runs(read_batches(), storage.join_path(folder, f"{EVALUATION}.heldout"))]
 
 
 def write_other_runs(batches: Iterable[list[str]], path: str) -> str:
@@ -173,7 +193,7 @@ def list_run_parts(
     return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
 
 
-def write_matches(
+def write_common(
     part: Part,
     prepared: str,
     folder: str,
@@ -181,11 +201,58 @@ def write_matches(
     copies: Sequence[str] = (),
     others: BucketedFiles = buckets.NO_FILES,
 ) -> str:
+    """Write how many held-out reviews have the n-grams of a part that may be common, once; return
+    the path. The arguments are those of `write_matches`; texts of evaluation files do not count.
+    """
+    path = storage.join_path(folder, f"{part[0]:03d}.common")
+    if storage.exists(path):
+        return path
+    counted, held = [], buckets.list_unit_files(prepared, units, "heldout")
+    with (
+        buckets.open_part(part, held, HELD_RUN) as read_held,
+        buckets.open_part(part, others, HELD_RUN) as read_others,
+        open_files(folder, copies, "copies") as read_copies,
+    ):
+        for bucket in buckets.list_buckets_of(part):
+            texts = []
+            for other, rows in zip(others.paths, read_others(bucket), strict=True):
+                if common_ngrams.name_file(other) != EVALUATION:
+                    texts.append((rows, 0))
+            for unit, rows in zip(units, read_held(bucket), strict=True):
+                copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
+                texts.append((rows[~np.isin(rows["row"], copied)], unit.dump + FIRST_DUMP))
+            counted.append(common_ngrams.count_texts(*_join_texts(texts)))
+    storage.write_bytes(path, np.concatenate(counted).tobytes())
+    return path
+
+
+def list_held_out_files(
+    units: list[UnitSize], prepared: str, others: BucketedFiles = buckets.NO_FILES
+) -> Iterator[str]:
+    """Yield the files of HELD_RUN, those of units first."""
+    for unit in units:
+        if unit.held_out_runs:
+            yield storage.join_path(prepared, f"{unit.unit}.heldout")
+    yield from others.paths
+
+
+def write_matches(
+    part: Part,
+    prepared: str,
+    folder: str,
+    units: list[UnitSize],
+    copies: Sequence[str] = (),
+    others: BucketedFiles = buckets.NO_FILES,
+    common: Sequence[str] = (),
+    counts: Sequence[str] = (),
+) -> str:
     """Write what the reviews of all units share with held-out ones in a part, once; return the path
     of MATCH, block by block. Where each block begins is in a file with .starts behind it.
 
     `units` come in their order (`buckets.join_unit_starts`); `copies` names those that have reviews
-    which are not held out (`clusters.write_copies`); `others` are as for `list_run_parts`.
+    which are not held out (`clusters.write_copies`); `others` are as for `list_run_parts`;
+    `common` are the paths of `write_common`; `counts` names the files of held-out texts that have
+    common n-grams (`common_ngrams.write_counts`).
     """
     path = storage.join_path(folder, f"{part[0]:03d}.matches")
     if storage.exists(f"{path}.starts"):
@@ -193,20 +260,40 @@ def write_matches(
     runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
     spooled, blocks = BucketedRows(BLOCK_MATCH), sum(map(count_blocks, units))
     shift = np.uint64(64 - max(blocks, buckets.MAX_BUCKETS).bit_length())
+    known = CommonNGrams.read(common)
     with (
         buckets.open_part(part, runs, RUN) as read_runs,
         buckets.open_part(part, held, HELD_RUN) as read_held,
         buckets.open_part(part, others, HELD_RUN) as read_others,
-        open_copies(folder, copies) as read_copies,
+        open_files(folder, copies, "copies") as read_copies,
+        open_files(folder, counts, "counts") as read_counts,
     ):
-        for bucket in buckets.list_buckets_of(part):
-            texts = [(rows, 0) for rows in read_others(bucket)]
+
+        def hold(bucket: int, level: int) -> HeldOutRuns:
+            """Return the held-out runs of a bucket with which a dump is compared."""
+            common = known.list_at(level)
+            own = common[buckets.number_buckets(common, part[2]) == bucket]
+            texts = []
+            for other, rows in zip(others.paths, read_others(bucket), strict=True):
+                packed = read_counts(common_ngrams.name_file(other))
+                texts.append((common_ngrams.discount(rows, packed, level, own), 0))
             for unit, rows in zip(units, read_held(bucket), strict=True):
-                stays = ~np.isin(rows["row"], read_copies(unit.unit))
-                texts.append((rows[stays], unit.dump + FIRST_DUMP))
-            held_out, before = HeldOutRuns(texts), 0
+                if (dump := unit.dump + FIRST_DUMP) <= level:
+                    copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
+                    rows = rows[~np.isin(rows["row"], copied)]
+                    packed = read_counts(unit.unit)
+                    texts.append((common_ngrams.discount(rows, packed, level, own), dump))
+            return HeldOutRuns(texts, own)
+
+        has_any = others.paths or any(unit.held_out_runs for unit in units)
+        for bucket in buckets.list_buckets_of(part) if has_any else ():
+            held_out, level, before = HeldOutRuns([]), 0, 0
             for unit, rows in zip(units, read_runs(bucket), strict=True):
-                for matches in held_out.find_matches(rows, unit.dump + FIRST_DUMP):
+                if level != unit.dump + FIRST_DUMP:
+                    level = unit.dump + FIRST_DUMP
+                    held_out = HeldOutRuns([])  # what it held goes before the next is read
+                    held_out = hold(bucket, level)
+                for matches in held_out.find_matches(rows):
                     rows = np.empty(len(matches), BLOCK_MATCH)
                     rows["match"] = matches
                     rows["place"] = before + matches["row"] // BLOCK_ROWS
@@ -240,21 +327,23 @@ def write_by_block(spooled: BucketedRows, shift: np.uint64, blocks: int, path: s
 
 
 @contextmanager
-def open_copies(folder: str, units: Sequence[str]) -> Iterator[Callable[[str], np.ndarray]]:
-    """Yield what returns the row numbers of a unit's near copies, of which `units` have some."""
-    paths = [storage.join_path(folder, f"{unit}.copies") for unit in units]
+def open_files(folder: str, names: Sequence[str], ending: str) -> Iterator[Callable[[str], bytes]]:
+    """Yield what returns the bytes of NAME.ending in a folder, none for what is not among `names`.
+    They wait in a temporary file.
+    """
+    paths = [storage.join_path(folder, f"{name}.{ending}") for name in names]
     places: dict[str, tuple[int, int]] = {}
     with tempfile.TemporaryFile() as spool:
-        for unit, packed in zip(units, storage.map_paths(storage.read_bytes, paths), strict=True):
-            places[unit] = spool.tell(), len(packed)
+        for name, packed in zip(names, storage.map_paths(storage.read_bytes, paths), strict=True):
+            places[name] = spool.tell(), len(packed)
             spool.write(packed)
 
-        def read_copies(unit: str) -> np.ndarray:
-            begin, size = places.get(unit, (0, 0))
+        def read(name: str) -> bytes:
+            begin, size = places.get(name, (0, 0))
             spool.seek(begin)
-            return np.frombuffer(spool.read(size), ROW_NUMBER)
+            return spool.read(size)
 
-        yield read_copies
+        yield read
 
 
 def count_blocks(unit: UnitSize) -> int:
@@ -268,42 +357,56 @@ def list_blocks(units: Sequence[UnitSize]) -> dict[str, tuple[int, int]]:
     return {unit.unit: place for unit, place in zip(units, itertools.pairwise(ends), strict=True)}
 
 
+def _join_texts(parts: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return HELD_RUN of several files and the number of the dump of each row; `parts` is empty
+    then.
+    """
+    rows = np.concatenate([np.empty(0, HELD_RUN), *(rows for rows, _ in parts)])
+    of_dump = np.array([dump for _, dump in parts], np.uint32)
+    dumps = np.repeat(of_dump, [len(rows) for rows, _ in parts])
+    parts.clear()  # which hold as much again
+    return rows, dumps
+
+
 class HeldOutRuns:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
-    def __init__(self, parts: list[tuple[np.ndarray, int]]) -> None:
+    def __init__(
+        self, parts: list[tuple[np.ndarray, int]], common: np.ndarray | None = None
+    ) -> None:
         """Take the rows of the bucket in each file, and the number of their dump: `parts` is empty
-        then.
+        then. `common` are the hashes of the common runs, which none of the rows has.
         """
-        rows = np.concatenate([np.empty(0, HELD_RUN), *(rows for rows, _ in parts)])
-        of_dump = np.array([dump for _, dump in parts], np.uint32)
-        dumps = np.repeat(of_dump, [len(rows) for rows, _ in parts])
-        parts.clear()  # which hold as much again
+        if common is not None and len(common):
+            rows = np.zeros(len(common), HELD_RUN)
+            rows["run"], rows["text"] = common, COMMON
+            parts.append((rows, 0))
+        rows, dumps = _join_texts(parts)
         order = np.argsort(rows["run"])
-        rows, dumps = keep_first_texts(rows.take(order), dumps.take(order))  # faster than indexing
+        rows = keep_first_texts(rows.take(order), dumps.take(order))  # faster than indexing
         self._runs, texts, sizes = (
             np.ascontiguousarray(rows[name]) for name in ("run", "text", "size")
         )
         del rows, order  # 24 bytes for each run; what follows takes as much again
         self._texts, places, owners = np.unique(texts, return_index=True, return_inverse=True)
         self._owners, self._sizes = owners.astype(np.uint32), sizes[places]
-        self._dumps = dumps[places]
 
-    def find_matches(self, rows: np.ndarray, dump: int) -> Iterator[np.ndarray]:
-        """Yield MATCH of the reviews of a dump, of which `rows` are the RUN of this bucket."""
+    def find_matches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield MATCH of reviews, of which `rows` are the RUN of this bucket."""
         if not len(self._runs):
             return
         runs = np.ascontiguousarray(rows["run"])
         order = np.argsort(runs)  # in which the search takes half the time
         places = np.searchsorted(self._runs, runs[order])
         known = order[self._runs.take(places, mode="clip") == runs[order]]
-        for reviews, held, shared in count_shared_runs(
-            runs[known], rows["text"][known], self._look_up
-        ):
-            matches = np.empty(len(reviews), MATCH)
-            matches["row"], matches["shared"] = reviews, shared
-            matches["text"], matches["size"] = self._texts[held], self._sizes[held]
-            yield matches[self._dumps[held] <= dump]
+        whole = common_ngrams.is_whole(runs[known])
+        for chosen, each in ((known[~whole], 1), (known[whole], EQUAL)):
+            owners = rows["text"][chosen]
+            for reviews, held, shared in count_shared_runs(runs[chosen], owners, self._look_up):
+                matches = np.empty(len(reviews), MATCH)
+                matches["row"], matches["shared"] = reviews, shared * each
+                matches["text"], matches["size"] = self._texts[held], self._sizes[held]
+                yield matches
 
     def _look_up(self, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         first = np.searchsorted(self._runs, runs)
@@ -311,14 +414,14 @@ class HeldOutRuns:
         return counts, self._owners[expand_spans(first, counts)]
 
 
-def keep_first_texts(rows: np.ndarray, dumps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows sorted by run, and their dumps: of each run COMMON_TEXTS distinct texts at most,
-    each in its earliest dump.
+def keep_first_texts(rows: np.ndarray, dumps: np.ndarray) -> np.ndarray:
+    """Return rows sorted by run, of which `dumps` has the number of the dump: of each run
+    COMMON_TEXTS distinct texts at most, each in its earliest dump.
     """
     equal = np.diff(rows["run"]) == 0
     several = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
     if not len(several):
-        return rows, dumps
+        return rows
     runs, texts = rows["run"][several], rows["text"][several]
     order = np.lexsort((dumps[several], texts, runs))
     is_copy = ~mark_firsts(runs[order], texts[order])
@@ -330,7 +433,46 @@ def keep_first_texts(rows: np.ndarray, dumps: np.ndarray) -> tuple[np.ndarray, n
     bounds = find_runs(runs)
     rank = np.arange(len(runs)) - np.repeat(bounds[:-1], np.diff(bounds))
     stays[several[order[rank >= COMMON_TEXTS]]] = False
-    return rows.compress(stays), dumps.compress(stays)
+    return rows.compress(stays)
+
+
+def find_near(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> np.ndarray:
+    """Return of the reviews from a row on, which have so many runs, whether each nearly repeats a
+    held-out text, by their MATCH, one for each pair.
+    """
+    near, sizes = np.zeros(len(sizes), bool), sizes.astype(np.int64)
+    rows, is_common = matches["row"].astype(np.int64) - first_row, matches["text"] == COMMON
+    sizes[rows[is_common]] -= matches["shared"][is_common]
+    has_little = np.zeros(len(sizes), bool)
+    has_little[rows[is_common]] = sizes[rows[is_common]] < common_ngrams.MIN_OWN
+    rows, pairs = rows[~is_common], matches[~is_common]
+    is_near = overlaps.are_near(pairs["shared"], sizes[rows], pairs["size"])
+    near[rows[is_near & (~has_little[rows] | (pairs["shared"] >= EQUAL))]] = True
+    return near
+
+
+def add_up_matches(matches: np.ndarray) -> np.ndarray:
+    """Return MATCH of several buckets, one for each pair, by row."""
+    matches = matches.take(np.lexsort((matches["text"], matches["row"])))
+    firsts = find_runs(matches["row"], matches["text"])[:-1]
+    summed = matches.take(firsts)
+    if len(firsts):
+        summed["shared"] = np.add.reduceat(matches["shared"], firsts)
+    return summed
+
+
+def find_withheld(texts: list[str], is_held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return of a few reviews, held in memory, whether each is withheld for one that is held out,
+    and the hashes of the common n-grams.
+    """
+    trained, held, sizes = hash_runs(texts, is_held_out)
+    known = CommonNGrams([common_ngrams.count_texts(held, np.full(len(held), FIRST_DUMP))])
+    common = known.list_at(FIRST_DUMP)
+    counts = common_ngrams.count_ngrams([held], known, [FIRST_DUMP]).tobytes()
+    rows = common_ngrams.discount(held, counts, FIRST_DUMP, common)
+    found = HeldOutRuns([(rows, FIRST_DUMP)], common).find_matches(trained)
+    matches = add_up_matches(np.concatenate([np.empty(0, MATCH), *found]))
+    return find_near(matches, 0, sizes), common
 
 
 class UnitMatches:
@@ -363,9 +505,7 @@ class UnitMatches:
                 self._matches = np.empty(0, MATCH)  # what it held goes before the next is read
                 self._group, self._matches = group, self._add_up(*group)
             bounds = np.searchsorted(self._matches["row"], [first_row, last_row])
-            matches = self._matches[slice(*bounds)]
-            rows = matches["row"] - first_row
-            near[rows[overlaps.are_near(matches["shared"], sizes[rows], matches["size"])]] = True
+            near |= find_near(self._matches[slice(*bounds)], first_row, sizes)
         return near
 
     def _add_up(self, first_block: int, last_block: int) -> np.ndarray:
@@ -377,10 +517,4 @@ class UnitMatches:
             (size * self._starts[:, last_block]).tolist(),
             strict=True,
         )
-        matches = np.frombuffer(b"".join(storage.read_each(stretches)), MATCH)
-        matches = matches.take(np.lexsort((matches["text"], matches["row"])))
-        firsts = find_runs(matches["row"], matches["text"])[:-1]
-        summed = matches.take(firsts)
-        if len(firsts):
-            summed["shared"] = np.add.reduceat(matches["shared"], firsts)
-        return summed
+        return add_up_matches(np.frombuffer(b"".join(storage.read_each(stretches)), MATCH))

@@ -1,8 +1,9 @@
-"""When two texts nearly repeat each other: of the runs of 8 words of the shorter one at least half
-are in the other one.
+"""When two texts nearly repeat each other: their words are equal, or of the runs of 8 words of the
+shorter one at least half are in the other one.
 
-A text of fewer words is one run as a whole. GPT-3 took 13 words and any overlap (Brown et al. 2020,
-appendix C), which on reviews, often shorter than 13 words, would miss most copies.
+Runs that many texts share count for nothing (common_ngrams.py). GPT-3 took 13 words and any overlap
+(Brown et al. 2020, appendix C), which on reviews, often shorter than 13 words, would miss most
+copies.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,19 +20,21 @@ MATCHES = 1 << 18
 """Pairs of a run and a held-out text that has it, which are counted at once."""
 RUN = np.dtype([("run", "<u8"), ("text", "<u4")])
 """The hash of a run, and the number of a text that has it."""
+WHOLE = np.uint64(1)
+"""The last bit of a hash: 1 for the words of a whole text, 0 for a run of RUN_WORDS."""
 LookUp = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Returns of distinct runs, ascending, how many held-out texts have each, and the texts of all."""
 
 
-def list_runs(words: Words) -> tuple[np.ndarray, np.ndarray]:
-    """Return hashes of runs (uint64) and the text of each; a short text is one run as a whole."""
+def list_runs(words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return hashes of runs (uint64), those of whole texts last, and the text of each; and how many
+    runs of RUN_WORDS each text has (uint32).
+    """
     runs, owners = words.hash_runs(RUN_WORDS)
-    counts = words.count_words()
-    short = (counts >= evaluation_texts.MIN_WORDS) & (counts < RUN_WORDS)
-    if not short.any():
-        return runs, owners
-    owners = np.concatenate([owners, np.flatnonzero(short).astype(np.uint32)])
-    return np.concatenate([runs, words.select_texts(short).hash_texts()]), owners
+    sizes = np.bincount(owners, minlength=words.texts).astype(np.uint32)
+    texts = np.flatnonzero(words.count_words() >= evaluation_texts.MIN_WORDS).astype(np.uint32)
+    runs = np.concatenate([runs & ~WHOLE, words.hash_texts()[texts] | WHOLE])
+    return runs, np.concatenate([owners, texts]), sizes
 
 
 def drop_repeated_runs(runs: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -80,15 +80,24 @@ class Words:
 
 def split_words(texts: list[str]) -> Words:
     """Return the words of texts of one line each."""
-    lines = [
-        text.encode() if text.isascii() else space_words(text).casefold().encode("utf-8", "replace")
-        for text in texts
-    ]
+    lines = list(map(_encode_line, texts))
     hashes, starts = hash_words(np.frombuffer(b" ".join(lines).translate(FOLD_ASCII), np.uint8))
     line_ends = np.cumsum(np.array([len(line) + 1 for line in lines], dtype=np.int64))
     words_until = np.searchsorted(starts, line_ends)
     owners = np.repeat(np.arange(len(texts), dtype=np.uint32), np.diff(words_until, prepend=0))
     return Words(hashes, owners, len(texts))
+
+
+def _encode_line(text: str) -> bytes:
+    if text.isascii():
+        return text.encode()
+    return space_words(text).casefold().encode("utf-8", "replace")
+
+
+def list_words(text: str) -> list[str]:
+    """Return the words of a text of one line, as `split_words` has them."""
+    folded = _encode_line(text).translate(FOLD_ASCII)
+    return [word.decode("utf-8", "replace") for word in folded.split(b" ") if word]
 
 
 def count_words(text: str) -> int:

@@ -23,6 +23,7 @@ from flows.cli.options import (
 from flows.configuration.form import (
     Addition,
     AdditionParameters,
+    Corpus,
     Dump,
     Parameters,
     Scoring,
@@ -141,7 +142,8 @@ def print_plan(form: Parameters | Addition) -> None:
     from flows import add_dump, domain_adaptation
 
     plan = Plan(Store(form.store))
-    languages = print_files(form.dump, build_dump_stage(form.dump, plan.store))
+    corpus = getattr(form, "corpus", None)
+    languages = print_files(form.dump, build_dump_stage(form.dump, plan.store), corpus)
     if isinstance(form, Addition):
         form = add_dump.prepare_addition(form, Plan(plan.store))
         add_dump.graph(form, plan)
@@ -162,9 +164,9 @@ def print_plan(form: Parameters | Addition) -> None:
             print(f"warning: {warning}")
 
 
-def print_files(chosen: Dump, dump: Stage) -> dict[str, int]:
-    """Print what each file of a dump holds; return the first reviews by language. `dump` is its
-    stage.
+def print_files(chosen: Dump, dump: Stage, corpus: Corpus | None = None) -> dict[str, int]:
+    """Print what each file of a dump holds, and what of it becomes a corpus; return the first
+    reviews by language. `dump` is its stage.
     """
     previews = preview.read_previews(preview.list_files(chosen, dump), chosen)
     scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
@@ -172,6 +174,8 @@ def print_files(chosen: Dump, dump: Stage) -> dict[str, int]:
         print("\n".join(preview.describe_file(file, scale)))
     if about_scale:
         print(about_scale)
+    if corpus and (line := preview.describe_withheld(previews, corpus.split)):
+        print(line)
     languages = preview.count_languages(previews)
     shown = [f"{name} {n / sum(languages.values()):.0%}" for name, n in languages.items()]
     if shown:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from beam_jobs.config import CorpusOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import format_count
+from beam_jobs.deduplication import exact, held_out, phrases
 from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.compression import PlainStream
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.stars import BINARY, Scale, decide_scales, parse_scale, show_rating
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
-from beam_jobs.text import languages
+from beam_jobs.text import cleaning, languages, splits
 from flows.configuration.form import Dump, name_settings, tell_settings
 from flows.stages.dump import list_reading_options
 from flows.store.store import Stage
@@ -31,6 +32,8 @@ PARQUET_ROWS = 1000
 SHOWN = 10
 SHOWN_VALUES = 3
 TEXT_CHARACTERS = 60
+WITHHOLDING_TEXTS = 5_000
+"""Of all files, that are compared with each other, in half a second."""
 LANGUAGE_TEXTS = 500
 """Whose languages are counted, of all files."""
 
@@ -155,6 +158,23 @@ def count_languages(previews: Sequence[Preview]) -> dict[str, int]:
     return languages.count_languages(
         str(review.text) for preview in previews for review in preview.reviews[:most]
     )
+
+
+def describe_withheld(previews: Sequence[Preview], split: str) -> str:
+    """Return what the first reviews show of the reviews that would be withheld, if they are many;
+    `split` has the shares. They are split by their texts here, whatever the corpus is split by.
+    """
+    given = (r.text for preview in previews for r in preview.reviews if isinstance(r.text, str))
+    cleaned = map(cleaning.clean_text, islice(given, WITHHOLDING_TEXTS))
+    texts = list({exact.hash_text(text): text for text in cleaned if text}.items())
+    sides = splits.assign_splits(b"".join(key for key, _ in texts), splits.parse_shares(split), 0)
+    is_held_out = held_out.mark_held_out(sides)
+    near, common = held_out.find_withheld([text for _, text in texts], is_held_out)
+    near &= ~is_held_out
+    shown = list(compress((text for _, text in texts), near))[: phrases.MAX_TEXTS]
+    of, counted = int((~is_held_out).sum()), phrases.count_phrases(shown, common)
+    line = phrases.describe_withheld(int(near.sum()), of, [counted])
+    return line and f"withheld  of the first reviews {line}"
 
 
 def find_scale(previews: Sequence[Preview], given: str) -> tuple[Scale | None, str]:

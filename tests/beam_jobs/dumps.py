@@ -18,7 +18,15 @@ from beam_jobs.corpus import plan
 from beam_jobs.corpus.prepare import add_days, count_days, find_cut_offs, prepare_unit
 from beam_jobs.corpus.result import finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
-from beam_jobs.deduplication import buckets, clusters, earlier_corpora, exact, held_out, near
+from beam_jobs.deduplication import (
+    buckets,
+    clusters,
+    common_ngrams,
+    earlier_corpora,
+    exact,
+    held_out,
+    near,
+)
 from beam_jobs.deduplication.buckets import BucketedFiles, Part
 from beam_jobs.packing import shards
 from beam_jobs.packing.plan import plan_shards, prepare_output
@@ -125,7 +133,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         known = find_clusters(parts, found_links, folders.matches, units)
         for part in parts:
             duplicates["near"] += clusters.find_members(part, folders.prepared, units, known)
-    matches = []
+    matches, common = [], []
     if preparation.withholds:
         found_runs = [
             held_out.write_earlier_runs(run, folders.seen) for run in corpus.held_out_corpora
@@ -139,17 +147,25 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         left_out = [
             unit for pair in copies.items() for unit in clusters.write_copies(pair, folders.matches)
         ]
-        matches = [
-            held_out.write_matches(part, folders.prepared, folders.matches, units, left_out, others)
-            for part in held_out.list_run_parts(units, others)
+        compared = folders.prepared, folders.matches, units, left_out, others
+        run_parts = list(held_out.list_run_parts(units, others))
+        common = [held_out.write_common(part, *compared) for part in run_parts]
+        levels = sorted({unit.dump + held_out.FIRST_DUMP for unit in units})
+        counts = [
+            name
+            for path in held_out.list_held_out_files(units, folders.prepared, others)
+            for name in common_ngrams.write_counts(
+                path, folders.matches, held_out.HELD_RUN, common, levels
+            )
         ]
+        matches = [held_out.write_matches(part, *compared, common, counts) for part in run_parts]
     writer = WriteUnits(folders, preparation)
     written = []
     for unit in prepared:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
         for kind, found in duplicates.items():
             joined[kind] = [rows for name, rows in found if name == unit.unit]
-        written += writer.process((unit.unit, joined), units, punkt, scales, matches)
+        written += writer.process((unit.unit, joined), units, punkt, scales, matches, common)
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core import storage
+from beam_jobs.core.limits import Limits
 from beam_jobs.deduplication import buckets, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN
@@ -16,6 +17,7 @@ from tests.beam_jobs.deduplication.word_texts import (
     draw_copies,
     draw_texts,
     overlap,
+    write_matches,
     write_unit,
 )
 
@@ -30,19 +32,16 @@ def find_near(folder, units, of, copies=(), others=buckets.NO_FILES):
     copies = [unit for unit, _ in copies]
     (folder / buckets.JOINED).unlink(missing_ok=True)
     counts = buckets.join_unit_starts([counts for counts, _ in units], str(folder))
-    files = [
-        held_out.write_matches(
-            part, str(folder), str(folder / f"matches-{of}"), counts, copies, others
-        )
-        for part in reversed(list(buckets.list_parts(of)))
-    ]
+    parts = list(reversed(list(buckets.list_parts(of))))
+    files = write_matches(folder, folder / f"matches-{of}", counts, parts, copies, others)
     return {unit.unit: list(mark_rows(unit.unit, sizes, counts, files)) for unit, sizes in units}
 
 
 def write_own_matches(folder, counts, part=(0, 1, 1)):
     """Write what the reviews of a unit share with its own held-out ones; return the path."""
     counts = buckets.join_unit_starts([counts], str(folder))
-    return held_out.write_matches(part, str(folder), str(folder), counts, ())
+    [path] = write_matches(folder, folder, counts, [part])
+    return path
 
 
 def mark_rows(name, sizes, counts, files):
@@ -144,22 +143,87 @@ def test_copies_of_a_held_out_text_take_nothing_from_its_protection(tmp_path, co
     assert expected[-3:] == [True, True, False]
 
 
-@pytest.mark.parametrize("members", [101, 300])
-def test_a_copy_of_one_of_many_similar_texts_is_found(tmp_path, members):
-    """Texts of a family have the same 40 words and two of their own."""
-    common = " ".join(f"p{i}" for i in range(40))
-    held = [f"a{i} {common} b{i}" for i in range(members)]
-    texts = [*held, f"{common} And so on", *draw_texts(3, 6, 20, 30)]
-    unit = write_unit(tmp_path, "u", texts, np.arange(len(texts)) < members)
-    assert find_near(tmp_path, [unit], 2)["u"][-4:] == [True, False, False, False]
+PHRASE = "I received this product for free in exchange for my honest and unbiased review"
+FOOTER = " ".join(f"f{i}" for i in range(40))
 
 
-def test_a_phrase_is_compared_with_some_of_those_that_have_it(tmp_path):
-    phrase = " ".join(f"p{i}" for i in range(12))
-    texts = [f"{phrase} {text}" for text in draw_texts(300, 6, 20, 30)]
-    counts, _ = write_unit(tmp_path, "u", [*texts, f"{phrase} {phrase}"], np.arange(301) < 300)
-    path = write_own_matches(tmp_path, counts)
-    assert os.path.getsize(path) == held_out.MATCH.itemsize * held_out.COMMON_TEXTS
+@pytest.mark.parametrize("phrase", [PHRASE, FOOTER])
+@pytest.mark.parametrize("of", [1, 8])
+def test_a_phrase_of_many_texts_withholds_nothing(tmp_path, phrase, of):
+    """Of 300 reviews with a phrase, some with nothing but it and a few words, 30 are held out."""
+    texts = [f"{text} {phrase}." for text in draw_texts(300, 6, 1, 40)]
+    is_held = np.arange(300) % 10 == 0
+    unit = write_unit(tmp_path, "u", texts, is_held)
+    assert sum(find_near(tmp_path, [unit], of)["u"]) == 0
+    found, _ = held_out.find_withheld(texts, is_held)
+    assert not found.any(), "in memory too"
+
+
+def disguise(text):
+    """A text as it may come again: other signs, case, spaces, one more sentence, another word."""
+    words = text.split()
+    yield text.upper()
+    yield "  ".join(words).replace(" w", " - w") + " !!"
+    yield f"Someone wrote this before me and I agree. {text}"
+    yield " ".join([*words[:3], "another", *words[4:]])
+    yield " ".join(["Another", *words[1:]])
+    yield f"{text} Thank you"
+
+
+def test_copies_of_a_text_with_a_phrase_are_withheld(tmp_path):
+    """Of dev and test reviews and of an evaluation file, wherever the phrase stands."""
+    own = draw_texts(90, 6, 25, 40)
+    texts = [f"{PHRASE}. {text}" if i % 2 else f"{text} {PHRASE}." for i, text in enumerate(own)]
+    evaluation, held = texts[:20], texts[20:50]
+    copies = [copy for text in texts[:50] for copy in disguise(text)]
+    reviews = [*held, *texts[50:], *copies]
+    is_held = np.arange(len(reviews)) < len(held)
+    (tmp_path / "test.txt").write_text("\n".join(evaluation))
+    files = held_out.write_withheld_runs([str(tmp_path / "test.txt")], str(tmp_path), Limits())
+    others = buckets.join_files(files, str(tmp_path / "heldout.starts"))
+    unit = write_unit(tmp_path, "u", reviews, is_held)
+    expected = [False] * 70 + [True] * len(copies)
+    for of in (1, 8):
+        assert find_near(tmp_path, [unit], of, (), others) == {"u": expected}
+
+
+def test_copies_among_the_reviews_never_make_a_text_common(tmp_path):
+    """One held-out text, in several dumps, and hundreds of its copies with a word changed."""
+    [text, *others] = draw_texts(20, 6, 30, 40)
+    words = text.split()
+    copies = [" ".join([*words[: i % 5], f"z{i}", *words[i % 5 + 1 :]]) for i in range(300)]
+    texts = [text, f"{text}!", *others, *copies]
+    is_held = np.arange(len(texts)) < 21
+    units = [write_unit(tmp_path, f"u{dump}", texts, is_held, dump) for dump in range(7)]
+    expected = [*[False] * 21, *[True] * 300]
+    assert all(found == expected for found in find_near(tmp_path, units, 2).values())
+
+
+def test_a_text_of_common_phrases_only_is_withheld_if_it_is_equal(tmp_path):
+    """Templates: of two phrases each, so that a text is one of 36."""
+    phrases = [" ".join(f"{sign}{i}" for i in range(20)) for sign in "abcdef"]
+    texts = [f"{one}. {other}." for one in phrases for other in phrases] * 9
+    texts = [f"{text}{'!' * (i // 36)}" for i, text in enumerate(texts)]
+    is_held = np.arange(len(texts)) < 36
+    is_held[[4, 9]] = False
+    unit = write_unit(tmp_path, "u", texts, is_held)
+    found = find_near(tmp_path, [unit], 4)["u"]
+    assert found[:36] == [False] * 36
+    assert found[36:] == [i not in (4, 9) for i in range(36)] * 8
+
+
+def test_many_are_a_share_of_the_held_out_texts(tmp_path):
+    """Of 4,000 held-out reviews 8 or more; each review repeats one of them, whose words others
+    have too.
+    """
+    [seven, eight] = draw_texts(2, 6, 30, 31)
+    own = iter(draw_texts(4100, 7, 10, 11))
+    held = [f"{text} {next(own)}" for text, n in ((seven, 7), (eight, 8)) for _ in range(n)]
+    held += [next(own) for _ in range(4000 - len(held))]
+    is_held = np.arange(4002) < 4000
+    texts = [*held, f"{seven} and more", f"{eight} and more"]
+    unit = write_unit(tmp_path, "u", texts, is_held)
+    assert find_near(tmp_path, [unit], 2)["u"][4000:] == [True, False]
 
 
 def test_a_later_dump_changes_nothing_of_an_earlier_one(tmp_path):

@@ -94,3 +94,37 @@ def test_dumps_in_turn_are_withheld_as_all_at_once(tmp_path, reviews):
     run_job(tmp_path / "once", *once, *split, "--punkt", corpora[0])
     in_turn = [row["review_id"] for corpus in corpora for row in rows_of(corpus)]
     assert sorted(in_turn) == sorted(row["review_id"] for row in rows_of(tmp_path / "once"))
+
+
+PHRASE = "I received this product for free in exchange for my honest and unbiased review."
+
+
+def test_a_phrase_of_most_reviews_costs_none_and_no_copy_leaks(tmp_path):
+    """Each third review comes again with another sign or sentence, on whichever side."""
+    texts = [f"{text_of(i, 6)} {PHRASE}" for i in range(150)]
+    again = [f"{text}!" if i % 2 else f"I agree. {text}" for i, text in enumerate(texts[::3])]
+    short = [f"Item {i} is fine. {PHRASE}" for i in range(30)]
+    reviews = [review(i, text) for i, text in enumerate([*texts, *short, *again])]
+    dump, found = write_lines(tmp_path / "d.json", reviews), []
+    split = ("--split", "pretrain=50,train=10,dev=20,test=20", "--withhold-own")
+    for own in ("true", "false"):
+        run_job(tmp_path / own, "--input", dump, *split, own)
+        sides: dict[str, set[str]] = {}
+        for row in rows_of(tmp_path / own):
+            key = list_words(" ".join(row["sentences"])).removeprefix("I agree ")
+            sides.setdefault(key, set()).add(row["split"])
+        held = {"dev", "test"}
+        found.append([bool(there & held and there - held) for there in sides.values()])
+    assert sum(found[0]) == 0
+    withheld = sum(1 for _ in rows_of(tmp_path / "false")) - sum(
+        1 for _ in rows_of(tmp_path / "true")
+    )
+    assert withheld == sum(found[1]) > 10
+
+
+def test_many_withheld_reviews_are_said_with_their_phrases(tmp_path, reviews):
+    dump = write_lines(tmp_path / "d.json", reviews)
+    result = run_job(tmp_path / "corpus", "--input", dump, "--split", "pretrain=50,dev=20,test=30")
+    [warning] = [line for line in result["warnings"] if "withheld" in line]
+    assert f"{result['dropped']['withheld']:,} of " in warning
+    assert result["dropped"]["withheld"] > 20

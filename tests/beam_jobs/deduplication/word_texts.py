@@ -5,8 +5,9 @@ from functools import lru_cache
 import numpy as np
 
 from beam_jobs.core.limits import DEFAULT_LIMITS
-from beam_jobs.deduplication import buckets, held_out
+from beam_jobs.deduplication import buckets, common_ngrams, held_out
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
+from beam_jobs.deduplication.held_out import HELD_RUN
 from beam_jobs.reading.work_units import PreparedUnit
 
 
@@ -18,9 +19,23 @@ def find_withheld(folder, evaluation, reviews):
     others = buckets.join_files(withheld, str(folder / "heldout.starts"))
     unit, sizes = write_unit(folder, "u", reviews, np.zeros(len(reviews), bool))
     counts = buckets.join_unit_starts([unit], str(folder))
-    path = held_out.write_matches((0, 1, 1), str(folder), str(folder), counts, (), others)
+    [path] = write_matches(folder, folder, counts, [(0, 1, 1)], (), others)
     blocks = held_out.list_blocks(counts)["u"]
     return held_out.UnitMatches(blocks, [path]).mark_near(0, sizes).tolist()
+
+
+def write_matches(folder, matches, counts, parts, copies=(), others=buckets.NO_FILES):
+    """Leave what the reviews of all units share with held-out ones; return the paths."""
+    compared = str(folder), str(matches), counts, copies, others
+    common = [held_out.write_common(part, *compared) for part in parts]
+    levels = sorted({unit.dump + held_out.FIRST_DUMP for unit in counts})
+    files = held_out.list_held_out_files(counts, str(folder), others)
+    counted = [
+        name
+        for path in files
+        for name in common_ngrams.write_counts(path, str(matches), HELD_RUN, common, levels)
+    ]
+    return [held_out.write_matches(part, *compared, common, counted) for part in parts]
 
 
 BATCH = 300

@@ -11,7 +11,7 @@ from beam_jobs.config import CorpusOptions, ScoringOptions
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading.work_units import list_dump_files
 from flows.cli.run_commands import print_files
-from flows.configuration.form import Dump
+from flows.configuration.form import Corpus, Dump
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Store
 from tests.beam_jobs.dumps import shared_data, write_lines
@@ -49,9 +49,9 @@ REFUSED = {
 }
 
 
-def preview(folder, *paths, **dump):
+def preview(folder, *paths, corpus=None, **dump):
     chosen, store = Dump(paths=list(map(str, paths)), **dump), Store(folder / "store")
-    return print_files(chosen, build_dump_stage(chosen, store))
+    return print_files(chosen, build_dump_stage(chosen, store), corpus)
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *REFUSED])
@@ -193,3 +193,17 @@ def check_options(told):
         name = option.replace("-", "_")
         assert name in CorpusOptions.model_fields, told
         assert name in ScoringOptions.model_fields, told
+
+
+def test_what_is_withheld_for_near_copies_is_said_and_nothing_for_a_phrase(tmp_path, capsys):
+    """Four forms of each text, so that one of them is a dev or test review of many."""
+    texts = [" ".join(f"w{i}x{k}" for k in range(20)) for i in range(90)]
+    forms = [f"{text}{' so' * n}" for text in texts for n in range(4)]
+    records = [{"text": text, "stars": 5} for text in forms]
+    preview(tmp_path, write_lines(tmp_path / "a.json", records), corpus=Corpus())
+    said = capsys.readouterr().out
+    assert re.search(r"^withheld .*\d+ of \d+ .*\(\d+%\)", said, re.MULTILINE), said
+    phrase = "the driver left this parcel behind the old shed again and rang nowhere"
+    records = [{"text": f"{text[:20]} {phrase}", "stars": 5} for text in texts]
+    preview(tmp_path, write_lines(tmp_path / "b.json", records), corpus=Corpus())
+    assert "\nwithheld" not in capsys.readouterr().out

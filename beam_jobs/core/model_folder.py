@@ -1,4 +1,14 @@
-"""What the writer of a model folder (model.export) and its reader (beam_jobs.scoring) agree on."""
+"""What the writer of a model folder (model.export) and its readers, beam_jobs.scoring and MLflow's
+server, agree on: files, probabilities, and which values are reviews.
+
+MLflow copies this file beside the folder, so it imports nothing of this package; its errors are
+ValueErrors without the folder's name.
+"""
+
+import json
+from io import BytesIO
+from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -6,6 +16,90 @@ ONNX, QUANTIZED, PIPELINE = "model.onnx", "model_quantized.onnx", "model.skops"
 """Names of the files with the weights: of a network in fp32 and in int8, and of TF-IDF."""
 LEAST_PROBABILITY = 1e-30
 """Of a class: one that a pipeline never saw has a logarithm too."""
+TEMPERATURES = 0.01, 100.0
+"""Bounds of a temperature; those of model.export lie between 0.2 and 10."""
+MAX_CHARACTERS = 200_000
+"""Of a text that are classified; the rest of a longer one is ignored."""
+MAX_LABELS = 1_000
+EXPANDED_BYTES, EXPANDED_BYTES_OF_A_LABEL = 256 << 20, 16 << 20
+"""That model.skops may expand to; ours takes 8 MB for each label."""
+SCHEMA, MAX_SCHEMA_BYTES = "schema.json", 16 << 20
+"""The file in model.skops that describes its objects; ours takes 60 kB."""
+PROBE = "A lamp that broke on the first day."
+"""The text on which a model is tried when it is loaded."""
+
+
+class WrongScores(ValueError):
+    """A model gave something else than a finite score for each text and class."""
+
+
+def read_review(value: Any) -> tuple[str, str]:
+    """Return a review's text, or an empty one and the reason why a value is no review.
+
+    Null and NaN, which is how pandas writes null, are no text. Lone surrogates are left out.
+    """
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return "", "no text"
+    if not isinstance(value, str):
+        return "", "text is not a string"
+    text = value[:MAX_CHARACTERS].encode(errors="ignore").decode()
+    return (text, "") if text.strip() else ("", "empty text")
+
+
+def check_labels(labels: list[str]) -> None:
+    """Raise ValueError unless there are 2 to MAX_LABELS labels that differ, none of them empty."""
+    if not 2 <= len(labels) <= MAX_LABELS or not all(labels):
+        raise ValueError(f"a classifier has 2 to {MAX_LABELS:,} labels, none of them empty")
+    if equal := sorted({label for label in labels if labels.count(label) > 1}):
+        raise ValueError(f"two labels are equal: {', '.join(equal)}")
+
+
+def check_temperature(temperature: float) -> None:
+    """Raise ValueError for a temperature that is out of bounds."""
+    low, high = TEMPERATURES
+    if not low <= temperature <= high:
+        raise ValueError(f"temperature {temperature:g} is not between {low:g} and {high:g}")
+
+
+def check_scores(scores: np.ndarray, texts: int, classes: int) -> None:
+    """Raise WrongScores unless logits or probabilities are finite, and [texts, classes]."""
+    if scores.shape != (texts, classes):
+        raise WrongScores(f"scores {list(scores.shape)} of {texts} texts and {classes} classes")
+    if not np.isfinite(scores).all():
+        raise WrongScores("a score is NaN or infinite")
+
+
+def check_pipeline(content: bytes, labels: int) -> None:
+    """Raise ValueError where model.skops expands to more than a pipeline of so many labels needs.
+
+    An array counts as often as the schema names it, since skops reads it as often, and a sparse
+    one, which is an archive, with all it holds.
+    """
+    limit = EXPANDED_BYTES + labels * EXPANDED_BYTES_OF_A_LABEL
+    sizes: dict[str, int] = {}
+    with ZipFile(BytesIO(content)) as archive:
+        for one in archive.infolist():
+            sizes[one.filename] = one.file_size
+            if one.filename == SCHEMA:
+                if one.file_size > MAX_SCHEMA_BYTES:
+                    raise ValueError(f"{SCHEMA} in {PIPELINE} is larger than any of ours")
+                continue
+            with archive.open(one) as member:
+                is_archive = member.read(2) == b"PK"
+            if is_archive and one.file_size <= limit:
+                with ZipFile(BytesIO(archive.read(one))) as inner:
+                    sizes[one.filename] += sum(part.file_size for part in inner.infolist())
+        total = sum(sizes.values())
+
+        def count(node: dict[str, Any]) -> dict[str, Any]:
+            nonlocal total
+            if isinstance(file := node.get("file"), str):
+                total += sizes.get(file, 0)
+            return node
+
+        json.loads(archive.read(SCHEMA), object_hook=count)
+    if total > 2 * limit:  # each array lies in the archive, and is named in the schema
+        raise ValueError(f"{PIPELINE} expands to more than {limit:,} bytes")
 
 
 def take_logarithms(probabilities: np.ndarray) -> np.ndarray:

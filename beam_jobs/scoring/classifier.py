@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from beam_jobs.config import ScoringPrecision
 from beam_jobs.core import storage
@@ -19,8 +19,14 @@ from beam_jobs.core.files import hash_bytes
 from beam_jobs.core.model_folder import (
     ONNX,
     PIPELINE,
+    PROBE,
     QUANTIZED,
+    WrongScores,
     apply_temperature,
+    check_labels,
+    check_pipeline,
+    check_scores,
+    check_temperature,
     take_logarithms,
 )
 
@@ -28,6 +34,8 @@ BATCH_TOKENS = 2_048
 """Of a batch, padding included: small enough for the caches of a core."""
 MOST_TEXTS = 4_096
 """Of a batch."""
+NO_FOLDER = "/dev/null/none"
+"""Where ONNX Runtime looks for weights outside model.onnx: they would stand in no digest."""
 
 
 class Details(BaseModel):
@@ -41,9 +49,17 @@ class ModelConfig(BaseModel):
     """What a worker reads of config.json."""
 
     id2label: dict[int, str] = Field(min_length=2)
-    temperature: float = Field(default=1, gt=0)
+    temperature: float = 1
     pad_token_id: int | None = None
     amazon_electra: Details
+
+    @model_validator(mode="after")
+    def _check(self) -> "ModelConfig":
+        if sorted(self.id2label) != list(range(len(self.id2label))):
+            raise ValueError("id2label does not number the labels from 0")
+        check_labels(self.labels)
+        check_temperature(self.temperature)
+        return self
 
     @property
     def labels(self) -> list[str]:
@@ -54,16 +70,21 @@ class ModelConfig(BaseModel):
 class Classifier:
     """What a worker process keeps."""
 
+    folder: str
     labels: list[str]
     temperature: float
     compute_logits: Callable[[list[str]], np.ndarray]
     """Texts to [texts, classes]."""
 
     def score(self, texts: list[str]) -> np.ndarray:
-        """Return probabilities, float32 [texts, classes]."""
+        """Return probabilities, float32 [texts, classes]; UserError where a score is no number."""
         if not texts:
             return np.zeros((0, len(self.labels)), np.float32)
-        return apply_temperature(self.compute_logits(texts), self.temperature).astype(np.float32)
+        try:
+            logits = self.compute_logits(texts)
+        except WrongScores as error:
+            raise UserError(f"--model {self.folder}: {error}; export it again") from error
+        return apply_temperature(logits, self.temperature).astype(np.float32)
 
 
 def read_config(folder: str) -> ModelConfig:
@@ -105,7 +126,10 @@ def hash_model(folder: str, precision: ScoringPrecision) -> str:
 
 
 def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
-    """Load a model folder, local or in a bucket."""
+    """Load a model folder, local or in a bucket, and try it on one text.
+
+    Raises UserError for what cannot be loaded, or does not give each label a finite score.
+    """
     keep_freed_memory()
     config = read_config(folder)
     weights, *other = [
@@ -117,10 +141,11 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
             compute = load_network(weights, other[0], config)
         else:
             compute = load_pipeline(weights, config.labels)
+        compute([PROBE])
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
         raise UserError(f"--model {folder}: cannot be loaded ({why}); export it again") from error
-    return Classifier(config.labels, config.temperature, compute)
+    return Classifier(folder, config.labels, config.temperature, compute)
 
 
 def load_network(
@@ -132,6 +157,9 @@ def load_network(
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # a worker has one core
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", NO_FOLDER
+    )
     session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
     inputs = [one.name for one in session.get_inputs()]
     tokenizer = Tokenizer.from_str(tokenizer_json.decode())
@@ -151,7 +179,9 @@ def load_network(
             for number, row in enumerate(rows):
                 given["input_ids"][number, : len(ids[row])] = ids[row]
                 given["attention_mask"][number, : len(ids[row])] = 1
-            logits[rows] = session.run(["logits"], {name: given[name] for name in inputs})[0]
+            [found] = session.run(["logits"], {name: given[name] for name in inputs})
+            check_scores(found, len(rows), len(config.labels))
+            logits[rows] = found
         return logits
 
     return compute
@@ -165,12 +195,17 @@ def load_pipeline(content: bytes, labels: list[str]) -> Callable[[list[str]], np
     """
     from skops import io
 
+    check_pipeline(content, len(labels))
     pipeline = io.loads(content, trusted=[])
-    places = [labels.index(str(name)) for name in pipeline.classes_]
+    names = [str(name) for name in pipeline.classes_]
+    check_labels(names)
+    places = [labels.index(name) for name in names]
 
     def compute(texts: list[str]) -> np.ndarray:
         probabilities = np.zeros((len(texts), len(labels)))
-        probabilities[:, places] = pipeline.predict_proba(texts)
+        found = pipeline.predict_proba(texts)
+        check_scores(found, len(texts), len(names))
+        probabilities[:, places] = found
         return take_logarithms(probabilities)
 
     return compute

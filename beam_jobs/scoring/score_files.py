@@ -27,6 +27,7 @@ from apache_beam.utils.shared import Shared
 from beam_jobs.config import CorpusOptions, ScoreFormat, ScoringOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
+from beam_jobs.core.model_folder import read_review
 from beam_jobs.corpus.prepare import join_title, make_title
 from beam_jobs.corpus.result import read_finished, sum_counts
 from beam_jobs.engine.units import add_to_counters, attempt, check_failed
@@ -39,8 +40,6 @@ from beam_jobs.scoring.plan import ID, ScoringPlan
 from beam_jobs.text import personal_data
 from beam_jobs.text.cleaning import clean_text
 
-MOST_CHARACTERS = 200_000
-"""Of a text that are cleaned and classified: the rest of what is longer is left aside."""
 LONGEST_TITLE: int = CorpusOptions.model_fields["max_characters"].default
 """Characters, as of a corpus that was made with the defaults."""
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
@@ -168,10 +167,9 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
 
 def prepare_text(text: Any, repair_run_ons: bool) -> tuple[str, str]:
     """Return the clean text, or an empty one and why there is none."""
-    if not isinstance(text, str):
-        return "", "no text" if text is None else "text is not a string"
-    cleaned = clean_text(text[:MOST_CHARACTERS], repair_run_ons)
-    return cleaned, "" if cleaned else "empty text"
+    text, reason = read_review(text)
+    cleaned = clean_text(text, repair_run_ons)
+    return cleaned, reason or ("" if cleaned else "empty text")
 
 
 def is_integer(text: str) -> bool:

@@ -21,5 +21,5 @@ VERSIONS = {
     "model": 3,
     "report": 12,
     "study": 15,
-    "scores": 5,
+    "scores": 6,
 }

@@ -87,7 +87,7 @@ def predict_logits(
     """Return float32 [classes] for each feature, in the order of the head's labels."""
     encoder = open_encoder(str(folder), task, head, device)
     states = compute_states(encoder, features, head.max_length, device, cache)
-    return list(compute_logits(load_pipeline(folder), states, head.labels))
+    return list(compute_logits(load_pipeline(folder, len(head.labels)), states, head.labels))
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.model_folder import PIPELINE
+from beam_jobs.core.model_folder import PIPELINE, check_pipeline
 from beam_jobs.core.progress import Progress
 from model.evaluation.metrics import rank_dev_metrics
 
@@ -124,12 +124,16 @@ def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
             own.writestr(ZipInfo(new), given.read(name), ZIP_DEFLATED)
 
 
-def load_pipeline(folder: Path) -> Pipeline:
-    """Return the pipeline of a folder; UserError where its file is missing or damaged."""
+def load_pipeline(folder: Path, classes: int) -> Pipeline:
+    """Return the pipeline of a folder; UserError where its file is missing, damaged or larger than
+    so many classes need.
+    """
     import skops.io
 
     try:
-        return skops.io.load(folder / PIPELINE)
+        content = (folder / PIPELINE).read_bytes()
+        check_pipeline(content, classes)
+        return skops.io.loads(content)
     except Exception as error:
         raise UserError(
             f"{folder / PIPELINE}: not the model of a baseline ({str(error).splitlines()[0]})"

@@ -99,7 +99,7 @@ def predict_logits(
     folder: Path, examples: Sequence[Example], classes: Sequence[str]
 ) -> list[np.ndarray]:
     """Return float32 [classes] for each example, in the order of `classes`."""
-    pipeline = load_pipeline(folder)
+    pipeline = load_pipeline(folder, len(classes))
     logits: list[np.ndarray] = []
     for start in range(0, len(examples), AT_ONCE):
         texts = prepare_texts(examples[start : start + AT_ONCE])

@@ -8,6 +8,10 @@ from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
+
+from beam_jobs.core import model_folder
+
 SCRIPT = Path(__file__).with_name("serving.py")
 PACKAGES = {
     "transformers": ("transformers", "torch"),
@@ -20,18 +24,25 @@ def write_served_model(folder: Path, output: Path) -> None:
     code, but no pickle.
     """
     import mlflow.pyfunc
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, Schema
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import Schema, TensorSpec
 
-    kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["amazon_electra"][
-        "kind"
-    ]
-    packages = ("mlflow", "pandas", *PACKAGES[kind])
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    packages = ("mlflow", "pandas", *PACKAGES[config["amazon_electra"]["kind"]])
+    # a column of strings would make the text "None" of null, and "5" of 5
+    values = TensorSpec(np.dtype(object), (-1,), name="text")
     with redirect_stderr(StringIO()):  # advice about signatures, of which it has one
         mlflow.pyfunc.save_model(
             output,
             python_model=str(SCRIPT),
+            code_paths=[model_folder.__file__],
             artifacts={"model": str(folder)},
-            signature=ModelSignature(inputs=Schema([ColSpec("string")])),
+            signature=ModelSignature(inputs=Schema([values])),
             pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in packages],
         )
+    written = Model.load(output)  # with the paths of this machine
+    flavor = written.flavors["python_function"]
+    flavor["model_code_path"] = SCRIPT.name
+    for artifact in flavor["artifacts"].values():
+        artifact["uri"] = artifact["path"]
+    written.save(output / "MLmodel")

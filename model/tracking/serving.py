@@ -1,8 +1,9 @@
-"""The model folder as `mlflow models serve` runs it: MLflow copies this file beside the folder, so
-it imports nothing of this package.
+"""The model folder as `mlflow models serve` runs it: MLflow copies this file and model_folder.py of
+beam_jobs.core beside the folder, so it imports nothing else of this package.
 
-It takes a DataFrame with a column `text`, or a list of texts, and returns a DataFrame: `label` and
-the probability of each class.
+It takes a column `text` (a DataFrame; over HTTP a list too) and returns a DataFrame with a row for
+each text: `label`, `probabilities` ({label: probability}) and `reason`. A value that is no review
+has a reason and neither of the others, as in a file of scores.
 """
 
 import json
@@ -13,7 +14,14 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from mlflow.pyfunc import PythonModel, PythonModelContext
+
+try:
+    import model_folder  # MLflow's copy
+except ImportError:  # while MLflow makes the copy
+    from beam_jobs.core import model_folder
 
 BATCH = 32
 Score = Callable[[list[str]], np.ndarray]
@@ -28,35 +36,41 @@ class ReviewClassifier(PythonModel):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.labels = [config["id2label"][str(place)] for place in range(len(config["id2label"]))]
         self.temperature = float(config["temperature"])
+        model_folder.check_labels(self.labels)
+        model_folder.check_temperature(self.temperature)
         self.score: Score = (
             load_pipeline(folder, self.labels)
             if config["amazon_electra"]["kind"] == "tfidf"
             else load_network(folder, self.labels)
         )
+        self.score([model_folder.PROBE])
 
     def predict(
         self, context: PythonModelContext, model_input: Any, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        texts = read_texts(model_input)
-        scores = self.score(texts) if texts else np.zeros((0, len(self.labels)))
-        logits = np.log(np.maximum(scores, 1e-30)) / self.temperature
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        probabilities = powers / powers.sum(1, keepdims=True)
-        answers = [self.labels[place] for place in scores.argmax(1)]
-        return pd.DataFrame(
-            {"label": answers, **dict(zip(self.labels, probabilities.T, strict=True))}
-        )
+        reviews = [model_folder.read_review(value) for value in read_values(model_input)]
+        answers = [
+            {"label": None, "probabilities": None, "reason": reason or None}
+            for _, reason in reviews
+        ]
+        texts = {place: text for place, (text, reason) in enumerate(reviews) if not reason}
+        if texts:
+            logits = model_folder.take_logarithms(self.score(list(texts.values())))
+            probabilities = model_folder.apply_temperature(logits, self.temperature)
+            for place, row in zip(texts, probabilities.tolist(), strict=True):
+                answers[place]["label"] = self.labels[int(np.argmax(row))]
+                answers[place]["probabilities"] = dict(zip(self.labels, row, strict=True))
+        return pd.DataFrame(answers, columns=["label", "probabilities", "reason"], dtype=object)
 
 
-def read_texts(given: Any) -> list[str]:
-    """Return the texts of what a caller sends; ValueError where there are none."""
-    if isinstance(given, pd.DataFrame):
-        if "text" not in given and len(given.columns) != 1:
-            raise ValueError(f"no column text among {', '.join(map(str, given.columns))}")
-        given = given["text"] if "text" in given else given.iloc[:, 0]
-    if isinstance(given, dict):
-        given = given["text"]
-    return [str(text) for text in ([given] if isinstance(given, str) else given)]
+def read_values(given: Any) -> list[Any]:
+    """Return the values of the column `text`; MlflowException, of which its server makes an answer
+    400, for rows that are lists.
+    """
+    column = np.atleast_1d(np.asarray(given["text"], dtype=object))
+    if column.ndim > 1:
+        raise MlflowException("text: row 1 is a list; send one text a row", INVALID_PARAMETER_VALUE)
+    return list(column)
 
 
 def load_network(folder: Path, labels: list[str]) -> Score:
@@ -68,7 +82,9 @@ def load_network(folder: Path, labels: list[str]) -> Score:
     def score(texts: list[str]) -> np.ndarray:
         found = classify(texts, truncation=True, batch_size=BATCH)
         by_label = [{one["label"]: one["score"] for one in row} for row in found]
-        return np.array([[row[label] for label in labels] for row in by_label], np.float64)
+        scores = np.array([[row[label] for label in labels] for row in by_label], np.float64)
+        model_folder.check_scores(scores, len(texts), len(labels))
+        return scores
 
     return score
 
@@ -77,12 +93,17 @@ def load_pipeline(folder: Path, labels: list[str]) -> Score:
     """Return what scores texts by a scikit-learn pipeline."""
     import skops.io
 
-    pipeline = skops.io.load(folder / "model.skops")
-    places = [labels.index(str(name)) for name in pipeline.classes_]
+    content = (folder / model_folder.PIPELINE).read_bytes()
+    model_folder.check_pipeline(content, len(labels))
+    pipeline = skops.io.loads(content)
+    names = [str(name) for name in pipeline.classes_]
+    places = [labels.index(name) for name in names]
 
     def score(texts: list[str]) -> np.ndarray:
         probabilities = np.zeros((len(texts), len(labels)))
-        probabilities[:, places] = pipeline.predict_proba(texts)
+        found = pipeline.predict_proba(texts)
+        model_folder.check_scores(found, len(texts), len(names))
+        probabilities[:, places] = found
         return probabilities
 
     return score

@@ -25,7 +25,9 @@ def write_config(folder: Path, kind: str, labels: list[str], **details: object) 
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def write_network(folder: Path, max_length: int = 16, **details: object) -> Path:
+def write_network(
+    folder: Path, max_length: int = 16, vectors: np.ndarray = VECTORS, **details: object
+) -> Path:
     """A network whose logits are the mean of the vectors of a text's words."""
     folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, "transformers", LABELS, max_length=max_length, **details)
@@ -49,9 +51,9 @@ def write_network(folder: Path, max_length: int = 16, **details: object) -> Path
             helper.make_tensor_value_info(name, TensorProto.INT64, shape)
             for name in ("input_ids", "attention_mask")
         ],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", len(LABELS)])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", vectors.shape[1]])],
         [
-            numpy_helper.from_array(VECTORS, "vectors"),
+            numpy_helper.from_array(vectors, "vectors"),
             numpy_helper.from_array(np.array([-1]), "last"),
             numpy_helper.from_array(np.array([1]), "middle"),
         ],

@@ -2,14 +2,27 @@
 
 import json
 import re
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
+import onnx
 import pytest
+from onnx.external_data_helper import set_external_data
+from scipy.sparse import csr_matrix
+from skops import io
 
+from beam_jobs.core import model_folder
 from beam_jobs.core.errors import UserError
 from beam_jobs.scoring import classifier
 from beam_jobs.scoring.classifier import group_by_length, hash_model, load_classifier
-from tests.beam_jobs.scoring.models import LABELS, expect, write_config, write_network, write_tfidf
+from tests.beam_jobs.scoring.models import (
+    LABELS,
+    VECTORS,
+    expect,
+    write_config,
+    write_network,
+    write_tfidf,
+)
 
 TEXTS = ["good", "very good not bad fine", "bad " * 12, "unheard of", "not fine"] * 5
 
@@ -44,8 +57,6 @@ def test_tf_idf_gives_the_probabilities_of_its_pipeline(tmp_path):
 
 
 def test_a_pipeline_with_anything_but_known_types_is_not_loaded(tmp_path):
-    from skops import io
-
     folder, pipeline = write_tfidf(tmp_path)
     pipeline.steps.append(("other", np.random.Generator))
     pipeline.steps[-1] = ("other", re.compile("harmless").__class__)
@@ -72,6 +83,102 @@ def test_a_broken_folder_is_a_mistake(tmp_path, name, content, words):
         (folder / name).write_text(content)
     with pytest.raises(UserError, match=rf"--model {re.escape(str(folder))}: .*{words}"):
         load_classifier(str(folder), "fp32")
+
+
+def refuse(folder, name):
+    """Check that the folder is refused in one line that names it and the fault."""
+    with pytest.raises(UserError) as caught:
+        load_classifier(str(folder), "fp32")
+    assert str(folder) in str(caught.value)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "temperature", "name"),
+    [
+        (["a", "a", "b"], 1, "a"),
+        (["a", "", "b"], 1, "labels"),
+        (["a", "b"], 1, "[1, 3]"),
+        (["a", "b", "c", "d"], 1, "[1, 3]"),
+        (LABELS, 1e-320, "temperature"),
+        (LABELS, 1e300, "temperature"),
+        (LABELS, -1, "temperature"),
+    ],
+)
+def test_labels_and_temperature_fit_the_network(tmp_path, labels, temperature, name):
+    folder = write_network(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"id2label": dict(enumerate(labels)), "temperature": temperature}
+    (folder / "config.json").write_text(json.dumps(config))
+    refuse(folder, name)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_are_refused_when_the_model_is_loaded(tmp_path, value):
+    vectors = np.full_like(VECTORS, value)
+    refuse(write_network(tmp_path, vectors=vectors), "NaN")
+
+
+def test_one_column_of_logits_is_not_that_of_every_label(tmp_path):
+    refuse(write_network(tmp_path, vectors=VECTORS[:, :1]), "[1, 1]")
+
+
+@pytest.mark.parametrize("place", ["initializer", "node"])
+def test_weights_outside_the_file_are_refused(tmp_path, monkeypatch, place):
+    """They would be read from the working directory, and stand in no digest."""
+    folder, near = write_network(tmp_path / "model"), tmp_path / "near"
+    near.mkdir()
+    model = onnx.load(folder / "model.onnx")
+    tensor = model.graph.initializer[0]
+    (near / "weights").write_bytes(tensor.raw_data)
+    set_external_data(tensor, "weights")
+    tensor.ClearField("raw_data")
+    if place == "node":
+        node = onnx.helper.make_node("Constant", [], [tensor.name], value=tensor)
+        model.graph.node.insert(0, node)
+        del model.graph.initializer[0]
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    monkeypatch.chdir(near)
+    refuse(folder, "External data")
+
+
+@pytest.mark.parametrize("way", ["large", "named often", "sparse", "schema"])
+def test_a_pipeline_that_expands_too_far_is_not_loaded(tmp_path, monkeypatch, way):
+    folder, pipeline = write_tfidf(tmp_path)
+    monkeypatch.setattr(model_folder, "EXPANDED_BYTES", 100_000)
+    monkeypatch.setattr(model_folder, "EXPANDED_BYTES_OF_A_LABEL", 0)
+    load_classifier(str(folder), "fp32")
+    if way == "large":
+        pipeline[-1].coef_ = np.zeros((3, 40_000))
+    elif way == "named often":
+        array = np.zeros(5_000)
+        pipeline[-1].coef_ = [array] * 100
+    elif way == "sparse":
+        pipeline[-1].coef_ = csr_matrix(np.ones((3, 40_000)))
+    else:
+        monkeypatch.setattr(model_folder, "MAX_SCHEMA_BYTES", 1_000)
+    io.dump(pipeline, folder / "model.skops", compression=ZIP_DEFLATED)
+    assert (folder / "model.skops").stat().st_size < 50_000
+    refuse(folder, "model.skops")
+
+
+def test_a_pipeline_names_each_class_once(tmp_path):
+    folder, pipeline = write_tfidf(tmp_path)
+    pipeline[-1].classes_ = np.array(["negative", "negative", "positive"])
+    io.dump(pipeline, folder / "model.skops")
+    refuse(folder, "negative")
+
+
+def test_a_weight_that_is_no_number_is_refused_at_the_first_text_that_uses_it(tmp_path):
+    folder, pipeline = write_tfidf(tmp_path)
+    names = list(pipeline[0].get_feature_names_out())
+    pipeline[-1].coef_[0, names.index("tfidfvectorizer-1__phone")] = np.nan
+    io.dump(pipeline, folder / "model.skops")
+    model = load_classifier(str(folder), "fp32")
+    assert model.score(["good"]).shape == (1, 3)
+    with pytest.raises(UserError, match=re.escape(str(folder))):
+        model.score(["good", "bad phone"])
 
 
 def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):

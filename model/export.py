@@ -33,6 +33,7 @@ from beam_jobs.core.model_folder import (
     take_logarithms,
 )
 from beam_jobs.core.settings import read_options
+from beam_jobs.core.terminal import print
 from model.config import FinetuningSettings
 from model.device import open_device
 from model.encoders.origin import describe_start

@@ -14,6 +14,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder
 from beam_jobs.core.locks import exclusive_lock
 from beam_jobs.core.settings import parse_assignments, parse_field, read_options
+from beam_jobs.core.terminal import print
 from model.config import Architecture
 from model.device import open_device
 from model.encoders.config import CHOSEN_HERE

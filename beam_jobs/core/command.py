@@ -23,6 +23,7 @@ from beam_jobs.core.errors import (
     describe_error,
     is_network_error,
 )
+from beam_jobs.core.terminal import escape_controls, print
 
 USER_ERROR = 2
 MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
@@ -79,13 +80,13 @@ def run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int
     except Exception as error:
         may_pass = is_network_error(error)
         if not (isinstance(error, OSError) and error.errno in DISK_FULL):
-            traceback.print_exc()
+            print(traceback.format_exc().rstrip(), file=sys.stderr)
         if may_pass or isinstance(error, OSError):
             print_error(error)
         return os.EX_TEMPFAIL if may_pass else 1
     os.write(
         real_stdout,
-        (json.dumps(result, ensure_ascii=False) + "\n").encode(errors="backslashreplace"),
+        (escape_controls(json.dumps(result, ensure_ascii=False)) + "\n").encode(),
     )
     return 0
 

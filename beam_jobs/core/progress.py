@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
+from beam_jobs.core.terminal import escape_controls, print
+
 
 def do_nothing(*_: Any) -> None: ...
 
@@ -54,16 +56,16 @@ class Bars:
 
     def add(self, name: str, description: str) -> None:
         """Add a bar that is known by `name`."""
-        self._tasks[name] = self._bars.add_task(description, total=None, note="")
+        self._tasks[name] = self._bars.add_task(escape_controls(description), total=None, note="")
 
     def show(self, name: str, description: str, report: Mapping[str, Any]) -> None:
         """Move a bar to what a report says."""
         self._bars.update(
             self._tasks[name],
-            description=description,
+            description=escape_controls(description),
             completed=report["done"],
             total=report["total"] or None,
-            note=format_report(report, with_time_left=False),
+            note=escape_controls(format_report(report, with_time_left=False)),
         )
 
     def remove(self, name: str) -> None:

@@ -31,6 +31,7 @@ from beam_jobs.core.errors import (
     is_refusal,
 )
 from beam_jobs.core.hosts import open_checked_session
+from beam_jobs.core.terminal import print
 
 PART_BYTES = 8 << 20
 """Bytes that are read from a store, or sent to it, at once."""
@@ -387,7 +388,7 @@ def _leave_out_others(found: Iterable[str], pattern: str, option: str) -> list[s
     if others:
         names = ", ".join(map(os.path.basename, others[:3])) + ", …" * (len(others) > 3)
         told = f"{option} {pattern}: {len(others)} left out, which hold no data: {names}"
-        print(told.encode(errors="backslashreplace").decode(), file=sys.stderr)
+        print(told, file=sys.stderr)
     return kept
 
 

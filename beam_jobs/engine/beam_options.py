@@ -38,6 +38,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from beam_jobs.core.errors import TransientError, UserError
+from beam_jobs.core.terminal import print
 from beam_jobs.engine import flink, staged_package
 
 LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}

@@ -35,6 +35,7 @@ from apache_beam.options.pipeline_options import (
 from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.core.progress import announce_job, format_count
+from beam_jobs.core.terminal import print
 from beam_jobs.engine.failures import AGAIN, describe_failure
 
 CONNECT_SECONDS = 5.0

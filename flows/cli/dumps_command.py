@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.terminal import print
 from flows.dumps.public_dumps import fetch_dump, find_address, read_releases
 
 

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.terminal import print
 from beam_jobs.text.languages import list_languages
 from model.encoders.known import describe_encoders
 

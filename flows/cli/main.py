@@ -15,6 +15,7 @@ from pathlib import Path
 
 from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.core.settings import OptionParser
+from beam_jobs.core.terminal import accept_all_characters, print
 from flows.cli import (
     dumps_command,
     encoders_command,
@@ -54,6 +55,7 @@ def build_parser() -> OptionParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
+    accept_all_characters()
     try:
         arguments = build_parser().parse_args(argv)
     except UserError as mistake:
@@ -91,7 +93,7 @@ def attempt(arguments: argparse.Namespace) -> int:
         if full or isinstance(failure, JobFailed | ServerFailed | OSError):
             print(f"failed: {full or failure}", file=sys.stderr)
         else:
-            traceback.print_exc()
+            print(traceback.format_exc().rstrip(), file=sys.stderr)
         return 1
     return 0
 

@@ -10,6 +10,7 @@ from typing import Any
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import format_count
 from beam_jobs.core.storage import is_remote
+from beam_jobs.core.terminal import print
 from flows.cli.options import (
     START,
     add_command,

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.terminal import print
 from flows.cli.options import add_command, open_registry, open_store
 from flows.runner.stage_runner import flatten_parameters
 from flows.store.difference import find_differences

@@ -8,6 +8,7 @@ from typing import Any
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import parse_assignments
+from beam_jobs.core.terminal import print
 from flows.cli.options import add_command, add_dump_options, add_start_option, build_store
 from flows.configuration.form import Parameters, fill_parameters
 from flows.configuration.study_file import MOST_AT_ONCE, StudyChoice

@@ -26,6 +26,7 @@ from beam_jobs.core.files import hash_file
 from beam_jobs.core.hosts import check_host, open_checked_url
 from beam_jobs.core.locks import try_lock
 from beam_jobs.core.progress import Progress
+from beam_jobs.core.terminal import print
 
 HUB = "hf://datasets/"
 BLOCK = 1 << 20  # bytes

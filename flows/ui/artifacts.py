@@ -20,6 +20,7 @@ from prefect.artifacts import (
 )
 
 from beam_jobs.core.progress import format_report
+from beam_jobs.core.terminal import escape_controls
 from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import flatten_numbers
 from flows.store.store import Manifest, Stage
@@ -91,7 +92,10 @@ class PrefectRun:
         numbers = flatten_numbers(manifest["result"])
         rows: list[dict[str, Any]] = [{"count": n, "value": value} for n, value in numbers.items()]
         rows += [
-            {"count": f"column {name}, not used", "value": f"{field}?" if field else ""}
+            {
+                "count": f"column {escape_controls(name)}, not used",
+                "value": f"{field}?" if field else "",
+            }
             for name, field in manifest["result"].get("columns", {}).get("unused", {}).items()
         ]
         seconds = manifest.get("seconds", 0)

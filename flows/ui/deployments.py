@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from beam_jobs.core.terminal import print
 from flows.servers.settings import PART_FLOW, TAG
 from flows.store.store import Store
 

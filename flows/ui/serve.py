@@ -9,6 +9,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runner import Runner
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.terminal import print
 from flows.runs.lost_runs import crash_lost_runs
 from flows.servers.settings import READY_FILE, read_run_limit
 from flows.store.store import Store

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from beam_jobs.core.progress import Bars, format_report
+from beam_jobs.core.terminal import escape_controls
 from flows.store.store import Manifest, Stage, Store
 from flows.ui.headlines import summarize_manifest
 from model.report.sections import format_change, format_with_interval, get_title
@@ -55,7 +56,8 @@ class Terminal:
 
     def print_line(self, text: str | Text) -> None:
         """Print a line as it is: names of files and extras have brackets."""
-        self.console.print(text, soft_wrap=True, markup=False)
+        shown = escape_controls(text) if isinstance(text, str) else text
+        self.console.print(shown, soft_wrap=True, markup=False)
 
     def on_plan(self, line: str, page: str) -> None:
         self.print_line(line)
@@ -98,7 +100,9 @@ class Terminal:
 
 def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Text:
     """Return a line with a coloured mark before it and dim text after it."""
-    return Text.assemble((mark, colour), " ", text, (aside, "dim"))
+    return Text.assemble(
+        (mark, colour), " ", escape_controls(text), (escape_controls(aside), "dim")
+    )
 
 
 def run_in_terminal(
@@ -162,9 +166,10 @@ def print_results(folder: Path) -> None:
         print_table(console, report["title"], metrics, rows)
     for row in report["results"]:
         if row.get("only_answer"):
-            console.print(f"! {row['only_answer']}", style="bold red", soft_wrap=True)
+            line = escape_controls(f"! {row['only_answer']}")
+            console.print(line, style="bold red", soft_wrap=True)
     for difference in report["differences"]:
-        console.print(format_difference(difference), soft_wrap=True)
+        console.print(escape_controls(format_difference(difference)), soft_wrap=True)
 
 
 def print_table(
@@ -176,8 +181,11 @@ def print_table(
     for shown in range(len(metrics), 0, -1):
         left = ", ".join(map(get_title, metrics[shown:]))
         caption = "test split, 95% intervals" + (f"; {left}: in the report" if left else "")
-        table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
-        columns = [[name, *(row[name] for row in rows)] for name in ("task", "arm")]
+        table = Table(title_justify="left", caption=caption, caption_justify="left")
+        table.title = escape_controls(title)
+        columns = [
+            [name, *(escape_controls(row[name]) for row in rows)] for name in ("task", "arm")
+        ]
         columns += [["seeds", *(r.get("seeds_told") or str(len(r["seeds"])) for r in rows)]]
         columns += [
             [get_title(m), *(format_with_interval(m, row["metrics"][m]) for row in rows)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.core.files import make_writable_folder, write_json
+from beam_jobs.core.terminal import print
 from model.baselines import frozen, tfidf
 from model.baselines.regression import save_pipeline
 from model.device import open_device

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
+from beam_jobs.core.terminal import print
 from model.baselines.regression import (
     Attempt,
     ScoreDev,

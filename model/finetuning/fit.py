@@ -20,6 +20,7 @@ from torch import nn
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.progress import Progress
+from beam_jobs.core.terminal import print
 from model.config import FinetuningSettings
 from model.device import Device, open_device
 from model.evaluation import metrics, spans

@@ -11,6 +11,7 @@ from torch import nn
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.special_tokens import find_specials
+from beam_jobs.core.terminal import print
 from model.config import PretrainingConfig
 from model.device import Device
 from model.encoders.card import read_json

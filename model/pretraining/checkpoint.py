@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.terminal import print
 from model.pretraining.input.sequences import Shards
 from model.recipes import Recipe
 

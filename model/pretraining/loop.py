@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress
+from beam_jobs.core.terminal import print
 from model.config import AdaptationConfig, PretrainingConfig
 from model.device import Device
 from model.pretraining import checkpoint

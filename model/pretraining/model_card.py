@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from beam_jobs.core.terminal import escape_controls
 from model.encoders.card import UNKNOWN
 from model.pretraining.input.sequences import Shards
 from model.recipes import Recipe
@@ -117,7 +118,7 @@ def render_model_card(
         ),
         *("```", ""),
     ]
-    return "\n".join(lines)
+    return escape_controls("\n".join(lines))
 
 
 def _render_front_matter(start: Mapping[str, Any]) -> list[str]:

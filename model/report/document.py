@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.core.terminal import escape_controls
+
 TEMPLATES = Path(__file__).parent / "templates"
 MARKUP = re.compile(r"[\\`\[~|]|[<&](?=[A-Za-z/!?#])|\*(?=\S)|(?<!\w)_(?=\S)")
 """Characters that begin markup in CommonMark or its tables; a lone * or < and snake_case do not."""
@@ -86,7 +88,8 @@ def join_names(names: Sequence[str]) -> str:
 
 def render_template(template: str, **values: Any) -> str:
     """Render a template of this folder; a variable that is not given is an error."""
-    return _load_templates().get_template(template).render(**values).strip() + "\n"
+    text = str(_load_templates().get_template(template).render(**values))
+    return escape_controls(text).strip() + "\n"
 
 
 @cache
@@ -107,5 +110,5 @@ def _load_templates() -> Any:
 
 def escape_markdown(text: object) -> str:
     """Return text as one line of Markdown that shows the text itself and asks for nothing."""
-    line = " ".join(str(text).split())
+    line = escape_controls(" ".join(str(text).split()))
     return BLOCK_MARKUP.sub(r"\1\\", MARKUP.sub(r"\\\g<0>", line))

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.terminal import print
 from model.config import AdaptationConfig
 from model.device import Device
 from model.finetuning.examples import Sampling, Split

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from beam_jobs.core.terminal import escape_controls
 from flows.cli import main
 from flows.runner.processes import JobFailed
 
@@ -53,3 +54,19 @@ def test_a_database_that_sqlite_could_not_use_is_told_before_anything_is_made(
     told = f"error: --store {far}: the path is too long for SQLite; shorten it\n"
     assert capsys.readouterr().err == told
     assert not list(tmp_path.iterdir())
+
+
+def test_columns_and_file_names_are_shown_by_the_command(tmp_path, capsys):
+    """Names of columns in a mistake; the name of a file in what a dry run prints."""
+    hostile = "a\x1b]52;c;ZXZpbA==\x07b\x9b2Jc\u202etxt\u2066d"
+    bad, dump = tmp_path / "bad.csv", tmp_path / f"{hostile}.csv"
+    bad.write_text(f'"{hostile}",b\nx,1\ny,2\n', encoding="utf-8")
+    dump.write_text("text,stars\n" + "a fine lamp,5\na bad lamp,1\n" * 9, encoding="utf-8")
+    for path, code in ((bad, 2), (dump, 0)):
+        words = ["run", "--dump", str(path), "--store", str(tmp_path / "store"), "--dry-run"]
+        with pytest.raises(SystemExit) as ended:
+            main.main(words)
+        assert ended.value.code == code
+        told = "".join(capsys.readouterr())
+        assert escape_controls(hostile) in told
+        assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(told)

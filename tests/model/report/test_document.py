@@ -45,6 +45,15 @@ def test_text_asks_for_nothing_and_is_shown_as_it_is(text):
     assert "<a" not in page
 
 
+def test_a_terminal_that_shows_a_report_obeys_nothing_in_it():
+    text = "a\x1b]0;title\x07 \u202eb"
+    blocks = [Paragraph(text), Table((text,), [(text,)], text), Code(text), Figure(text, text)]
+    document = Document(text, [*blocks, Details(text, [Heading(text)])])
+    for shown in (document.render_markdown(), document.render_html()):
+        assert r"a\x1b]0;title\x07 \u202eb" in shown
+        assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+
+
 def test_a_block_of_code_cannot_be_left():
     [token] = MarkdownIt().parse(Document("T", [Code("x\n````\n# y")]).render_markdown())[3:]
     assert (token.type, token.content) == ("fence", "x\n````\n# y\n")

@@ -1,0 +1,41 @@
+"""Others' text where a person reads it: names of columns and files, labels, licences.
+
+A terminal obeys escape sequences, which set its title, its clipboard and what is on the screen, and
+marks of direction show a name as another one. Both are written as escapes: `\\x1b`, `\\u202e`.
+"""
+
+import builtins
+import re
+import sys
+from io import TextIOWrapper
+from typing import TextIO
+
+UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Controls but for the line end and the tab, separators and marks of direction, lone surrogates
+(bytes of file names that are not UTF-8).
+"""
+
+
+def escape_controls(text: str) -> str:
+    """Return text with `\\x1b` for a control and `\\u202e` for the rest. JSON, whose strings never
+    have the former, stays JSON.
+    """
+    return UNSAFE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x20 else f"\\u{number:04x}"
+
+
+def print(*values: object, file: TextIO | None = None, flush: bool = False) -> None:
+    """Print what may hold others' text: as the built-in print, but with `escape_controls`."""
+    builtins.print(*(escape_controls(str(value)) for value in values), file=file, flush=flush)
+
+
+def accept_all_characters() -> None:
+    """Let stdout write escapes for what its encoding lacks, as stderr does, in place of failing."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

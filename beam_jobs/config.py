@@ -11,6 +11,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.settings import Settings
 from beam_jobs.reading import fields, formats, stars
+from beam_jobs.reading.dates import Order
 from beam_jobs.text import languages, splits
 
 MAX_SAMPLE_BYTES = 1_000_000
@@ -168,6 +169,11 @@ class CorpusOptions(TextOptions):
         default="text",
         description="what decides the split: the text; the product or user, so that none is in "
         "two splits; or the time: the latest reviews are test, those before them dev",
+    )
+    dates: Order = Field(
+        default="",
+        description="with split_by time: order of day, month and year in dates such as 03/04/2015, "
+        "where the column does not show it: DMY, MDY or YMD; empty: found from its values",
     )
     seed: int = Field(default=0, description="decides which text falls into which split")
 

@@ -12,7 +12,8 @@ file, never between workers; what is grouped are counts and the row numbers of d
                              │                        ─► match dev, test┤
                              └──────────────────────────────────────────┴─► write
 
-A split by time takes one pass more, before `prepare`, which counts the reviews of each day.
+A split by time takes one pass more, before `prepare`, which counts the reviews of each date: the
+notation of dates (day or month first) is that of a dump, and decided before they are read.
 `--seen` names corpora of earlier dumps: what they have is left out (earlier_corpora.py). An
 interrupted job leaves its work folder; the same command finds in it what is done and continues.
 The last step adds up what the units say; the command, where one waits, removes the work folder.
@@ -33,10 +34,10 @@ from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import (
-    add_days,
-    count_unit_days,
+    add_dates,
+    count_unit_dates,
     cut_into_units,
-    find_cut_offs,
+    decide_time_split,
     prepare_units,
 )
 from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
@@ -99,16 +100,17 @@ class MakeCorpus(beam.PTransform):
 def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
     """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
     units = cut_files(pipeline, plan) | "Spread units" >> beam.Reshuffle()
-    cut_offs, failed = None, plan.folders.failed
+    time, failed = None, plan.folders.failed
     if plan.options.split_by == "time":
-        cut_offs = beam.pvalue.AsSingleton(
+        columns = work_units.name_columns(plan.files, "timestamp")
+        time = beam.pvalue.AsSingleton(
             units
-            | "Count days" >> beam.FlatMap(count_unit_days, plan.preparation, failed)
-            | "Add up days" >> beam.CombineGlobally(add_days)
-            | "Find cut-offs" >> beam.Map(find_cut_offs, plan.preparation, failed)
+            | "Count dates" >> beam.FlatMap(count_unit_dates, plan.preparation, failed)
+            | "Add up dates" >> beam.CombineGlobally(add_dates)
+            | "Decide dates" >> beam.Map(decide_time_split, plan.preparation, columns, failed)
         )
     prepared = units | "Prepare units" >> beam.FlatMap(
-        prepare_units, plan.preparation, failed, cut_offs
+        prepare_units, plan.preparation, failed, time
     )
     counts = (
         prepared

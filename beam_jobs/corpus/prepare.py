@@ -9,7 +9,7 @@ prepared/UNIT.heldout     those of the dev and test reviews
 prepared/UNIT.starts      where each bucket begins in those of buckets.KINDS
 prepared/UNIT.rejects     JSON lines; lines count from the unit's start
 prepared/UNIT.sample      JSON list of texts for Punkt, whose languages are counted too
-prepared/UNIT.days        reviews by day, counted before, if the split is by time
+prepared/UNIT.dates       reviews by date, counted before, if the split is by time
 prepared/UNIT.json        counts; written last: the unit is done if and only if it is there
 """
 
@@ -35,7 +35,14 @@ from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, exact, held_out, near
 from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.reading import fields, stars, work_units
-from beam_jobs.reading.dates import FORMS, parse_day
+from beam_jobs.reading.dates import (
+    FORMS,
+    Notation,
+    count_dates,
+    decide_notation,
+    parse_day,
+    resolve_days,
+)
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
 from beam_jobs.text import languages, personal_data, splits
@@ -151,34 +158,57 @@ def build_binary_array(values: bytes) -> pa.Array:
     )
 
 
-def count_days(unit: Unit, preparation: Preparation) -> dict[int, int]:
-    """Return how many reviews of a unit each day has, unless an earlier run has counted them."""
-    path = storage.join_path(preparation.folder, f"{unit.name}.days")
+class TimeSplit(NamedTuple):
+    """How a split by time is made: decided by all reviews before any is prepared."""
+
+    dev: int
+    """The first day of dev, in days since 1970-01-01."""
+    test: int
+    notations: dict[int, Notation]
+    """Of the dates, by the number of the dump."""
+
+
+DateCounts = dict[int, Counter[str]]
+"""How often each date occurs (`dates.count_dates`), by the number of the dump."""
+
+
+def count_unit(unit: Unit, preparation: Preparation) -> DateCounts:
+    """Return how many reviews of a unit each date has, unless an earlier run has counted them."""
+    path = storage.join_path(preparation.folder, f"{unit.name}.dates")
     if not storage.exists(path):
         read_review = fields.make_review_reader(dict(unit.file.layout.mapping), Counter())
-        days: Counter[int] = Counter()
-        for item in work_units.read_records(unit, Tally()):
-            day = None if isinstance(item, Reject) else parse_day(read_review(item[1]).timestamp)
-            days.update([] if day is None else [day])
-        storage.write_json(path, days)
-    return {int(day): n for day, n in json.loads(storage.read_bytes(path)).items()}
+        records = work_units.read_records(unit, Tally())
+        counts = count_dates(
+            read_review(item[1]).timestamp for item in records if not isinstance(item, Reject)
+        )
+        storage.write_json(path, counts)
+    return {unit.file.dump: Counter(json.loads(storage.read_bytes(path)))}
 
 
-def add_days(counts: Iterable[Mapping[int, int]]) -> Counter[int]:
-    """Return how many reviews of several units each day has."""
-    return sum(map(Counter, counts), Counter())
+def add_dates(counts: Iterable[DateCounts]) -> DateCounts:
+    """Return how many reviews of several units each date has."""
+    total: DateCounts = {}
+    for unit in counts:
+        for dump, dates in unit.items():
+            total.setdefault(dump, Counter()).update(dates)
+    return total
 
 
-def find_cut_offs(
-    days: Mapping[int, int], preparation: Preparation, failed: str
-) -> tuple[int, int]:
-    """Return the first days of dev and test, by the days of all units; raise JobFailed if a unit
-    failed, without whose days they would be others.
+def decide_time_split(
+    counts: DateCounts, preparation: Preparation, columns: Mapping[int, str], failed: str
+) -> TimeSplit:
+    """Return how the reviews are split by time, by the dates of all units; `columns` names where
+    those of a dump stand. Raise JobFailed if a unit failed, without whose dates it would be
+    another split, and UserError where the dates leave it open.
     """
     check_failed(failed)
+    given, days, notations = preparation.options.dates, Counter[int](), dict[int, Notation]()
+    for dump, dates in sorted(counts.items()):
+        notations[dump] = decide_notation(dates, columns.get(dump, "the dump"), given)
+        days += resolve_days(dates, notations[dump])[0]
     if not days:
         raise UserError(f"--split-by time: no review has a date that can be read; {FORMS}")
-    return splits.find_cut_offs(days, preparation.bounds)
+    return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), notations)
 
 
 def cut_into_units(file: DumpFile, size: int, folder: str, failed: str) -> Iterator[Unit]:
@@ -187,38 +217,34 @@ def cut_into_units(file: DumpFile, size: int, folder: str, failed: str) -> Itera
         yield from units
 
 
-def count_unit_days(unit: Unit, preparation: Preparation, failed: str) -> Iterator[dict[int, int]]:
-    """Count the days of a unit; why that fails every time is written to the folder `failed`."""
-    return attempt(partial(count_days, unit, preparation), unit.name, unit.file.name, failed)
+def count_unit_dates(unit: Unit, preparation: Preparation, failed: str) -> Iterator[DateCounts]:
+    """Count the dates of a unit; why that fails every time is written to the folder `failed`."""
+    return attempt(partial(count_unit, unit, preparation), unit.name, unit.file.name, failed)
 
 
 def prepare_units(
-    unit: Unit, preparation: Preparation, failed: str, cut_offs: tuple[int, int] | None = None
+    unit: Unit, preparation: Preparation, failed: str, time: TimeSplit | None = None
 ) -> Iterator[PreparedUnit]:
     """Prepare and count a unit; why one fails every time is written to the folder `failed`."""
-    work = partial(prepare_unit, unit, preparation, cut_offs)
+    work = partial(prepare_unit, unit, preparation, time)
     for done in attempt(work, unit.name, unit.file.name, failed):
         add_to_counters({"read": done.read, "bytes": done.bytes}, done.dropped)
         yield done
 
 
 def prepare_unit(
-    unit: Unit, preparation: Preparation, cut_offs: tuple[int, int] | None = None
+    unit: Unit, preparation: Preparation, time: TimeSplit | None = None
 ) -> PreparedUnit:
-    """Prepare a unit unless an earlier run has; `cut_offs` are the first days of dev and test,
-    where the split is by time.
-    """
+    """Prepare a unit unless an earlier run has; `time` says how it is split by time, if it is."""
     name = storage.join_path(preparation.folder, unit.name)
     if not storage.exists(f"{name}.json"):
-        _write_unit(unit, preparation, name, cut_offs)
+        _write_unit(unit, preparation, name, time)
     give_memory_back()
     return PreparedUnit(**json.loads(storage.read_bytes(f"{name}.json")))
 
 
-def _write_unit(
-    unit: Unit, preparation: Preparation, name: str, cut_offs: tuple[int, int] | None
-) -> None:
-    reader = UnitReader(unit, preparation, cut_offs)
+def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit | None) -> None:
+    reader = UnitReader(unit, preparation, time)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
         storage.atomic_path(f"{name}.arrow") as path,
@@ -266,10 +292,9 @@ def _write_unit(
 class UnitReader:
     """Reads one unit once and counts what it drops."""
 
-    def __init__(
-        self, unit: Unit, preparation: Preparation, cut_offs: tuple[int, int] | None
-    ) -> None:
-        self.unit, self.preparation, self.cut_offs = unit, preparation, cut_offs
+    def __init__(self, unit: Unit, preparation: Preparation, time: TimeSplit | None) -> None:
+        self.unit, self.preparation, self.time = unit, preparation, time
+        self.notation = time.notations.get(unit.file.dump, Notation()) if time else Notation()
         self.options = preparation.options
         self.read = 0
         self.tally = Tally()
@@ -354,7 +379,7 @@ class UnitReader:
             labels=review.labels,
             item=int.from_bytes(item[:8]) if item else 0,
             key=hash_identifier(review.user_id) if by == "user" else item,
-            day=parse_day(review.timestamp) if by == "time" else None,
+            day=parse_day(review.timestamp, self.notation) if by == "time" else None,
         )
 
     def record_reject(self, item: Reject) -> None:
@@ -434,8 +459,9 @@ class UnitReader:
         by, seed, bounds = self.options.split_by, self.options.seed, self.preparation.bounds
         if by != "text" and (missing := (days if by == "time" else keys).count(None)):
             self.tally.notes[NO_KEY] += missing
-        if self.cut_offs:
-            return splits.assign_by_day(days, self.cut_offs, b"".join(hashes), bounds, seed)
+        if self.time:
+            cut_offs = self.time.dev, self.time.test
+            return splits.assign_by_day(days, cut_offs, b"".join(hashes), bounds, seed)
         if by != "text":
             hashes = [key or text for key, text in zip(keys, hashes, strict=True)]
         return splits.assign_splits(b"".join(hashes), bounds, seed)

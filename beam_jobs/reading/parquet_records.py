@@ -8,12 +8,14 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
+from beam_jobs.reading.dates import SECONDS_OF_A_DAY
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import LIST, Item, Tally, add_columns, expand_records, make_reject
 
@@ -112,7 +114,7 @@ def read_rows(
 
 def _decode_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Turn dictionaries and bytes into strings, and times, whose years may exceed Python's, into
-    numbers.
+    numbers: days into seconds.
     """
     for i, column in enumerate(batch.columns):
         if pa.types.is_dictionary(column.type):
@@ -123,7 +125,10 @@ def _decode_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
                 batch = batch.set_column(i, batch.schema.names[i], column.cast(pa.large_string()))
         if pa.types.is_decimal(column.type):
             batch = batch.set_column(i, batch.schema.names[i], column.cast(pa.float64()))
-        if pa.types.is_temporal(column.type) and column.type.bit_width <= 64:
+        if pa.types.is_date32(column.type):
+            days = column.view(pa.int32()).cast(pa.int64())
+            batch = batch.set_column(i, batch.schema.names[i], pc.multiply(days, SECONDS_OF_A_DAY))
+        elif pa.types.is_temporal(column.type) and column.type.bit_width <= 64:
             number = pa.int64() if column.type.bit_width == 64 else pa.int32()
             batch = batch.set_column(i, batch.schema.names[i], column.view(number))
     return batch

@@ -238,6 +238,17 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
         )
 
 
+def name_columns(files: Iterable[DumpFile], field: str) -> dict[int, str]:
+    """Return the column of a field in the first file of each dump that has one, by the number of
+    the dump, for a message.
+    """
+    named: dict[int, str] = {}
+    for file in files:
+        if column := dict(file.layout.mapping).get(field):
+            named.setdefault(file.dump, f"{file.name}: {column}")
+    return named
+
+
 def read_partition(path: str) -> tuple[tuple[str, str | None], ...]:
     """Return the columns that Hive and Spark put into names of folders, as `stars=5/part-0.json`
     has them, and their values.

@@ -27,6 +27,7 @@ from beam_jobs.config import (
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
 from beam_jobs.reading import fields, stars
+from beam_jobs.reading.dates import Order
 from beam_jobs.reading.formats import FORMATS
 from flows.configuration.addresses import Address
 from flows.configuration.form_tools import fill_form, make_form_field, make_recipe_field
@@ -120,6 +121,7 @@ class Dump(Settings):
 SETTINGS = {
     **{f"--{name.replace('_', '-')}": f"dump.{name}" for name in Dump.model_fields},
     "--split-by": "corpus.split_by",
+    "--dates": "corpus.dates",
 }
 """Field of the form by the option that the jobs which read a dump have for it."""
 
@@ -472,6 +474,7 @@ class Corpus(Settings):
         description="Percent of the distinct texts in each split; equal texts share a split",
     )
     split_by: SplitBy = make_form_field(CorpusOptions, "split_by")
+    dates: Order = make_form_field(CorpusOptions, "dates")
     withhold: list[Address] = Field(
         default=[],
         description="Files of evaluation texts, which must never reach pre-training, besides the "

@@ -84,6 +84,7 @@ def list_selection_options(chosen: Corpus) -> dict[str, Any]:
         "languages": sorted(chosen.languages),
         "near_duplicates": chosen.near_duplicates,
         "split_by": "" if chosen.split_by == "text" else chosen.split_by,
+        "dates": chosen.dates if chosen.split_by == "time" else "",
         "title": "" if chosen.title else "false",
     }
     return {name: value for name, value in options.items() if value}

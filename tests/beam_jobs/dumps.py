@@ -15,7 +15,7 @@ from beam_jobs import corpus_job
 from beam_jobs.config import CorpusOptions, DumpOptions, ShardsOptions
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
-from beam_jobs.corpus.prepare import add_days, count_days, find_cut_offs, prepare_unit
+from beam_jobs.corpus.prepare import add_dates, count_unit, decide_time_split, prepare_unit
 from beam_jobs.corpus.result import finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import (
@@ -106,11 +106,12 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         for file in corpus.files
         for unit in work_units.cut_file(file, corpus.unit_bytes, folders.cuts)
     ]
-    cut_offs = None
+    time = None
     if options.split_by == "time":
-        days = add_days(count_days(unit, preparation) for unit in cut)
-        cut_offs = find_cut_offs(days, preparation, folders.failed)
-    prepared = [prepare_unit(unit, preparation, cut_offs) for unit in cut]
+        dates = add_dates(count_unit(unit, preparation) for unit in cut)
+        columns = work_units.name_columns(corpus.files, "timestamp")
+        time = decide_time_split(dates, preparation, columns, folders.failed)
+    prepared = [prepare_unit(unit, preparation, time) for unit in cut]
     units = buckets.join_unit_starts(prepared, folders.prepared)
     punkt = write_punkt(prepared, folders, corpus.punkt, options.max_damaged_files)
     scales = decide_scales(prepared, options.stars_scale)

@@ -80,7 +80,7 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     if wanted == {"origin"}:
         return made
     dump = made["dump"] = make(list_dump(p.dump, make))
-    labels.check_dump(loaded.labelled_tasks, p.dump, dump, make)
+    labels.check_dump(loaded.labelled_tasks, p.dump, dump, make, p.corpus)
     corpus = made["corpus"] = make(build_corpus_stage(p, dump, make.store))
     labels.check_corpus(loaded.labelled_tasks, corpus, make.store)
     if not wanted & {"shards", "general_shards", "encoder"}:

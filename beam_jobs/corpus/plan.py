@@ -17,7 +17,7 @@ from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 
-VERSION = 19
+VERSION = 20
 """Has to be raised when the same dump gives another corpus."""
 WORK_VERSION = 16
 """Has to be raised when a work folder holds other things."""

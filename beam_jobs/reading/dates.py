@@ -327,10 +327,13 @@ def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Ord
             f"{where}: none of its {count:,} dates such as {example} shows whether day, month or "
             f"year comes first; give {ways}"
         )
-    first = next(one for one in sorted(written) if one.find_day(Notation("DMY")) is None)
-    second = next(one for one in sorted(written) if one.find_day(Notation("MDY")) is None)
+    unlike = [
+        next(one for one in sorted(written) if one.find_day(Notation(order)) is None)
+        for order in ORDERS[:2]
+    ]
+    shown = " and ".join("/".join(map(str, one[:3])) for one in unlike)
     raise UserError(
-        f"{where}: its dates are written in two ways, {'/'.join(map(str, first[:3]))} and "
-        f"{'/'.join(map(str, second[:3]))}; write them in one, such as 2015-04-03, or name another "
+        f"{where}: its dates are written in two ways, {shown}; write "
+        "them in one, such as 2015-04-03, or name another "
         "column with --columns timestamp=NAME"
     )

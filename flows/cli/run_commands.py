@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from flows.configuration.form import (
     tell_settings,
 )
 from flows.configuration.form_tools import fill_form
-from flows.dumps import labels, preview
+from flows.dumps import expected_corpus, labels, preview
 from flows.runner.stage_runner import Plan
 from flows.servers import prefect_server
 from flows.stages import scores
@@ -177,11 +178,29 @@ def print_files(chosen: Dump, dump: Stage, corpus: Corpus | None = None) -> dict
         print(about_scale)
     if corpus and (line := preview.describe_withheld(previews, corpus.split)):
         print(line)
+    if corpus:
+        print_expected_corpus(previews, chosen, corpus)
     languages = preview.count_languages(previews)
     shown = [f"{name} {n / sum(languages.values()):.0%}" for name, n in languages.items()]
     if shown:
         print(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
     return languages
+
+
+def print_expected_corpus(
+    previews: Sequence[preview.Preview], chosen: Dump, corpus: Corpus
+) -> None:
+    """Print what the first records show of the corpus, and what only the corpus job can know."""
+    expected_corpus.check_split(previews, corpus)
+    if corpus.split_by == "time":
+        print(expected_corpus.describe_dates(previews, corpus))
+    expected = expected_corpus.foretell_corpus(previews, chosen, corpus)
+    for line in expected.get("warnings", ()):
+        print(line)
+    if not expected:
+        print(
+            "classes   counted by the corpus job, which ends where a split has no example of them"
+        )
 
 
 def execute_graph(form: Parameters | Addition) -> None:

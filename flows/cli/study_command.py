@@ -72,7 +72,8 @@ def run_study(arguments: argparse.Namespace) -> None:
     store.place.check_access()
     if loaded.reads_dump:
         dump = build_dump_stage(parameters.dump, store)
-        labels.check_dump(loaded.labelled_tasks, parameters.dump, dump, Plan(store))
+        tasks, p = loaded.labelled_tasks, parameters
+        labels.check_dump(tasks, p.dump, dump, Plan(store), p.corpus)
     for given in choice.general_text:
         list_files(given, store, "--general")
     if arguments.dry_run:

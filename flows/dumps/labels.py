@@ -11,7 +11,8 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
 from beam_jobs.reading.fields import MAX_CLASSES
 from beam_jobs.reading.stars import BINARY, decide_scales
-from flows.configuration.form import Dump, Parameters, name_settings, tell_settings
+from flows.configuration.form import Corpus, Dump, Parameters, name_settings, tell_settings
+from flows.dumps.expected_corpus import check_split, foretell_corpus
 from flows.dumps.preview import Preview, count_ratings, list_files, read_previews
 from flows.runner.stage_runner import StageMaker
 from flows.store.store import Stage, Store
@@ -32,12 +33,12 @@ def settle_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
     """
     tasks = list(p.finetuning.tasks)
     if tasks:
-        check_dump(tasks, p.dump, dump, make)
+        check_dump(tasks, p.dump, dump, make, p.corpus)
     else:
         previews = _read_previews(p.dump, dump, make)
         own = [f"{LABEL}{column}" for column in p.dump.labels]
         tasks = [*own, *_list_star_tasks(p.dump, previews)] or list(CLASSES)
-        _check_previews(tasks, p.dump, previews)
+        _check_previews(tasks, p.dump, previews, p.corpus)
     return p.model_copy(update={"finetuning": p.finetuning.model_copy(update={"tasks": tasks})})
 
 
@@ -60,16 +61,24 @@ def settle_tasks_of_corpus(p: Any, corpus: Stage, store: Store) -> Any:
     return p.model_copy(update={"finetuning": chosen})
 
 
-def check_dump(tasks: Sequence[str], chosen: Dump, dump: Stage, make: StageMaker) -> None:
-    """Raise UserError where the dump's first records tell that a task can have no example."""
+def check_dump(
+    tasks: Sequence[str],
+    chosen: Dump,
+    dump: Stage,
+    make: StageMaker,
+    corpus: Corpus = Corpus(),  # noqa: B008
+) -> None:
+    """Raise UserError where the dump's first records tell that a task can have no example, or that
+    there can be no such corpus.
+    """
     own = [task.removeprefix(LABEL) for task in tasks if task.startswith(LABEL)]
     if missing := [column for column in own if column not in chosen.labels]:
         raise UserError(
             f"task {LABEL}{missing[0]}: {missing[0]} is not among the labels of the dump; add "
             f"--label {missing[0]} (dump.labels)"
         )
-    if own or any(task in CLASSES for task in tasks):
-        _check_previews(tasks, chosen, _read_previews(chosen, dump, make))
+    if own or any(task in CLASSES for task in tasks) or corpus.split_by != "text":
+        _check_previews(tasks, chosen, _read_previews(chosen, dump, make), corpus)
 
 
 def _read_previews(chosen: Dump, dump: Stage, make: StageMaker) -> list[Preview]:
@@ -92,8 +101,14 @@ def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     return sorted(found - ({"stars"} if scale == BINARY else set()))
 
 
-def _check_previews(tasks: Sequence[str], chosen: Dump, previews: Sequence[Preview]) -> None:
-    """Raise UserError where the first records tell that one of the tasks can have no example."""
+def _check_previews(
+    tasks: Sequence[str], chosen: Dump, previews: Sequence[Preview], corpus: Corpus
+) -> None:
+    """Raise UserError where the first records tell that one of the tasks can have no example, or
+    that the split has nothing to go by.
+    """
+    asked = tasks
+    check_split(previews, corpus)
     for task in tasks:
         if task.startswith(LABEL):
             _check_label(task.removeprefix(LABEL), previews)
@@ -105,6 +120,10 @@ def _check_previews(tasks: Sequence[str], chosen: Dump, previews: Sequence[Previ
         name, mistake = next(iter(found.items()))
         others = f" (and {len(found) - 1} more files like it)" if len(found) > 1 else ""
         raise UserError(name_settings(f"{name}: {mistake}{others}"))
+    expected = foretell_corpus(previews, chosen, corpus)
+    for task in asked if expected else ():
+        if mistake := find_missing(task, expected):
+            raise UserError(name_settings(f"{previews[0].file.name}: {mistake}"))
 
 
 @tell_settings()

@@ -59,7 +59,9 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     ("words", "is_told"), [([], True), (["--set", "pretraining.steps=9"], False)]
 )
 def test_a_dry_run_says_when_adaptation_is_omitted(words, is_told, tmp_path, capsys):
-    (tmp_path / "own.csv").write_text("text,stars\n" + "works well,5\nbroke at once,1\n" * 9)
+    (tmp_path / "own.csv").write_text(
+        "text,stars\n" + "".join(f"lamp {i},{i % 5 + 1}\n" for i in range(200))
+    )
     words = [*words, "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
     assert attempt("run", "--dry-run", *words) == 0
     told = (

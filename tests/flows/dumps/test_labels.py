@@ -3,15 +3,18 @@
 import pytest
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.form import Dump, Parameters
+from flows.configuration.form import Corpus, Dump, Parameters
 from flows.dumps import labels
+from flows.dumps.expected_corpus import foretell_corpus
+from flows.dumps.preview import list_files, read_previews
 from flows.runner.stage_runner import Plan
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Stage, Store
+from tests.beam_jobs.dumps import run_job, text_of
 
 
 def write_csv(folder, name, header, make_row):
-    rows = [",".join(make_row(i)) for i in range(60)]
+    rows = [",".join(make_row(i)) for i in range(400)]
     path = folder / name
     path.write_text("\n".join([header, *rows]) + "\n")
     return str(path)
@@ -42,7 +45,7 @@ def test_a_dump_without_stars_is_told_with_its_columns(tmp_path):
 
 def test_a_column_that_holds_no_stars_is_told_with_its_values(tmp_path):
     own = write_csv(
-        tmp_path, "own.csv", "text,rating,points", lambda i: ("boils", "ten", str(i % 5 + 1))
+        tmp_path, "own.csv", "text,rating,points", lambda i: (f"boils {i}", "ten", str(i % 5 + 1))
     )
     with pytest.raises(UserError, match=r"its column rating are not stars, but 'ten'"):
         check(tmp_path, own)
@@ -60,7 +63,7 @@ def test_a_column_that_seems_to_have_classes_is_named(tmp_path):
 
 def test_labels_of_fasttext_that_are_no_stars_are_classes(tmp_path):
     own = tmp_path / "train.txt"
-    own.write_text("".join(f"__label__{'pos' if i % 2 else 'neg'} boils {i}\n" for i in range(9)))
+    own.write_text("".join(f"__label__{'pos' if i % 2 else 'neg'} boils {i}\n" for i in range(300)))
     with pytest.raises(UserError, match=r"its labels are not stars, .* with --label label"):
         check(tmp_path, str(own))
     check(tmp_path, str(own), tasks=("label:label",), labels=["label"])
@@ -130,3 +133,54 @@ def test_a_column_that_holds_no_classes_is_told_by_the_first_records(tmp_path, v
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["why"])))
     with pytest.raises(UserError, match="--label reason: no file of the dump has this column"):
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["reason"])))
+
+
+def foretell(folder, rows, header="text,stars,why,date", corpus=None, **dump):
+    path = folder / "own.csv"
+    path.write_text("\n".join([header, *map(",".join, rows)]) + "\n")
+    form = Parameters(dump=Dump(paths=[str(path)], **dump), corpus=corpus or Corpus())
+    return settle(folder, form)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([(f"kettle {i}", "5", "", "") for i in range(300)], "examples of one class for polarity"),
+        ([("kettle", "5", "", "")], "of one class for polarity"),
+        ([("the same kettle", "15"[i % 2], "", "") for i in range(300)], "polarity"),
+    ],
+)
+def test_what_the_corpus_would_refuse_is_refused_by_the_first_records(tmp_path, rows, words):
+    with pytest.raises(UserError, match=rf"own\.csv: .*{words}"):
+        foretell(tmp_path, rows)
+
+
+def test_classes_with_too_few_rows_are_refused_by_the_first_records(tmp_path):
+    rows = [(f"kettle {i}", "", "ab"[i < 5], "") for i in range(300)]
+    with pytest.raises(UserError, match=r"label why: .*b \(\d\)"):
+        foretell(tmp_path, rows, labels=["why"])
+
+
+def test_a_split_is_refused_by_the_first_records(tmp_path):
+    rows = [(f"kettle {i}", str(i % 5 + 1), "", f"{i % 12 + 1}/4/2025") for i in range(300)]
+    by_time = Corpus(split_by="time")
+    with pytest.raises(UserError, match=r"--set corpus.split_by=product: "):
+        foretell(tmp_path, rows, corpus=Corpus(split_by="product"))
+    with pytest.raises(UserError, match=r"own\.csv: date: .*--set corpus.dates=DMY"):
+        foretell(tmp_path, rows, corpus=by_time)
+    assert foretell(tmp_path, rows, corpus=by_time.replace(dates="DMY")) == ["polarity", "stars"]
+    same_day = [(*row[:3], "2025-04-03") for row in rows]
+    with pytest.raises(UserError, match=r"distinct days"):
+        foretell(tmp_path, same_day, corpus=by_time)
+
+
+def test_the_corpus_has_the_counts_that_are_foretold(tmp_path):
+    """Of a dump without near copies, all of which is looked at."""
+    rows = [(text_of(i // 3 * 2), str(i % 5 + 1), "abc"[i % 3], "") for i in range(600)]
+    path = tmp_path / "own.csv"
+    path.write_text("text,stars,why\n" + "".join(f'"{r[0]}",{r[1]},{r[2]}\n' for r in rows[::3]))
+    chosen = Dump(paths=[str(path)], labels=["why"])
+    previews = read_previews(list_files(chosen, build_dump_stage(chosen, Store(tmp_path))), chosen)
+    told = foretell_corpus(previews, chosen, Corpus())
+    made = run_job(tmp_path / "corpus", "--input", path, "--label", "why")
+    assert (told["stars"], told["labels"]) == (made["stars"], made["labels"])

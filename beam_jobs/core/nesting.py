@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def load_json(text: str) -> Any:
+def load_json(text: str | bytes) -> Any:
     """Return what JSON says; ValueError where it is none, or is nested too deeply."""
     try:
         return json.loads(text)
@@ -15,11 +15,12 @@ def load_json(text: str) -> Any:
 
 def list_strings(content: Any) -> Iterator[str]:
     """Yield every string in lists and in values of mappings, at any depth, in order."""
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, dict):
-        for value in content.values():
-            yield from list_strings(value)
-    elif isinstance(content, list | tuple):
-        for value in content:
-            yield from list_strings(value)
+    waiting = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += reversed(value.values())
+        elif isinstance(value, list | tuple):
+            waiting += reversed(value)

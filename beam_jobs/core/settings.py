@@ -9,7 +9,6 @@ no option with several values (`--input *.json`), and tyro prints a mistake as a
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -31,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.nesting import load_json
 
 Model = TypeVar("Model", bound="Settings")
 
@@ -82,7 +82,7 @@ def parse_text(hint: Any, text: str) -> Any:
         return None
     if text.startswith(("[", "{")):
         try:
-            return json.loads(text)
+            return load_json(text)
         except ValueError as error:
             raise UserError(f"not valid JSON: {error}") from None
     if get_origin(kind) in (tuple, list):

@@ -83,6 +83,7 @@ def join_path(folder: str | os.PathLike, *names: str) -> str:
 def open_bytes(path: str, block_bytes: int | None = None) -> BinaryIO:
     """Open a file; of one in a store so many bytes are fetched ahead (None: its own default)."""
     if not is_remote(path):
+        files.check_regular(path)
         return open(path, "rb")
     fs, inner = fsspec.core.url_to_fs(path)
     return cast(BinaryIO, fs.open(inner, "rb", block_size=block_bytes))
@@ -318,6 +319,9 @@ def list_files(patterns: Iterable[str], option: str = "--input") -> dict[str, Id
         for pattern, files in zip(given, map_paths(expand, given), strict=True):
             if not files:
                 raise UserError(f"{option} {pattern}: no such file")
+            for path in files:
+                if path != path.encode(errors="replace").decode():
+                    raise UserError(f"{option} {path}: its name is not UTF-8, rename it")
             found |= files
     return dict(sorted(found.items(), key=lambda file: (os.path.basename(file[0]), file[0])))
 
@@ -356,15 +360,17 @@ def _expand(pattern: str, option: str, places: Places) -> dict[str, Identity | N
     if is_remote(pattern):
         with report_unreachable(pattern, option):
             fs, inner = places[pattern]
-            files: dict[str, dict[str, Any]] = {}
+            found: dict[str, dict[str, Any]] = {}
             for name, info in match_remote(fs, inner).items():
-                files |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
+                found |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
             known: dict[str, Identity | None] = {}
-            for name in _leave_out_others(files, inner, option):
-                identity = _identify(path := str(fs.unstrip_protocol(name)), files[name], SURE)
+            for name in _leave_out_others(found, inner, option):
+                identity = _identify(path := str(fs.unstrip_protocol(name)), found[name], SURE)
                 known[path] = identity if identity[2] else None
             return known
     named = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    for name in named:
+        files.check_regular(name)
     paths = [
         path for name in named for path in ([name] if os.path.isfile(name) else _walk_folder(name))
     ]
@@ -422,7 +428,10 @@ def _walk_folder(folder: str) -> Iterator[str]:
             folders.clear()
             continue
         entered.add(real)
-        yield from (os.path.join(path, name) for name in names)
+        for name in names:
+            if not name.startswith("."):
+                files.check_regular(os.path.join(path, name))
+            yield os.path.join(path, name)
 
 
 def _is_shown(path: str, pattern: str) -> bool:

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.nesting import load_json
 from beam_jobs.deduplication.buckets import BucketedRows
 from beam_jobs.deduplication.exact import TEXT_HASH
 
@@ -106,7 +107,7 @@ def read_result(folder: str, option: str = "--seen") -> tuple[dict[str, Any], st
         )
     content = storage.read_bytes(path)
     try:
-        result = json.loads(content)
+        result = load_json(content)
         assert isinstance(result["kept"], int)
         assert isinstance(result["agreed"], dict)
     except (ValueError, KeyError, TypeError, AssertionError):

@@ -8,7 +8,6 @@ particular (model/report/report.py says so in the report).
 
 import csv
 import itertools
-import json
 import os
 import re
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 from beam_jobs.core import parquet, storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import DEFAULT_LIMITS, Limits
-from beam_jobs.core.nesting import list_strings
+from beam_jobs.core.nesting import list_strings, load_json
 from beam_jobs.reading.compression import (
     Compression,
     PlainStream,
@@ -127,7 +126,7 @@ def _read_json_texts(lines: Lines) -> Iterator[str]:
     if _parse_json(first) is None:
         content = "\n".join(lines())
         with suppress(ValueError):
-            yield from list_strings(json.loads(content))
+            yield from list_strings(load_json(content))
             return
     for line in lines():
         value = _parse_json(line)
@@ -141,7 +140,7 @@ def _parse_json(line: str) -> Any:
     """Return the value of a line, None if it is no JSON."""
     for text in (line, line.strip(" ,[]\t\r")):
         with suppress(ValueError):
-            return json.loads(text)
+            return load_json(text)
     return None
 
 

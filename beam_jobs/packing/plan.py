@@ -1,6 +1,5 @@
 """Everything the shards job will do, decided once from its options before any work begins."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from beam_jobs.config import ShardsOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.nesting import load_json
 from beam_jobs.core.special_tokens import count_rows
 from beam_jobs.engine import beam_options
 from beam_jobs.packing import corpus_units
@@ -82,7 +82,10 @@ def plan_shards(
     """Return the plan of a job on a corpus. Raises UserError for one that cannot be read."""
     units, path = corpus_units.plan_corpus_units(corpus), storage.join_path(corpus, "corpus.json")
     content = storage.read_bytes(path)
-    result = json.loads(content)
+    try:
+        result = dict(load_json(content))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error}); make the corpus again") from None
     splits, withheld = result.get("splits"), result.get("agreed", {}).get("withhold", [])
     documents = splits.get(options.split, 0) if splits else None
     # a corpus of general text goes when it is packed

@@ -28,13 +28,18 @@ from fsspec.core import url_to_fs
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes, hash_file, write_json
+from beam_jobs.core.nesting import load_json
 from flows.runner.references import Referred
 from flows.store.place import MAKER, MANIFEST, Place, check_path
 
 log = logging.getLogger("amazon_electra")
 
-PARTS = {"stage", "version", "fingerprint", "title", "parameters", "inputs", "result", "finished"}
-"""Of a manifest, without which nobody can use it."""
+PARTS: Mapping[str, type] = {
+    **dict.fromkeys(("stage", "fingerprint", "title", "finished"), str),
+    **dict.fromkeys(("parameters", "inputs", "result"), dict),
+    "version": int,
+}
+"""Of a manifest, without which nobody can use it, and their types."""
 ACCELERATOR = "accelerator"
 """Tag of the stages that need the machine's one GPU, TPU or all its cores."""
 LOG = "log.txt"
@@ -321,9 +326,17 @@ def open_place(given: str) -> Place:
 def parse_manifest(text: bytes, where: str) -> Manifest | None:
     """Return a manifest, or None of a damaged one."""
     try:
-        manifest: Manifest = json.loads(text)
-        if missing := PARTS - set(manifest):
+        manifest: Manifest = load_json(text)
+        if not isinstance(manifest, dict):
+            raise ValueError("no object")
+        if missing := PARTS.keys() - manifest.keys():
             raise ValueError(f"no {', '.join(sorted(missing))}")
+        for part, kind in PARTS.items():
+            if not isinstance(manifest[part], kind):
+                raise ValueError(f"{part} is not of type {kind.__name__}")
+        check_path(f"{manifest['stage']}/{manifest['fingerprint']}")
+        for source in manifest["inputs"].values():
+            check_path(f"{source['stage']}/{source['fingerprint']}")
         for file in manifest.get("files", []):
             check_path(file["path"])
     except (TypeError, ValueError, KeyError) as damage:

@@ -27,7 +27,10 @@ def read_card(folder: Path) -> dict[str, str]:
     told = _read_front_matter(folder / "README.md")
     datasets = told.get("datasets") or []
     named = [str(one) for one in (datasets if isinstance(datasets, list) else [datasets])]
-    listed = read_json(folder / "data_config.json")
+    try:
+        listed = read_json(folder / "data_config.json")
+    except ValueError:
+        listed = None
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, dict) and entry.get("name"):
             named.append(str(entry["name"]).partition("/")[0].partition(".")[0])

@@ -4,7 +4,6 @@ can be made of.
 Imports no torch.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from beam_jobs.core.files import link_path, write_json
+from beam_jobs.core.files import check_regular, link_path, write_json
 from beam_jobs.core.nesting import load_json
 from beam_jobs.core.settings import format_mistakes
 from model.config import Architecture
@@ -46,12 +45,24 @@ _REFUSED = {
     "add_cross_attention": "cross-attention (add_cross_attention)",
     "quantization_config": "quantized weights (quantization_config)",
 }
+_TYPES = {
+    str: ("model_type", "position_embedding_type", *{k.activation for k in KINDS.values()}),
+    int: (
+        *("max_position_embeddings", "pad_token_id", "type_vocab_size"),
+        *("vocab_size", TRAINED_LENGTH),
+    ),
+}
+"""Of fields that are read before pydantic or transformers check them."""
 COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
 """Architectures whose first position is the one after the padding's index."""
 
 
 def read_config(folder: Path, fail: Fail) -> Config:
-    """Return config.json with its model_type; old BERTs have none."""
+    """Return config.json with its model_type; old BERTs have none. UserError for a folder with
+    anything but files and folders, for a damaged file, and for fields of another type.
+    """
+    for path in folder.iterdir() if folder.is_dir() else ():
+        check_regular(path)
     try:
         config = load_json((folder / "config.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -65,6 +76,10 @@ def read_config(folder: Path, fail: Fail) -> Config:
         raise fail(f"config.json is damaged ({error}); copy it again") from None
     if not isinstance(config, dict):
         raise fail("config.json is no object of fields; copy it again")
+    for kind, names in _TYPES.items():
+        for name in names:
+            if config.get(name) is not None and type(config[name]) is not kind:
+                raise fail(f"config.json: {name} is not of type {kind.__name__}; copy it again")
     if "model_type" not in config and {"hidden_size", "type_vocab_size"} <= set(config):
         config["model_type"] = "electra" if "embedding_size" in config else "bert"
     return config
@@ -94,7 +109,6 @@ def _read_foreign(config: Config, fail: Fail) -> Any:
     """Return the configuration of transformers for a config.json; UserError unless
     AutoModelForMaskedLM has a module for it, with an encoder alone.
     """
-    from huggingface_hub.errors import StrictDataclassError
     from transformers import (
         CONFIG_MAPPING,
         MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -115,7 +129,7 @@ def _read_foreign(config: Config, fail: Fail) -> Any:
         raise fail(f"{told}, {what}; give an encoder")
     try:
         return kind.from_dict(dict(config))
-    except (TypeError, ValueError, AttributeError, StrictDataclassError) as error:
+    except Exception as error:  # transformers raises whatever it comes upon
         why = " ".join(str(error).split())[:160]
         raise fail(f"config.json: {why}; copy it again") from None
 
@@ -164,7 +178,8 @@ def count_positions(config: Any) -> int | None:
     if positions is None or getattr(config, "position_embedding_type", "absolute") != "absolute":
         return None
     if config.model_type in COUNTED_FROM_PADDING:
-        return positions - (getattr(config, "pad_token_id", 1) + 1)
+        padding = getattr(config, "pad_token_id", None)
+        return positions - ((1 if padding is None else padding) + 1)
     return positions
 
 
@@ -254,7 +269,7 @@ def copy_architecture(folder: Path, origin: Path, shards: Shards) -> Path:
     """Write what a random encoder shares with one that starts from a published one and goes on with
     these shards: the shape of that one, the vocabulary of the shards; return the folder.
     """
-    config = json.loads((origin / "config.json").read_text(encoding="utf-8"))
+    config = load_json((origin / "config.json").read_text(encoding="utf-8"))
     link_path(shards.vocabulary, folder)
     write_json(folder / "config.json", config | {"vocab_size": shards.vocabulary_size})
     return folder

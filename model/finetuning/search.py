@@ -5,7 +5,6 @@ search goes on.
 setting → choices, or {"low", "high", "log"}. The test split is never looked at.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
+from beam_jobs.core.nesting import load_json
 from beam_jobs.core.settings import describe_unknown, format_value, read_options
 from model.config import FinetuningSettings
 from model.finetuning.request import OF_DISTILLATION, Request, change_settings, make_request
@@ -165,7 +165,7 @@ def _write_results(study: Any, metric: str, output: Path) -> dict[str, Any]:
 def read_space(file: Path, distils: bool) -> Space:
     """Read the space from a JSON file; `distils` says whether there is a teacher."""
     try:
-        space = json.loads(file.read_text(encoding="utf-8"))
+        space = load_json(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"--space {file}: cannot be read ({error.strerror})") from None
     except ValueError as error:

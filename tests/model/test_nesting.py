@@ -1,8 +1,10 @@
 """JSON and YAML that others wrote: what is not taken is told, at once."""
 
+from typing import Any
+
 import pytest
 
-from beam_jobs.core.nesting import load_json
+from beam_jobs.core.nesting import list_strings, load_json
 from model.yaml_text import load_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -38,3 +40,11 @@ def test_json_that_is_nested_too_deeply_is_refused():
     assert load_json('{"a": [1]}') == {"a": [1]}
     with pytest.raises(ValueError, match="nested too deeply"):
         load_json("[" * 100_000)
+
+
+def test_strings_are_listed_in_order_however_deep_they_lie():
+    content: Any = ["deep"]
+    for _ in range(100_000):
+        content = [content]
+    given = {"a": ["b", {"c": "d"}], "e": content, "f": "g"}
+    assert list(list_strings(given)) == ["b", "d", "deep", "g"]

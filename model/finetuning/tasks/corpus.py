@@ -6,7 +6,6 @@ hold hundreds of millions of reviews: rows are chosen by a hash of their review 
 time, and only the chosen ones become examples.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.nesting import load_json
 from model.finetuning.examples import (
     Example,
     Sampler,
@@ -76,7 +76,7 @@ def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None =
 def read_classes(data: Path, column: str) -> list[str]:
     """Return the classes of a label column that a corpus found to be frequent enough."""
     try:
-        found = json.loads((data / "corpus.json").read_text(encoding="utf-8")).get("labels", {})
+        found = load_json((data / "corpus.json").read_text(encoding="utf-8")).get("labels", {})
     except (OSError, ValueError):
         raise UserError(
             f"{data}: no corpus.json; --data must be a folder made by beam_jobs.corpus_job"

@@ -2,7 +2,10 @@
 
 import gzip
 import os
+import re
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -73,13 +76,32 @@ def test_two_objects_in_a_line_are_both_read(tmp_path):
     assert "k, }l" in texts_in(tmp_path / "corpus")
 
 
-def test_a_name_that_is_not_utf8_is_a_name(tmp_path):
-    folder = os.fsencode(tmp_path)
-    for name in (b"caf\xe9.json", b"b\xe9.json.gz"):
-        path = Path(os.fsdecode(os.path.join(folder, name)))
-        write_lines(path, [review(len(name)), "{broken"])
-    result = corpus_of(tmp_path, tmp_path)
-    assert (result["kept"], result["dropped"]) == (2, {"broken JSON": 2})
+@pytest.mark.parametrize("name", [b"caf\xe9.json", b"caf\xe9/a.json"])
+def test_a_name_that_is_not_utf8_is_refused_before_anything_is_made(tmp_path, name):
+    path = Path(os.fsdecode(os.fsencode(tmp_path / "dump") + b"/" + name))
+    path.parent.mkdir(parents=True)
+    write_lines(path, [review(1)])
+    command = [sys.executable, "-m", "beam_jobs.corpus_job", "--input", str(path.parent)]
+    command += ["--output", str(tmp_path / "corpus")]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 2
+    [line] = done.stderr.decode().splitlines()
+    assert r"caf\udce9" in line
+    assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("place", ["a.json", "deep/a.json"])
+def test_what_is_neither_a_file_nor_a_folder_is_refused(tmp_path, place):
+    """Reading a FIFO would wait for ever."""
+    path = tmp_path / "dump" / place
+    path.parent.mkdir(parents=True)
+    write_lines(tmp_path / "dump" / "b.json", [review(1)])
+    os.mkfifo(path)
+    for given in (tmp_path / "dump", path):
+        with pytest.raises(UserError, match=re.escape(str(path))):
+            corpus_of(tmp_path, given)
+    with pytest.raises(UserError, match=re.escape(str(path))):
+        storage.read_bytes(str(path))
 
 
 def test_folders_behind_links_are_entered_once(tmp_path):

@@ -18,7 +18,7 @@ from flows.cli import main
 from flows.configuration.form import Dump
 from flows.runner.stage_runner import StageRunner
 from flows.stages.dump import build_dump_stage
-from flows.store.store import ExistingStage, Stage, Store, read_code_version
+from flows.store.store import PARTS, ExistingStage, Stage, Store, read_code_version
 from tests.flows.toy_graph import job
 
 
@@ -233,7 +233,31 @@ def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch
     assert main.build_parser().parse_args([*words, "--store", "other"]).store == "other"
 
 
-@pytest.mark.parametrize("damage", [b'{"stage": "corp', b"\xff\xfe\x00", b"[{}]"])
+@pytest.mark.parametrize("field", PARTS)
+def test_a_manifest_with_a_field_of_another_type_is_damaged(store, corpus, field):
+    shards = Stage("shards", 1, {}, {"corpus": corpus})
+    for stage in (corpus, shards):
+        store.publish(stage, {"kept": 1})
+    file = store.folder(shards) / "manifest.json"
+    manifest = json.loads(file.read_text())
+    away = {"x": {"stage": "..", "fingerprint": "x"}}
+    odd = [["x"], {"x": 1}, {"x": ["y"]}, 5, None, "../../etc", away]
+    for value in odd:
+        if type(value) is type(manifest[field]) and field not in ("inputs", "stage", "fingerprint"):
+            continue
+        file.write_text(json.dumps(manifest | {field: value}))
+        assert store.manifest(shards) is None, value
+        assert [m["stage"] for m in store.list_manifests()] == ["corpus"], value
+    file.write_text(json.dumps(manifest | {"files": {"path": "x"}}))
+    assert store.manifest(shards) is None
+    assert len(store.trace_lineage(manifest)) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b'{"stage": "corp', b"\xff\xfe\x00", b"[{}]", b'{"a":' * 100_000, b"[" * 100_000],
+    ids=["cut", "bytes", "list", "deep object", "deep list"],
+)
 def test_a_damaged_manifest_is_named_and_its_stage_made_again(store, corpus, damage, heard):
     shards = Stage("shards", 1, {}, {"corpus": corpus})
     for stage in (corpus, shards):

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+from contextlib import suppress
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
 from beam_jobs.core.errors import UserError
+from model.encoders.config import count_positions, read_architecture, read_config
 from model.origin import run
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
 from tests.model.pretraining.runs import pretrain
@@ -54,6 +57,40 @@ def test_a_folder_of_each_kind(what, tmp_path):
     assert about["parameters"] == trunk.num_parameters() - pooler + types
     torch.testing.assert_close(encode(made), encode(source), atol=0, rtol=0)
     assert os.listdir(tmp_path / "out") == ["origin"]
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])
+@pytest.mark.parametrize("value", [["bert"], {"a": 1}, True, 0.5, -1, "", "x", None])
+def test_a_field_of_another_type_is_refused_or_ignored_in_one_line(tmp_path, kind, value):
+    """Every field of config.json in turn, before weights are read."""
+    folder = write_checkpoint(tmp_path / "published")
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": kind}
+    for name in (*config, "position_embedding_type", "trained_length", "pruned_heads"):
+        (folder / "config.json").write_text(json.dumps(config | {name: value}))
+
+        def fail(text, name=name):
+            assert "\n" not in text, name
+            return UserError(text)
+
+        with suppress(UserError):
+            found = read_config(folder, fail)
+            read_architecture(found, fail)
+            count_positions(found)
+
+
+def test_a_list_of_training_data_that_cannot_be_read_says_nothing(tmp_path):
+    folder = write_checkpoint(tmp_path / "published")
+    nest(folder / "data_config.json")
+    assert bring(folder, tmp_path / "origin")["training_data"] == "unknown"
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "README.md"])
+def test_a_fifo_is_refused(tmp_path, name):
+    folder = write_checkpoint(tmp_path / "published")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(UserError, match=re.escape(str(folder / name))):
+        bring(folder, tmp_path / "origin")
 
 
 def test_license_and_all_that_is_said_of_the_training_data_are_read(tmp_path):

@@ -127,6 +127,11 @@ class CorpusOptions(TextOptions):
         description="columns with classes of your own, for example returned_because; each becomes "
         "a task label:COLUMN",
     )
+    fold_labels: bool = Field(
+        default=True,
+        description="read Yes, yes and YES as one class, 01, 1,0 and 1 too, and n/a, NULL, None, "
+        "nan and - as no value; false: classes stay as typed",
+    )
     seen: Patterns = Field(
         default=(), description="earlier corpora; reviews that they contain are dropped"
     )

@@ -41,7 +41,7 @@ from beam_jobs.corpus.prepare import (
     prepare_units,
 )
 from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
-from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
+from beam_jobs.corpus.write import WriteUnits, decide_labels, decide_scales, write_punkt
 from beam_jobs.deduplication import (
     buckets,
     clusters,
@@ -121,6 +121,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
     punkt = counts | "Train Punkt" >> beam.Map(
         write_punkt, plan.folders, plan.punkt, plan.options.max_damaged_files
     )
+    labels = counts | "Decide labels" >> beam.Map(decide_labels, plan)
     scales = counts | "Decide scales" >> beam.Map(decide_scales, plan.options.stars_scale)
     if beam_options.is_local(plan.engine):
         prepared = counts | "Sort units by reviews" >> beam.FlatMap(
@@ -139,6 +140,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
             beam.pvalue.AsSingleton(punkt),
             beam.pvalue.AsSingleton(scales),
             *match_held_out(pipeline, sizes, duplicates.get("near"), plan),
+            beam.pvalue.AsSingleton(labels),
         )
     )
     return (
@@ -176,8 +178,8 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
 def search_duplicates(
     pipeline: beam.pvalue.PBegin, sizes: beam.PCollection, plan: CorpusPlan
 ) -> dict[str, beam.PCollection]:
-    """Return, by kind, packed rows of the reviews that do not stay, or are near another one, keyed
-    by their unit.
+    """Return, by kind, packed rows of the reviews that do not stay, are near another one or have
+    copies with other labels, keyed by their unit.
     """
     units, prepared = beam.pvalue.AsSingleton(sizes), plan.folders.prepared
     runs, seen = list(enumerate(plan.earlier.runs)), plan.folders.seen
@@ -191,6 +193,10 @@ def search_duplicates(
         "exact": parts
         | "Find duplicates" >> beam.FlatMap(exact.find_in_part, prepared, units, hashes)
     }
+    if labels := len(plan.preparation.labels):
+        duplicates["contradictions"] = parts | "Find contradictory labels" >> beam.FlatMap(
+            exact.find_contradictions, prepared, units, labels
+        )
     if similarity := plan.options.near_duplicates:
         folder = plan.folders.matches
         write_bands = partial(near.write_earlier_bands, threshold=similarity)

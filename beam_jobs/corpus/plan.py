@@ -17,9 +17,9 @@ from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 
-VERSION = 20
+VERSION = 21
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 16
+WORK_VERSION = 17
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""
@@ -42,6 +42,7 @@ TEXT_SHARE = 0.5
 SHARED = (
     *("title", "seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
     *("withhold_own", "near_duplicates", "near_duplicates_action", "split_by"),
+    "fold_labels",
 )
 
 

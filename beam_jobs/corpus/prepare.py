@@ -2,6 +2,7 @@
 
 prepared/UNIT.arrow       one row a review (Arrow IPC, lz4): what the corpus will hold, its text
 prepared/UNIT.hashes      exact.PACKED_ROW, sorted by text hash
+prepared/UNIT.codes       hashes of classes in this order, if there are labels of the user's own
 prepared/UNIT.bands       near.BAND, if near-duplicates are looked for
 prepared/UNIT.signatures  their signatures, by row number
 prepared/UNIT.runs        runs of words of the reviews that may be trained on (held_out.py)
@@ -34,7 +35,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, exact, held_out, near
 from beam_jobs.engine.units import add_to_counters, attempt, check_failed
-from beam_jobs.reading import fields, stars, work_units
+from beam_jobs.reading import fields, label_values, stars, work_units
 from beam_jobs.reading.dates import (
     FORMS,
     Notation,
@@ -258,6 +259,11 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit
     starts = dict.fromkeys(buckets.KINDS, buckets.find_starts(np.empty(0, np.uint64)))
     starts["hashes"] = buckets.find_starts(packed["high"].astype(np.uint64))
     storage.write_bytes(f"{name}.hashes", packed.tobytes())
+    if preparation.labels:
+        codes = np.empty(len(packed), exact.make_codes_kind(len(preparation.labels)))
+        codes["high"] = packed["high"]
+        codes["codes"] = np.array(reader.codes, np.uint32).reshape(len(packed), -1)[packed["row"]]
+        storage.write_bytes(f"{name}.codes", codes.tobytes())
     if preparation.options.near_duplicates:
         signatures = np.concatenate([near.compute_signatures([]), *reader.signatures])
         storage.write_bytes(f"{name}.signatures", signatures.tobytes())
@@ -284,6 +290,10 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit
         dropped=dict(sorted(reader.dropped.items())),
         notes=dict(sorted(reader.tally.notes.items())),
         ratings=stars.encode_ratings(reader.ratings),
+        labels={
+            name: label_values.keep_frequent(counts)
+            for name, counts in zip(preparation.labels, reader.values, strict=True)
+        },
         held_out_runs=int(starts["heldout"][-1]),
     )
     storage.write_json(f"{name}.json", asdict(counts))
@@ -306,7 +316,9 @@ class UnitReader:
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
         self.ratings: Counter[tuple[float, float]] = Counter()
-        self.values: list[set[str | None]] = [set() for _ in preparation.labels]
+        self.codes: list[tuple[int, ...]] = []
+        """Hashes of the classes of each review."""
+        self.values: list[Counter[str]] = [Counter() for _ in preparation.labels]
 
     def read_tables(self) -> Iterator[pa.Table]:
         drafts, characters = list[Draft](), 0
@@ -426,13 +438,19 @@ class UnitReader:
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((hashes[i].hex(), texts[i]) for i in np.flatnonzero(chosen))
         for i, (name, values) in enumerate(zip(preparation.labels, self.values, strict=True)):
-            values.update(row[i] for row in labels)
+            values.update(row[i] for row in labels if row[i] is not None)
             if len(values) > MAX_VALUES:
                 raise UserError(
                     f"--label {name}: more than {MAX_VALUES:,} different values in "
                     f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200"
                 )
 
+        if preparation.labels:
+            known = {
+                value: label_values.hash_value(value, self.options.fold_labels)
+                for value in {value for row in labels for value in row}
+            }
+            self.codes += [tuple(known[value] for value in row) for row in labels]
         ids = b"".join(
             xxhash.xxh3_128_digest((identity + text).encode("utf-8", "surrogatepass"))
             for identity, text in zip(identities, texts, strict=True)

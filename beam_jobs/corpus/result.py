@@ -13,12 +13,23 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import NO_KEY
-from beam_jobs.corpus.write import WrittenUnit, choose_product_share, decide_scales
+from beam_jobs.corpus.write import (
+    WrittenUnit,
+    choose_product_share,
+    count_values,
+    decide_labels,
+    decide_scales,
+)
 from beam_jobs.deduplication import phrases
 from beam_jobs.engine.units import check_failed
 from beam_jobs.reading import fields
 from beam_jobs.reading.dates import FORMS
 from beam_jobs.reading.fields import MAX_CLASSES
+from beam_jobs.reading.label_values import (
+    describe_contradictions,
+    describe_values,
+    keep_frequent,
+)
 from beam_jobs.reading.stars import decode_ratings
 from beam_jobs.reading.work_units import PreparedUnit
 
@@ -136,9 +147,15 @@ def summarize_corpus(
     if plan.withheld_digest:
         withheld["withheld_corpus"] = plan.withheld_digest
     stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
+    values = decide_labels(prepared, plan)
+    typed = {name: keep_frequent(sum_counts(count_values(prepared, name))) for name in values}
     labels = {
         column: choose_classes(sum_counts(unit.labels.get(column, {}) for unit in written))
         for column in plan.preparation.labels
+    }
+    contradictory = {
+        column: sum_counts(unit.contradicted.get(column, {}) for unit in written)
+        for column in values
     }
     scales = decide_scales(prepared, plan.options.stars_scale)
     notes = [unit.notes for unit in prepared]
@@ -148,10 +165,19 @@ def summarize_corpus(
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
+    usable = sum(unit.prepared for unit in prepared)
+    warnings += [
+        f"label {column}: {line}; --fold-labels false keeps classes as typed"
+        for column in values
+        if (line := describe_values(typed[column], values[column], usable))
+    ]
     lost, sides = dropped.get("withheld", 0), sum_counts(unit.splits for unit in written)
     of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
     counts = [unit.withheld_phrases for unit in written]
     warnings.append(phrases.describe_withheld(lost, of, counts))
+    for column in values:
+        if line := describe_contradictions(contradictory[column]):
+            warnings.append(f"label {column}: {line}")
     is_text = all(file.layout.name == "text" for file in plan.files)
     if kept and not labels and all(name.endswith("none") for name in stars) and not is_text:
         warnings.append(warn_of_missing_stars(columns))
@@ -176,7 +202,8 @@ def summarize_corpus(
         "units": len(prepared),
         "seen": {"corpora": list(plan.earlier.folders), "reviews": plan.earlier.reviews},
         **withheld,
-        **({"labels": labels} if labels else {}),
+        **({"labels": labels, "label_values": typed} if labels else {}),
+        **({"contradictory_labels": contradictory} if any(contradictory.values()) else {}),
         **({"warnings": found} if (found := list(filter(None, warnings))) else {}),
         "agreed": plan.shared_settings,
     }

@@ -3,7 +3,7 @@ drops the duplicates, splits sentences and writes a file of the corpus."""
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -16,16 +16,17 @@ import pyarrow.compute as pc
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.parquet import write_tables
-from beam_jobs.corpus.plan import Folders
+from beam_jobs.corpus.plan import CorpusPlan, Folders
 from beam_jobs.corpus.prepare import Preparation
 from beam_jobs.deduplication import phrases
 from beam_jobs.deduplication.clusters import unpack_members
 from beam_jobs.deduplication.common_ngrams import CommonNGrams
-from beam_jobs.deduplication.exact import DUPLICATE, read_first_halves
+from beam_jobs.deduplication.exact import CONTRADICTION, DUPLICATE, read_first_halves
 from beam_jobs.deduplication.held_out import FIRST_DUMP, UnitMatches, list_blocks
 from beam_jobs.engine.units import add_to_counters, attempt
 from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL
+from beam_jobs.reading.label_values import LabelValues, decide_values, hash_value
 from beam_jobs.reading.stars import Scale
 from beam_jobs.reading.work_units import PreparedUnit, UnitSize, check_damage
 from beam_jobs.text.languages import count_languages
@@ -93,6 +94,8 @@ class WrittenUnit:
     """Products of pretrain and train that are counted, whose hashes `.items` has first, uint64."""
     test_items: int
     """Test reviews of products that are counted, whose hashes follow there."""
+    contradicted: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Texts whose copies have several classes, by label and these classes."""
     withheld_phrases: dict[str, int] = field(default_factory=dict)
     """N-grams of withheld reviews, and how many of those that were looked at have each."""
 
@@ -134,6 +137,28 @@ def decide_scales(units: Sequence[PreparedUnit], given: str) -> list[Scale]:
     return scales
 
 
+def count_values(units: Sequence[PreparedUnit], column: str) -> list[dict[str, int]]:
+    """Return how often each value of a label occurs as typed, in each dump."""
+    dumps = [Counter[str]() for _ in range(1 + max((unit.dump for unit in units), default=0))]
+    for unit in units:
+        dumps[unit.dump].update(unit.labels.get(column, {}))
+    return [dict(sorted(counts.items())) for counts in dumps]
+
+
+def decide_labels(units: Sequence[PreparedUnit], plan: CorpusPlan) -> dict[str, LabelValues]:
+    """Return what the values of each label are, by all of them and those of earlier corpora."""
+    return {
+        column: decide_values(
+            [
+                *(counts.get(column, {}) for counts in plan.earlier.labels),
+                *count_values(units, column),
+            ],
+            plan.options.fold_labels,
+        )
+        for column in plan.preparation.labels
+    }
+
+
 class WriteUnits(beam.DoFn):
     """Writes units, with one sentence splitter for all units of a worker.
 
@@ -155,9 +180,10 @@ class WriteUnits(beam.DoFn):
         scales: Sequence[Scale],
         matches: Sequence[str],
         common: Sequence[str] = (),
+        labels: Mapping[str, LabelValues] | None = None,
     ) -> Iterator[WrittenUnit]:
         """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`,
-        `common` those of `write_common`.
+        `common` those of `write_common`; `labels` is what `decide_labels` found.
         """
         if self.splitter is None:
             self.splitter = SentenceSplitter(decode_punkt(punkt))
@@ -182,6 +208,8 @@ class WriteUnits(beam.DoFn):
             scales[prepared.dump],
             UnitMatches(self.blocks[unit], matches),
             common,
+            labels or {},
+            np.frombuffer(b"".join(joined.get("contradictions", [])), CONTRADICTION),
             members if self.preparation.options.near_duplicates else None,
         )
         for done in attempt(work, unit, prepared.file, self.folders.failed):
@@ -195,20 +223,32 @@ class WriteUnits(beam.DoFn):
         scale: Scale,
         matches: UnitMatches,
         common: Sequence[str],
+        labels: Mapping[str, LabelValues],
+        contradictions: np.ndarray,
         members: np.ndarray | None,
     ) -> WrittenUnit:
         """Write a unit unless an earlier run has.
 
         `reasons` are STAYS or numbers of WRITE_REASONS, by row; `matches` what its reviews share
-        with those that are held out; `common` the paths of `write_common`; `members`
-        clusters.MEMBER by row if near-duplicates are looked for.
+        with those that are held out; `common` the paths of `write_common`; `labels`
+        what the values of each label are; `contradictions` exact.CONTRADICTION of its reviews;
+        `members` clusters.MEMBER by row if near-duplicates are looked for.
         """
         unit, folders = prepared.unit, self.folders
         marker = storage.join_path(folders.written, f"{unit}.json")
         if storage.exists(marker):
             return WrittenUnit(**json.loads(storage.read_bytes(marker)))
         assert self.splitter
-        tables = UnitTables(prepared.source, reasons, self.splitter, scale, matches, members)
+        tables = UnitTables(
+            prepared.source,
+            reasons,
+            self.splitter,
+            scale,
+            matches,
+            members,
+            labels,
+            contradictions,
+        )
         with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
             reader = pa.ipc.open_file(stream)
             rows = write_tables(
@@ -233,6 +273,7 @@ class WriteUnits(beam.DoFn):
             splits=dict(sorted(tables.splits.items())),
             stars=dict(sorted(tables.stars.items())),
             labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
+            contradicted=count_contradictions(contradictions, labels),
             trained_items=len(trained),
             test_items=len(tested),
             withheld_phrases=count_withheld_phrases(tables, prepared.dump, common),
@@ -269,6 +310,8 @@ class UnitTables:
     scale: Scale
     matches: UnitMatches
     members: np.ndarray | None
+    classes: Mapping[str, LabelValues] = field(default_factory=dict)
+    contradictions: np.ndarray = field(default_factory=lambda: np.empty(0, CONTRADICTION))
     splits: Counter[str] = field(default_factory=Counter)
     stars: Counter[str] = field(default_factory=Counter)
     labels: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -336,13 +379,47 @@ class UnitTables:
             columns |= build_cluster_columns(batch.column("text_hash"), rows, self.members)
         schema = make_corpus_schema(batch.schema, self.members is not None)
         for name in (name for name in schema.names if name.startswith(LABEL)):
-            columns[name] = batch.column(name).dictionary_encode()
+            mapped = self._map_labels(name, batch.column(name), rows)
+            columns[name] = mapped.dictionary_encode()
             for (side, value), count in Counter(
-                zip(sides.tolist(), batch.column(name).to_pylist(), strict=True)
+                zip(sides.tolist(), columns[name].to_pylist(), strict=True)
             ).items():
                 if value is not None:
                     self.labels[name.removeprefix(LABEL)][f"{SPLITS[side]}.{value}"] += count
         return pa.Table.from_pydict(columns, schema=schema)
+
+    def _map_labels(self, name: str, values: pa.StringArray, rows: np.ndarray) -> pa.StringArray:
+        """Return the classes that values of a label stand for, of reviews with these row numbers;
+        none for a text whose copies have different ones.
+        """
+        column = name.removeprefix(LABEL)
+        known = self.classes.get(column)
+        if known is None:
+            return values
+        typed = values.to_pylist()
+        found = {value: known.find_class(value) for value in {*typed}}
+        names = [found[value] for value in typed]
+        number = list(self.classes).index(column)
+        several = self.contradictions[self.contradictions["column"] == number]
+        _, here, _ = np.intersect1d(rows, several["row"], return_indices=True)
+        for place in here.tolist():
+            names[place] = None
+        return pa.array(names, pa.string())
+
+
+def count_contradictions(
+    contradictions: np.ndarray, labels: Mapping[str, LabelValues]
+) -> dict[str, dict[str, int]]:
+    """Return how many texts have copies of several classes, by label and these classes."""
+    counted: dict[str, dict[str, int]] = {}
+    for number, (column, known) in enumerate(labels.items()):
+        names = {hash_value(name, known.folds): name for name in known.names.values()}
+        counts: Counter[str] = Counter()
+        for codes in contradictions["codes"][contradictions["column"] == number].tolist():
+            both = sorted({names.get(code, "several values") for code in codes if code})
+            counts[" and ".join(both)] += 1
+        counted[column] = dict(sorted(counts.items()))
+    return counted
 
 
 def count_withheld_phrases(tables: UnitTables, dump: int, common: Sequence[str]) -> dict[str, int]:

@@ -45,6 +45,8 @@ class EarlierCorpora:
     runs: tuple[tuple[str, ...], ...] = ()  # their Parquet files, PACK_ROWS texts or more together
     punkt: str | None = None  # path of the parameters
     digests: tuple[str, ...] = ()
+    labels: tuple[dict[str, dict[str, int]], ...] = ()
+    """What each counted of the values of labels, by column."""
 
 
 def inspect_corpora(
@@ -58,7 +60,7 @@ def inspect_corpora(
     if not folders:
         return EarlierCorpora()
     files: list[tuple[str, int]] = []
-    digests = []
+    digests, labels = [], []
     for folder in folders:
         if folder == resolve_folder(output):
             raise UserError(
@@ -84,6 +86,7 @@ def inspect_corpora(
             )
         files += found
         digests.append(digest)
+        labels.append(result.get("label_values", {}))
     punkt = punkt or find_common_punkt(folders)
     return EarlierCorpora(
         tuple(folders),
@@ -91,6 +94,7 @@ def inspect_corpora(
         tuple(group_files(files)),
         punkt,
         tuple(digests),
+        tuple(labels),
     )
 
 

@@ -12,6 +12,7 @@ Workers share the search by buckets of hashes, each of which is read from all un
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +31,10 @@ BUCKET_ROWS = 1 << 20
 """Rows of a bucket: 28 MiB, some 100 MiB while it is sorted."""
 DUPLICATE = np.dtype([("row", "<u4"), ("is_seen", "?")])
 """A review that does not stay, and whether that is because an earlier corpus has its text."""
+MAX_CODES = 3
+CONTRADICTION = np.dtype([("row", "<u4"), ("column", "<u4"), ("codes", "<u4", (MAX_CODES,))])
+"""A review that stays, the number of a label of which copies of it have other classes, and the
+hashes of the first MAX_CODES classes (`label_values.hash_value`); 0: there are fewer."""
 UnitRows = tuple[str, bytes]
 """The name of a unit and rows of a kind, packed."""
 
@@ -104,6 +109,69 @@ def find_duplicates(
     found = np.empty(int(goes.sum()), DUPLICATE)
     found["row"], found["is_seen"] = rows["row"][goes], is_seen[goes]
     return group_by_unit(unit[goes], found)
+
+
+def make_codes_kind(labels: int) -> np.dtype:
+    """Return the rows of a unit's `.codes`, which are in the order of its `.hashes`: the first half
+    of a text's hash, and the hash of the class of each label.
+    """
+    return np.dtype([("high", ">u8"), ("codes", "<u4", (labels,))])
+
+
+def find_contradictions(
+    part: Part, folder: str, counts: list[UnitSize], labels: int
+) -> Iterator[UnitRows]:
+    """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes in their
+    dump; the arguments are those of `find_in_part`, and how many labels there are.
+    """
+    dumps, found = [unit.dump for unit in counts], [list[bytes]() for _ in counts]
+    hashes = buckets.list_unit_files(folder, counts, "hashes")
+    paths = tuple(f"{path.removesuffix('hashes')}codes" for path in hashes.paths)
+    codes = replace(hashes, paths=paths)
+    with (
+        buckets.open_part(part, hashes, PACKED_ROW) as read_hashes,
+        buckets.open_part(part, codes, make_codes_kind(labels)) as read_codes,
+    ):
+        for bucket in buckets.list_buckets_of(part):
+            rows, of_rows = list(read_hashes(bucket)), list(read_codes(bucket))
+            for number, packed in compare_labels(rows, of_rows, dumps):
+                found[number].append(packed.tobytes())
+    for unit, each in zip(counts, found, strict=True):
+        if each:
+            yield unit.unit, b"".join(each)
+
+
+def compare_labels(
+    parts: list[np.ndarray], codes: list[np.ndarray], dumps: list[int]
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield CONTRADICTION of a bucket by the number of their unit; `parts` and `dumps` are those of
+    `find_duplicates`, `codes` the rows of `.codes` beside the parts.
+    """
+    rows = np.concatenate([np.empty(0, PACKED_ROW), *parts])
+    unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    dump = np.array(dumps, np.uint32)[unit]
+    halves = rows["low"].astype(np.uint64), rows["high"].astype(np.uint64)
+    order = np.lexsort((rows["row"], unit, rows["key"], dump, *halves))
+    is_first = mark_firsts(rows["high"][order], rows["low"][order])
+    firsts = order[is_first]
+    group = np.cumsum(is_first) - 1
+    is_own = dump[order] == dump[firsts][group]
+    group, order = group[is_own], order[is_own]
+    for column in range(codes[0]["codes"].shape[1] if codes else 0):
+        values = np.concatenate([each["codes"][:, column] for each in codes])[order]
+        known = np.flatnonzero(values)
+        known = known[np.lexsort((values[known], group[known]))]
+        known = known[mark_firsts(group[known], values[known])]
+        bounds = find_runs(group[known])
+        several = np.flatnonzero(np.diff(bounds) > 1)
+        texts = firsts[group[known[bounds[several]]]]
+        found = np.zeros(len(texts), CONTRADICTION)
+        found["row"], found["column"] = rows["row"][texts], column
+        for k in range(MAX_CODES):
+            places = bounds[several] + k
+            is_there = places < bounds[several + 1]
+            found["codes"][is_there, k] = values[known[places[is_there]]]
+        yield from group_by_unit(unit[texts], found)
 
 
 def read_first_halves(packed: bytes) -> np.ndarray:

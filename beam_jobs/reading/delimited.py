@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import compress
 from typing import Any, NamedTuple
 
 from beam_jobs.reading import fields
@@ -48,6 +49,11 @@ def read_delimited(
 
 def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
     layout, columns = lines.layout, list(lines.layout.columns)
+    repeated = [
+        name
+        for field, name in layout.mapping
+        if field.startswith(fields.LABEL) and columns.count(name) > 1
+    ]
     while not lines.ended:
         records = csv.reader(lines, **make_dialect(layout))
         broken = ""
@@ -75,7 +81,10 @@ def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
             elif is_header(values, columns):  # of files put together
                 lines.tally.notes["repeated_headers"] += 1
             elif len(values) == len(columns):
-                yield lines.first, dict(zip(columns, values, strict=True))
+                record: dict[str, Any] = dict(zip(columns, values, strict=True))
+                for name in repeated:  # as Jira writes a list
+                    record[name] = list(compress(values, map(name.__eq__, columns)))
+                yield lines.first, record
             elif values and (len(values) > 1 or values[0].strip()):
                 reason = f"{'fewer' if len(values) < len(columns) else 'more'} columns"
                 yield make_reject(lines.first, reason, lines.join_raw())

@@ -87,7 +87,12 @@ def read_records(stream: Stream, found: Layout, tally: Tally, header: bool) -> I
     else:
         read = FORMATS[found.name].read
         assert read, f"{found.name} is not read from a stream"
-        nested = {name for _, name in found.mapping if "." in name or LIST in name}
+        text = dict(found.mapping).get("text", "")
+        nested = {
+            name
+            for field, name in found.mapping
+            if ("." in name or LIST in name) and not fields.is_collected(field, name, text)
+        }
         items = read(stream, found, tally)
         items = expand_records(items, nested, tally) if nested else items
     return add_columns(items, dict(found.partition)) if found.partition else items
@@ -158,9 +163,12 @@ def detect_layout(
             columns = choose_columns(columns, records, meant)
             refuse_without_header(head, found, meant, shown)
             mapping = fields.map_columns(columns, meant, shown)
-            if twice := [name for name in mapping.values() if found.columns.count(name) > 1]:
+            once = [name for field, name in mapping.items() if not field.startswith(fields.LABEL)]
+            if twice := [name for name in once if found.columns.count(name) > 1]:
                 raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
-            check_lists(mapping.values(), shown)
+            text = mapping["text"]
+            names = [n for f, n in mapping.items() if not fields.is_collected(f, n, text)]
+            check_lists(names, shown)
             refuse_without_texts(records[:FIRST_RECORDS], mapping["text"], shown)
             unused = fields.list_unused_columns(columns, mapping)
             if not rejects:

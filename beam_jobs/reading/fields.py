@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.reading.label_values import join_values
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import LIST, name_list
+from beam_jobs.reading.lines import LIST, collect_values, name_list
 from beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
@@ -256,7 +257,7 @@ def make_review_reader(
         if not all(map(is_identifier, places)):
             notes["identifiers_left_out"] += 1
             places = [place if is_identifier(place) else None for place in places]
-        classes = tuple(parse_label(get(column)) for column in own) if own else ()
+        classes = tuple(read_label(record, column) for column in own) if own else ()
         item_id, user_id, timestamp = places
         return Review(get(text), get(title), rating, item_id, user_id, timestamp, classes)
 
@@ -300,6 +301,26 @@ def parse_label(value: Any) -> str | None:
     if text.lower() in ("true", "false"):
         text = text.lower()
     return text if 0 < len(text) <= MAX_LABEL_CHARACTERS else None
+
+
+def read_label(record: Mapping[str, Any], column: Any) -> str | None:
+    """Return the class that a column of a record has (`parse_label`), several ones joined
+    (label_values.py). A column such as `annotations[].choices[]` has all that it leads to.
+    """
+    value = record.get(column)
+    if value is None and type(column) is str and LIST in column:
+        value = list(collect_values(record, column))
+    if isinstance(value, list | tuple):
+        return join_values(map(parse_label, value))
+    return parse_label(value)
+
+
+def is_collected(field: str, column: str, text: str) -> bool:
+    """Return whether a column is a label in lists that the text is not in: all it leads to belongs
+    to the one review.
+    """
+    own = name_list(column)
+    return field.startswith(LABEL) and LIST in column and not name_list(text).startswith(own)
 
 
 def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:

@@ -150,6 +150,17 @@ def _look_up(value: Any, path: str) -> Any:
     return value
 
 
+def collect_values(value: Any, path: str) -> Iterator[Any]:
+    """Yield all values at a path through lists, such as `annotations[].result[].choices[]`."""
+    before, mark, behind = path.partition(LIST)
+    found = _look_up(value, before.removeprefix("."))
+    if not mark:
+        yield found
+    elif isinstance(found, list | tuple):
+        for item in found:
+            yield from collect_values(item, behind)
+
+
 def name_list(name: str) -> str:
     """Return what the names of all fields begin with that are in the same list as this one:
     `reviews[].` for `reviews[].text`, nothing for `text`.

@@ -122,6 +122,8 @@ class PreparedUnit:
     notes: dict[str, int] = field(default_factory=dict)
     ratings: dict[str, int] = field(default_factory=dict)
     """How often each rating occurs (`stars.encode_ratings`)."""
+    labels: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How often each value of a label occurs as typed (`label_values.keep_frequent`)."""
     held_out_runs: int = 0
     """Rows of `.heldout`."""
 

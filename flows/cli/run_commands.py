@@ -12,6 +12,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import format_count
 from beam_jobs.core.storage import is_remote
 from beam_jobs.core.terminal import print
+from beam_jobs.reading.label_values import describe_contradictions
 from flows.cli.options import (
     START,
     add_command,
@@ -173,9 +174,13 @@ def print_files(chosen: Dump, dump: Stage, corpus: Corpus | None = None) -> dict
     previews = preview.read_previews(preview.list_files(chosen, dump), chosen)
     scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
     for file in previews:
-        print("\n".join(preview.describe_file(file, scale)))
+        print("\n".join(preview.describe_file(file, scale, chosen.fold_labels)))
     if about_scale:
         print(about_scale)
+    for column in chosen.labels:
+        counts, _ = preview.list_contradictory_texts(previews, column, chosen.fold_labels)
+        if line := describe_contradictions(counts):
+            print(f"label     {column}: {line}")
     if corpus and (line := preview.describe_withheld(previews, corpus.split)):
         print(line)
     if corpus:

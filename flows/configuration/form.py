@@ -75,6 +75,7 @@ class Dump(Settings):
         description="Columns with classes of your own, for example returned_because; each becomes "
         "a task label:COLUMN",
     )
+    fold_labels: bool = make_form_field(CorpusOptions, "fold_labels")
     max_damaged_files: int = make_form_field(CorpusOptions, "max_damaged_files")
     max_record_bytes: int = make_form_field(CorpusOptions, "max_record_bytes")
     max_expansion: float = make_form_field(CorpusOptions, "max_expansion")

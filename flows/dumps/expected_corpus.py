@@ -12,6 +12,7 @@ from beam_jobs.corpus.result import choose_classes, warn_of_label
 from beam_jobs.deduplication import exact, held_out
 from beam_jobs.reading import fields
 from beam_jobs.reading.dates import Notation, count_dates, decide_notation, parse_day, resolve_days
+from beam_jobs.reading.label_values import decide_values
 from beam_jobs.reading.stars import decide_scales
 from beam_jobs.reading.work_units import check_split_field
 from beam_jobs.text import splits
@@ -62,10 +63,10 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
     """Return, of what corpus.json will hold, the counts by split of stars and labels, and the
     warnings; nothing where only the job can know: of dumps that are more than their first records,
     are filtered by language, or have more than MAX_TEXTS reviews.
-
-    A text that copies give several classes counts for each, since only the job knows which stays.
     """
-    reviews = [review for each in previews for review in _read_reviews(each, chosen)]
+    reviews = fold_labels(
+        [review for each in previews for review in _read_reviews(each, chosen)], chosen
+    )
     is_certain = all(each.is_whole and not each.is_damaged for each in previews)
     if not is_certain or corpus.languages or not 0 < len(reviews) <= MAX_TEXTS:
         return {}
@@ -86,6 +87,11 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
     scale = decide_scales(count_ratings(previews), "the dump", chosen.stars_scale)
     ratings = np.array([r.rating[0] if r.rating else np.nan for r in kept])
     stars, labels = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    classes: dict[bytes, list[set[str]]] = {}
+    for key, review in zip(hashes, kept, strict=True):
+        of_text = classes.setdefault(key, [set() for _ in chosen.labels])
+        for known, value in zip(of_text, review.labels, strict=True):
+            known.update([] if value is None else [value])
     seen = set[tuple[Any, ...]]()
     for key, side, code, review in zip(
         hashes, sides.tolist(), scale.map_ratings(ratings).tolist(), kept, strict=True
@@ -94,8 +100,8 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
             continue
         seen.add(example)
         stars[f"{splits.SPLITS[side]}.{code or 'none'}"] += 1
-        for column, value in zip(chosen.labels, review.labels, strict=True):
-            if value is not None:
+        for i, (column, value) in enumerate(zip(chosen.labels, review.labels, strict=True)):
+            if value is not None and len(classes[key][i]) == 1:  # copies have no other class
                 labels[column][f"{splits.SPLITS[side]}.{value}"] += 1
     found = {column: choose_classes(labels[column]) for column in chosen.labels}
     return {
@@ -104,6 +110,21 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
         "labels": found,
         "warnings": [line for c, of in found.items() if (line := warn_of_label(c, of))],
     }
+
+
+def fold_labels(reviews: list[fields.Review], chosen: Dump) -> list[fields.Review]:
+    """Return reviews with the classes that their labels stand for, by the labels of all."""
+    columns = zip(*(review.labels for review in reviews), strict=True) if chosen.labels else ()
+    values = [
+        decide_values([Counter(v for v in column if v is not None)], chosen.fold_labels)
+        for column in columns
+    ]
+
+    def find_classes(review: fields.Review) -> tuple[str | None, ...]:
+        pairs = zip(values, review.labels, strict=True)
+        return tuple(known.find_class(value) for known, value in pairs)
+
+    return [review._replace(labels=find_classes(review)) for review in reviews]
 
 
 def _read_reviews(preview: Preview, chosen: Dump) -> list[fields.Review]:

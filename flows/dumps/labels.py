@@ -10,10 +10,22 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
 from beam_jobs.reading.fields import MAX_CLASSES
+from beam_jobs.reading.label_values import (
+    decide_values,
+    describe_contradictions,
+    describe_values,
+)
 from beam_jobs.reading.stars import BINARY, decide_scales
 from flows.configuration.form import Corpus, Dump, Parameters, name_settings, tell_settings
 from flows.dumps.expected_corpus import check_split, foretell_corpus
-from flows.dumps.preview import Preview, count_ratings, list_files, read_previews
+from flows.dumps.preview import (
+    Preview,
+    count_classes,
+    count_ratings,
+    list_contradictory_texts,
+    list_files,
+    read_previews,
+)
 from flows.runner.stage_runner import StageMaker
 from flows.store.store import Stage, Store
 from model.finetuning.examples import SPLITS, Split
@@ -111,7 +123,7 @@ def _check_previews(
     check_split(previews, corpus)
     for task in tasks:
         if task.startswith(LABEL):
-            _check_label(task.removeprefix(LABEL), previews)
+            _check_label(task.removeprefix(LABEL), previews, chosen.fold_labels)
     tasks = [task for task in dict.fromkeys(tasks) if task in CLASSES]
     if tasks:
         _check_scale(tasks, previews, chosen.stars_scale)
@@ -144,9 +156,10 @@ def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str) 
         )
 
 
-def _check_label(column: str, previews: Sequence[Preview]) -> None:
+def _check_label(column: str, previews: Sequence[Preview], folds: bool) -> None:
     """Raise UserError where a column holds no classes, as far as its first values tell."""
-    counts = sum((preview.count_labels(column) for preview in previews), Counter[str]())
+    typed = sum((preview.count_values(column) for preview in previews), Counter[str]())
+    counts = count_classes(typed, folds)
     is_whole = all(preview.is_whole for preview in previews)
     name = previews[0].file.name
     if len(counts) > MAX_CLASSES and 2 * len(counts) > counts.total():
@@ -155,9 +168,17 @@ def _check_label(column: str, previews: Sequence[Preview]) -> None:
             f"{counts.total():,} of {name}; name a column of classes, of which there are 2 to "
             f"{MAX_CLASSES}"
         )
+    several, counts = list_contradictory_texts(previews, column, folds)
     if is_whole and len(counts) < 2:
         shown = f"only {next(iter(counts))!r}" if counts else "no value"
-        raise UserError(f"--label {column}: {name} has {shown}; a task needs two classes")
+        records = sum(len(preview.records) for preview in previews)
+        line = describe_contradictions(several) or describe_values(
+            typed, decide_values([typed], folds), records
+        )
+        raise UserError(
+            f"--label {column}: {name} has {shown}; a task needs two classes"
+            + (f" ({line})" if line else "")
+        )
 
 
 def find_mistake(tasks: Sequence[str], preview: Preview) -> str:

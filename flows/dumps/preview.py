@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress, islice
@@ -18,6 +18,7 @@ from beam_jobs.core.progress import format_count
 from beam_jobs.deduplication import exact, held_out, phrases
 from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.compression import PlainStream
+from beam_jobs.reading.label_values import decide_values, describe_values
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.stars import BINARY, Scale, decide_scales, parse_scale, show_rating
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
@@ -62,16 +63,47 @@ class Preview:
         read_review = fields.make_review_reader(dict(self.file.layout.mapping), Counter())
         return [read_review(record) for record in self.records]
 
-    def count_labels(self, column: str) -> Counter[str]:
-        """Return how often each class of a label occurs."""
-        found = (fields.parse_label(record.get(column)) for record in self.records)
-        return Counter(label for label in found if label is not None)
+    def count_values(self, column: str) -> Counter[str]:
+        """Return how often each value of a label occurs, as typed."""
+        found = (fields.read_label(record, column) for record in self.records)
+        return Counter(value for value in found if value is not None)
+
+    def count_labels(self, column: str, folds: bool = True) -> Counter[str]:
+        """Return how often each class of a label occurs, by the values of this file."""
+        return count_classes(self.count_values(column), folds)
 
     @property
     def columns(self) -> list[str]:
         layout = self.file.layout
         used = [name for _, name in layout.mapping]
         return [*used, *fields.describe_unused_columns(dict(layout.unused))]
+
+
+def count_classes(typed: Mapping[str, int], folds: bool) -> Counter[str]:
+    """Return how often each class of a label occurs, by its values as typed."""
+    values, counts = decide_values([typed], folds), Counter[str]()
+    for value, n in typed.items():
+        if (name := values.find_class(value)) is not None:
+            counts[name] += n
+    return counts
+
+
+def list_contradictory_texts(
+    previews: Sequence[Preview], column: str, folds: bool
+) -> tuple[Counter[str], Counter[str]]:
+    """Return how many of the first texts have copies of several classes of a label, by these, and
+    how many of the others each class has.
+    """
+    typed = sum((preview.count_values(column) for preview in previews), Counter[str]())
+    values, found = decide_values([typed], folds), dict[bytes, set[str]]()
+    for preview in previews:
+        for review, record in zip(preview.reviews, preview.records, strict=True):
+            name = values.find_class(fields.read_label(record, column))
+            if name is not None and isinstance(review.text, str):
+                key = exact.hash_text(cleaning.clean_text(review.text))
+                found.setdefault(key, set()).add(name)
+    several = Counter(" and ".join(sorted(names)) for names in found.values() if len(names) > 1)
+    return several, Counter(min(names) for names in found.values() if len(names) == 1)
 
 
 def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
@@ -82,9 +114,9 @@ def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
         return list_dump_files(options, chosen.labels)
 
 
-def describe_file(preview: Preview, scale: Scale | None) -> Iterator[str]:
+def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = True) -> Iterator[str]:
     """Yield lines about a file: format, columns and their use, ten records, about how many. `scale`
-    is that of the stars, if it is certain.
+    is that of the stars, if it is certain; `fold_labels` the setting of that name.
     """
     file, layout = preview.file, preview.file.layout
     unread = len(preview.head) - len(preview.records)
@@ -98,10 +130,15 @@ def describe_file(preview: Preview, scale: Scale | None) -> Iterator[str]:
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
     for field, column in layout.mapping:
         if field.startswith(fields.LABEL):
-            counts = preview.count_labels(column).most_common()
+            typed = preview.count_values(column)
+            counts = count_classes(typed, fold_labels).most_common()
             shown = ", ".join(f"{label} {n:,}" for label, n in counts[:SHOWN])
             more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
             yield f"label     {column}: {shown}{more}"
+            values = decide_values([typed], fold_labels)
+            if line := describe_values(typed, values, len(preview.records)):
+                keep = "; --set dump.fold_labels=false keeps classes as typed" * fold_labels
+                yield f"label     {column}: {line}{keep}"
     ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]
     if preview.decoded_as_cp1252:
         yield name_settings(

@@ -40,6 +40,8 @@ def build_corpus_stage(
     ]
     asked = {"label": parameters.dump.labels, "stars_scale": parameters.dump.stars_scale}
     labels = {name: value for name, value in asked.items() if value}
+    if parameters.dump.labels and not parameters.dump.fold_labels:
+        labels["fold_labels"] = "false"
     options = list_reading_options(parameters.dump) | labels | list_selection_options(chosen)
     known = know_files(withheld, store)
     return Stage(

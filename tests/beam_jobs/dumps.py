@@ -17,7 +17,7 @@ from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.prepare import add_dates, count_unit, decide_time_split, prepare_unit
 from beam_jobs.corpus.result import finish_corpus, write_totals
-from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
+from beam_jobs.corpus.write import WriteUnits, decide_labels, decide_scales, write_punkt
 from beam_jobs.deduplication import (
     buckets,
     clusters,
@@ -115,6 +115,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     units = buckets.join_unit_starts(prepared, folders.prepared)
     punkt = write_punkt(prepared, folders, corpus.punkt, options.max_damaged_files)
     scales = decide_scales(prepared, options.stars_scale)
+    labels = decide_labels(prepared, corpus)
     runs = enumerate(corpus.earlier.runs)
     hashes = [earlier_corpora.write_text_hashes(run, folders.seen) for run in runs]
     seen = buckets.join_files(hashes, f"{folders.seen}/hashes.starts")
@@ -122,6 +123,14 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     duplicates: dict[str, list[exact.UnitRows]] = {"exact": [], "near": []}
     for part in parts:
         duplicates["exact"] += exact.find_in_part(part, folders.prepared, units, seen)
+    if preparation.labels:
+        duplicates["contradictions"] = [
+            found
+            for part in parts
+            for found in exact.find_contradictions(
+                part, folders.prepared, units, len(preparation.labels)
+            )
+        ]
     if similarity := options.near_duplicates:
         runs = enumerate(corpus.earlier.runs)
         bands = [near.write_earlier_bands(run, folders.seen, similarity) for run in runs]
@@ -166,7 +175,9 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
         for kind, found in duplicates.items():
             joined[kind] = [rows for name, rows in found if name == unit.unit]
-        written += writer.process((unit.unit, joined), units, punkt, scales, matches, common)
+        written += writer.process(
+            (unit.unit, joined), units, punkt, scales, matches, common, labels
+        )
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
 

@@ -184,3 +184,13 @@ def test_the_corpus_has_the_counts_that_are_foretold(tmp_path):
     told = foretell_corpus(previews, chosen, Corpus())
     made = run_job(tmp_path / "corpus", "--input", path, "--label", "why")
     assert (told["stars"], told["labels"]) == (made["stars"], made["labels"])
+
+
+def test_copies_of_each_text_with_two_classes_leave_no_task(tmp_path):
+    path = tmp_path / "own.csv"
+    rows = [f"kettle {i},{why}\n" for i in range(60) for why in ("good", "bad", "bad")]
+    path.write_text("text,why\n" + "".join(rows))
+    with pytest.raises(UserError) as told:
+        settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["why"])))
+    assert "--label why" in str(told.value)
+    assert "60 texts have both bad and good" in str(told.value)

@@ -207,3 +207,20 @@ def test_what_is_withheld_for_near_copies_is_said_and_nothing_for_a_phrase(tmp_p
     records = [{"text": f"{text[:20]} {phrase}", "stars": 5} for text in texts]
     preview(tmp_path, write_lines(tmp_path / "b.json", records), corpus=Corpus())
     assert "\nwithheld" not in capsys.readouterr().out
+
+
+def test_the_values_of_a_label_are_shown_as_classes(tmp_path, capsys):
+    values = ["Yes", "yes ", "no", "n/a", "No"]
+    records = [{"text": f"Text {i}.", "ok": values[i % 5]} for i in range(50)]
+    records += [{"text": f"Text {i}.", "ok": "no"} for i in range(0, 50, 5)]
+    path = write_lines(tmp_path / "a.json", records)
+    preview(tmp_path, path, labels=["ok"])
+    said = capsys.readouterr().out
+    assert re.search(r"^label .*Yes 20, no 30$", said, re.MULTILINE) or "no 30, Yes 20" in said
+    assert "4 spellings are 2 classes" in said
+    assert "--set dump.fold_labels=false" in said
+    assert "10 texts have both Yes and no" in said
+    preview(tmp_path, path, labels=["ok"], fold_labels=False)
+    said = capsys.readouterr().out
+    assert "n/a 10" in said
+    assert "spellings" not in said

@@ -1,0 +1,191 @@
+"""Classes as people type them: which spellings are one class, what stands for no value, and which
+values are several.
+
+Decided from all values of a column, like the scale of stars: `Yes`, `yes ` and `YES` are one class
+(and `1`, `01`, `1,0` and `True`), called by the spelling that most reviews have. A column whose
+values are those of others with a `|`, `;` or `,` between them has several in a cell, as lists have;
+such a cell gives no class, and is counted. With `--fold-labels false` all values stay as typed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import xxhash
+
+from beam_jobs.core.progress import format_count
+
+SEVERAL = "\x1f"
+"""Between the values of a list, which are in order."""
+MISSING = frozenset(
+    {
+        *("n/a", "na", "n.a.", "n.a", "#n/a", "#na", "<na>", "null", "none", "nan", "nil"),
+        *("-", "--", "---", "–", "—", "(null)", "(none)", "\\n"),
+    }
+)
+"""What stands for no value, folded."""
+NUMBER = re.compile(r"([-+]?)0*(\d+)(?:[.,]0+)?")
+DECIMAL = re.compile(r"[-+]?\d+,\d+")
+TRUTH = {"true": "1", "false": "0"}
+DELIMITERS = {"|": any, ";": any, ",": all}
+"""How many of the values in a cell with one must stand alone in another cell: a class may have a
+comma of its own.
+"""
+MIN_SINGLE = 0.9
+"""Of the values with a delimiter consist of other values of the column, or none is a list."""
+MAX_SPELLINGS = 1_000
+"""Distinct values of a column that a unit reports, the most frequent ones: one with more holds no
+classes."""
+SHOWN = 5
+
+
+def fold(value: str) -> str:
+    """Return what a value shares with its other spellings: case, spaces, zeros before and after a
+    number and the names of 1 and 0 do not count.
+    """
+    folded = " ".join(value.split()).casefold()
+    if number := NUMBER.fullmatch(folded):
+        return f"{number[1].replace('+', '')}{number[2]}"
+    return TRUTH.get(folded, folded)
+
+
+@dataclass(frozen=True)
+class LabelValues:
+    """What the values of a column are: by their folded form the class, or None for several."""
+
+    folds: bool = True
+    delimiters: str = ""
+    """Signs between several values in a cell; empty: there are none, or they are lists."""
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def find_class(self, value: str | None) -> str | None:
+        """Return the class of a value as typed; None without one, or with several."""
+        parts = self.split_cell(value) if value else []
+        if len(parts) != 1:
+            return None
+        return self.names.get(fold(parts[0]), parts[0]) if self.folds else parts[0]
+
+    def split_cell(self, value: str) -> list[str]:
+        """Return the values of a cell, as typed; none for a sign of a missing one."""
+        parts = value.split(SEVERAL)
+        for delimiter in self.delimiters:
+            if _is_list(value, delimiter):
+                parts = [part.strip() for whole in parts for part in whole.split(delimiter)]
+        return [part for part in parts if part and not (self.folds and fold(part) in MISSING)]
+
+
+def decide_values(counts: Iterable[Mapping[str, int]], folds: bool = True) -> LabelValues:
+    """Return what the values of a column are, by how often each occurs in each dump, in the order
+    of the dumps: the first one that has a class names it, and says what delimits values.
+    """
+    if not folds:
+        return LabelValues(False, "", {value: value for dump in counts for value in dump})
+    names: dict[str, str] = {}
+    delimiters = ""
+    for dump in counts:
+        delimiters = delimiters or _find_delimiters(dump)
+        spellings: dict[str, dict[str, int]] = {}
+        for value, n in dump.items():
+            if SEVERAL not in value:
+                spellings.setdefault(fold(value), {})[" ".join(value.split())] = n
+        for folded, typed in spellings.items():
+            names.setdefault(folded, min(typed, key=lambda name: (-typed[name], name)))
+    return LabelValues(delimiters=delimiters, names=names)
+
+
+def hash_value(value: str | None, folds: bool) -> int:
+    """Return 32 bits that spellings of a class share; 0 for no value."""
+    if value is None or (folds and fold(value) in MISSING):
+        return 0
+    parts = {fold(part) for part in re.split(r"[|;\x1f]", value)} if folds else {value}
+    return xxhash.xxh32_intdigest(SEVERAL.join(sorted(parts)).encode("utf-8", "surrogatepass"))
+
+
+def _find_delimiters(counts: Mapping[str, int]) -> str:
+    """Return the signs that delimit several values in a cell: nearly all values with one consist of
+    values that stand alone in other cells.
+    """
+    found = ""
+    for delimiter, enough in DELIMITERS.items():
+        alone = {fold(value) for value in counts if delimiter not in value}
+        cells = [value for value in counts if _is_list(value, delimiter)]
+        known = [
+            cell
+            for cell in cells
+            if enough(part in alone for part in map(fold, cell.split(delimiter)) if part)
+        ]
+        if cells and len(known) >= MIN_SINGLE * len(cells):
+            found += delimiter
+    return found
+
+
+def _is_list(value: str, delimiter: str) -> bool:
+    return delimiter in value and not DECIMAL.fullmatch(value.strip())
+
+
+def describe_values(counts: Mapping[str, int], values: LabelValues, reviews: int = 0) -> str:
+    """Return a line about what becomes of the values of a column, by how often each occurs as
+    typed, of so many reviews; nothing where all are as they were typed.
+    """
+    by_class: dict[str, Counter[str]] = {}
+    missing: Counter[str] = Counter()
+    cells: Counter[int] = Counter()
+    for value, n in counts.items():
+        if (name := values.find_class(value)) is not None:
+            by_class.setdefault(name, Counter())[value] += n
+        elif SEVERAL not in value and values.folds and fold(value) in MISSING:
+            missing[value] += n
+        cells[len(values.split_cell(value))] += n
+    said = []
+    if folded := {name: typed for name, typed in by_class.items() if len(typed) > 1}:
+        before = sum(map(len, by_class.values()))
+        shown = "; ".join(
+            f"{', '.join(sorted(typed)[:SHOWN])} → {name}"
+            for name, typed in sorted(folded.items())[:SHOWN]
+        )
+        said.append(
+            f"{before:,} spellings are {len(by_class):,} classes, as case, spaces and zeros around "
+            f"a number do not count ({shown})"
+        )
+    if missing:
+        shown = ", ".join(f"{sign} {n:,}" for sign, n in missing.most_common(SHOWN))
+        said.append(f"{format_count(missing.total(), 'value')} stand for none ({shown})")
+    if several := {n: cells[n] for n in sorted(cells) if n > 1}:
+        several = {1: cells[1], **several}
+        none = max(reviews - sum(several.values()), 0)
+        texts = [format_count(several.pop(1), "text") + " have one value"]
+        texts += [f"{count:,} have {n}" for n, count in several.items()]
+        said.append(
+            ", ".join([*texts, f"{none:,} none"])
+            + (f", with {' or '.join(values.delimiters)} between them" if values.delimiters else "")
+            + "; those with several are in no class"
+        )
+    return "; ".join(said)
+
+
+def describe_contradictions(counts: Mapping[str, int]) -> str:
+    """Return a line about texts whose copies have several classes, by these classes; nothing
+    without any.
+    """
+    most = sorted(counts, key=lambda both: (-counts[both], both))
+    shown = ", ".join(
+        f"{format_count(counts[both], 'text')} {'has' if counts[both] == 1 else 'have'} both {both}"
+        for both in most[:SHOWN]
+    )
+    more = sum(counts[both] for both in most[SHOWN:])
+    shown += f" and {more:,} more have several" if more else ""
+    return f"{shown} (copies of one text); they are in no class" if shown else ""
+
+
+def keep_frequent(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return MAX_SPELLINGS values at most, the most frequent ones."""
+    chosen = sorted(counts, key=lambda value: (-counts[value], value))[:MAX_SPELLINGS]
+    return {value: counts[value] for value in sorted(chosen)}
+
+
+def join_values(values: Iterable[Any]) -> str | None:
+    """Return several values, or one, as one text; the order and copies do not count."""
+    distinct = sorted({str(value) for value in values if value is not None})
+    return SEVERAL.join(distinct) or None

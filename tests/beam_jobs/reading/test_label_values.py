@@ -1,0 +1,166 @@
+"""Classes as people type them, and several values in a cell."""
+
+import json
+
+import pytest
+
+from beam_jobs.reading.label_values import LabelValues, decide_values, describe_values
+from flows.dumps.preview import count_classes
+from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
+
+SPELLINGS = {
+    "case and spaces": ({"Yes": 9, "yes": 20, "YES": 1, "no": 4, "No": 9}, {"yes": 30, "No": 13}),
+    "inner spaces": ({"too small": 3, "Too  Small": 2}, {"too small": 5}),
+    "missing": (
+        {"a": 9, "n/a": 1, "NULL": 2, "None": 3, "nan": 1, "-": 1, "b": 2},
+        {"a": 9, "b": 2},
+    ),
+    "numbers": (
+        {"1": 3, "01": 5, "1,0": 1, "2": 1, "10": 4, "1.10": 2},
+        {"01": 9, "2": 1, "10": 4, "1.10": 2},
+    ),
+    "truth": ({"true": 8, "1": 2, "0": 1}, {"true": 10, "0": 1}),
+    "as typed": ({"High": 6, "Low": 6, "05": 4, "9": 4}, {"High": 6, "Low": 6, "05": 4, "9": 4}),
+    "decimals": ({"4": 6, "5": 6, "4,5": 4}, {"4": 6, "5": 6, "4,5": 4}),
+    "a comma": ({"Ärger, Rückgabe": 6, "zufrieden": 6}, {"Ärger, Rückgabe": 6, "zufrieden": 6}),
+    "two signs": ({"a": 6, "b": 6, "a|c": 3, "c;a": 1}, {"a": 6, "b": 6}),
+    "cells": ({"a": 6, "b": 6, "a|b": 3, "b|a": 1}, {"a": 6, "b": 6}),
+}
+
+
+@pytest.mark.parametrize("what", SPELLINGS)
+def test_the_classes_of_values(what):
+    typed, classes = SPELLINGS[what]
+    assert count_classes(typed, True) == classes
+    assert count_classes(typed, False) == typed
+    changes = typed != classes
+    assert bool(describe_values(typed, decide_values([typed]))) == changes
+    assert not describe_values(typed, decide_values([typed], False))
+
+
+def test_a_later_dump_changes_no_class():
+    first, later = {"Yes": 5, "no": 2}, {"yes": 50, "NO": 9, "Maybe": 1}
+    values = decide_values([first, later])
+    found = [values.find_class(value) for value in ("yes", "YES", "NO", "maybe", "other")]
+    assert found == ["Yes", "Yes", "no", "Maybe", "other"]
+
+
+def test_what_is_said_has_the_numbers():
+    typed = {"Yes": 5, "yes": 2, "no": 3, "n/a": 4}
+    line = describe_values(typed, decide_values([typed]))
+    assert "3 spellings are 2 classes" in line
+    assert "4 values" in line
+    assert "n/a 4" in line
+    typed = {"a": 100, "b": 80, "b;a": 50, "a;b": 40}
+    line = describe_values(typed, decide_values([typed]), 300)
+    assert "180 texts have one value, 90 have 2, 30 none" in line
+
+
+def write_dump(folder, values):
+    records = [review(i, why=values[i % len(values)]) for i in range(400)]
+    return write_lines(folder / "dump.json", records)
+
+
+def count_rows(folder):
+    counts: dict = {}
+    for row in rows_of(folder):
+        counts[row["label.why"]] = counts.get(row["label.why"], 0) + 1
+    return counts
+
+
+def test_a_corpus_folds_classes_and_says_so(tmp_path):
+    dump = write_dump(tmp_path, ["Late", "late", "LATE ", "late", "Broken", "n/a", None, "broken"])
+    result = run_job(tmp_path / "a", "--input", dump, "--label", "why")
+    assert count_rows(tmp_path / "a") == {"late": 200, "Broken": 100, None: 100}
+    assert result["labels"]["why"]["classes"] == ["Broken", "late"]
+    [line] = [line for line in result["warnings"] if "--fold-labels false" in line]
+    assert line.startswith("label why: 5 spellings are 2 classes")
+    typed = run_job(tmp_path / "b", "--input", dump, "--label", "why", "--fold-labels", "false")
+    assert count_rows(tmp_path / "b") == {
+        "Late": 50,
+        "late": 100,
+        "LATE": 50,
+        "Broken": 50,
+        "broken": 50,
+        "n/a": 50,
+        None: 50,
+    }
+    assert "warnings" not in typed
+
+
+def test_a_dump_that_arrives_later_has_the_names_of_the_first(tmp_path):
+    old = write_dump(tmp_path, ["Late", "Broken"])
+    records = [review(1000 + i, why=("late", "BROKEN", "lost")[i % 3]) for i in range(300)]
+    new = write_lines(tmp_path / "new.json", records)
+    run_job(tmp_path / "a", "--input", old, "--label", "why")
+    run_job(tmp_path / "b", "--input", new, "--label", "why", "--seen", tmp_path / "a")
+    assert count_rows(tmp_path / "b") == {"Late": 100, "Broken": 100, "lost": 100}
+    run_job(tmp_path / "c", "--input", old, "--input", new, "--label", "why")
+    assert count_rows(tmp_path / "c") == {"Late": 300, "Broken": 300, "lost": 100}
+
+
+def test_lists_and_repeated_columns_have_several_values(tmp_path):
+    lists = [["late"], ["broken"], ["late", "broken"], ["broken", "late"], []]
+    dump = write_dump(tmp_path, lists)
+    result = run_job(tmp_path / "a", "--input", dump, "--label", "why")
+    assert count_rows(tmp_path / "a") == {"late": 80, "broken": 80, None: 240}
+    [line] = result["warnings"]
+    assert "160 texts have one value, 160 have 2, 80 none" in line
+    header = "text,why,why,why"
+    cells = [[*values, "", "", ""][:3] for values in lists]
+    rows = [f"The kettle {i} boils,{','.join(cells[i % 5])}" for i in range(400)]
+    table = write_lines(tmp_path / "dump.csv", [header, *rows])
+    run_job(tmp_path / "b", "--input", table, "--label", "why")
+    assert count_rows(tmp_path / "b") == {"late": 80, "broken": 80, None: 240}
+
+
+def test_nested_choices_are_of_one_review(tmp_path):
+    """As Label Studio writes them: the text stands beside the lists."""
+    lists = [["late"], ["broken"], ["late", "broken"]]
+    records = [
+        {
+            "data": {"text": f"The kettle {i} boils."},
+            "annotations": [{"result": [{"value": {"choices": [c]}} for c in lists[i % 3]]}],
+        }
+        for i in range(300)
+    ]
+    (tmp_path / "a.json").write_text(json.dumps(records))
+    label = "annotations[].result[].value.choices[]"
+    arguments = ("--columns", "text=data.text", "--label", label)
+    result = run_job(tmp_path / "a", "--input", tmp_path / "a.json", *arguments)
+    assert result["read"] == 300
+    assert "200 texts have one value, 100 have 2" in result["warnings"][0]
+    assert set(result["labels"][label]["classes"]) == {"late", "broken"}
+
+
+def test_values_stay_apart_where_the_setting_says_so():
+    values = LabelValues(folds=False)
+    assert [values.find_class(value) for value in ("Us", "us", "-")] == ["Us", "us", "-"]
+
+
+@pytest.mark.parametrize("folds", ["true", "false"])
+def test_copies_with_different_classes_are_counted_and_none_wins(tmp_path, folds):
+    """Of 200 texts 40 have two classes, and 20 one that is typed in two ways."""
+    records = [review(i, f"The kettle {i} boils.", why=("good", "bad")[i % 2]) for i in range(200)]
+    records += [review(i, f"The kettle {i} boils.", why="bad") for i in range(0, 80, 2)]
+    records += [review(i, f"The kettle {i} boils.", why="GOOD") for i in range(80, 120, 2)]
+    records += [review(i, f"The kettle {i} boils.", why=None) for i in range(120, 160)]
+    dump = write_lines(tmp_path / "d.json", records)
+    arguments = ("--label", "why", "--fold-labels", folds)
+    result = run_job(tmp_path / "a", "--input", dump, *arguments)
+    twice = {} if folds == "true" else {"GOOD and good": 20}
+    assert result["contradictory_labels"] == {"why": {"bad and good": 40, **twice}}
+    assert any("40 texts have both bad and good" in line for line in result["warnings"])
+    labels = [row["label.why"] for row in rows_of(tmp_path / "a")]
+    assert len(labels) == 200
+    assert labels.count(None) >= 40 + sum(twice.values())
+
+
+def test_a_copy_in_a_later_dump_contradicts_nothing(tmp_path):
+    first = [review(i, f"The kettle {i} boils.", why=("good", "bad")[i % 2]) for i in range(200)]
+    later = [review(900 + i, f"The kettle {i} boils.", why="odd") for i in range(300)]
+    dumps = [write_lines(tmp_path / f"{n}.json", d) for n, d in enumerate((first, later))]
+    inputs = [word for dump in dumps for word in ("--input", dump)]
+    result = run_job(tmp_path / "a", *inputs, "--label", "why")
+    assert "contradictory_labels" not in result
+    assert count_rows(tmp_path / "a") == {"good": 100, "bad": 100, "odd": 100}

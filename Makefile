@@ -136,8 +136,10 @@ $(VENV_MUTANTS)/.installed: $(INSTALLED_DEV) constraints.txt
 bench: $(INSTALLED_DEV)  ## measure speed: prints tables (tests/bench has more, each with --help)
 	for bench in data_path pretrain_step; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
 
-audit: build/audit/.installed  ## ask PyPI's advisories about the pinned packages
-	for file in local published; do build/audit/bin/pip-audit --strict --no-deps --disable-pip -r deploy/requirements-$$file.txt || exit 1; done
+# constraints.txt pins torch too, which has no hash
+AUDITED := constraints.txt $(wildcard deploy/requirements*.txt deploy/*/requirements*.txt)
+audit: build/audit/.installed  ## ask PyPI's advisories about all pinned packages, those of the images too
+	failed=0; for file in $(AUDITED); do echo $$file; build/audit/bin/pip-audit --strict --no-deps --disable-pip -r $$file || failed=1; done; exit $$failed
 
 sbom: build/audit/.installed  ## write build/sbom.json, the pinned packages in CycloneDX's form
 	build/audit/bin/cyclonedx-py requirements deploy/requirements-local.txt -o build/sbom.json

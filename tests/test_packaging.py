@@ -13,7 +13,7 @@ PACKAGES = ("flows", "beam_jobs", "model")
 def test_the_wheel_has_every_module_and_every_shipped_study(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source)
     for name in PACKAGES:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -37,3 +37,4 @@ def test_the_wheel_has_every_module_and_every_shipped_study(tmp_path):
         if path.suffix in {".py", ".yaml", ".json", ".j2"}
     ]
     assert {str(path.relative_to(ROOT)) for path in files} - held == set()
+    assert {Path(name).name for name in held if "/licenses/" in name} == {"LICENSE", "NOTICE"}

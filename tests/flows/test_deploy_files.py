@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import tomllib
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,32 @@ def test_every_pin_has_its_hashes():
     wanted = [*project["dependencies"], *extras["dev"], *extras["gcp"], *extras["postgres"]]
     names = {re.match(r"[\w.-]+", word)[0].lower() for word in wanted}
     assert names - set(hashed) == {"amazon-electra", "torch"}
+
+
+def test_the_audit_asks_about_every_pin():
+    done = subprocess.run(
+        ["make", "--dry-run", "audit"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    asked = set(re.findall(r"\S+\.txt", done.stdout))
+    found = {*DEPLOY.rglob("requirements*.txt"), ROOT / "constraints.txt"}
+    assert asked == {str(path.relative_to(ROOT)) for path in found}
+    installed = re.findall(r"-r (\S+)", (DEPLOY / "Dockerfile").read_text())
+    assert set(installed) <= asked
+
+
+def test_packages_with_terms_of_their_own_are_in_the_notice():
+    told = (ROOT / "NOTICE").read_text()
+    pinned = read_pins("constraints.txt")
+    assert {"text-unidecode", "psycopg2-binary"} <= set(pinned)
+    for name in pinned:
+        with suppress(metadata.PackageNotFoundError):
+            about = metadata.metadata(name)
+            licence = " ".join(
+                [about.get("License-Expression") or about.get("License") or ""]
+                + [c for c in about.get_all("Classifier", []) if c.startswith("License")]
+            )[:300]
+            if re.search("GPL|Artistic|Mozilla|MPL", licence) and name != "hypothesis":
+                assert name in told, f"{name}: {licence}"
 
 
 def test_secrets_reach_neither_git_nor_an_image():

@@ -335,7 +335,8 @@ class UnitReader:
 
     def read_reviews(self) -> Iterator[fields.Review]:
         mapping = dict(self.unit.file.layout.mapping)
-        read_fields = fields.make_review_reader(mapping, self.tally.notes, self.preparation.labels)
+        labels, titled = self.preparation.labels, self.options.title
+        read_fields = fields.make_review_reader(mapping, self.tally.notes, labels, titled)
         for item in work_units.read_records(self.unit, self.tally):
             self.read += 1
             if isinstance(item, Reject):

@@ -31,6 +31,7 @@ from beam_jobs.reading.lines import (
     check_lists,
     expand_record,
     expand_records,
+    join_columns,
 )
 
 HEAD_BYTES = 1 << 18
@@ -87,15 +88,17 @@ def read_records(stream: Stream, found: Layout, tally: Tally, header: bool) -> I
     else:
         read = FORMATS[found.name].read
         assert read, f"{found.name} is not read from a stream"
-        text = dict(found.mapping).get("text", "")
-        nested = {
-            name
-            for field, name in found.mapping
-            if ("." in name or LIST in name) and not fields.is_collected(field, name, text)
-        }
+        text = (*found.joined, dict(found.mapping).get("text", ""))[0]
+        names = [
+            *found.joined,
+            *(n for f, n in found.mapping if not fields.is_collected(f, n, text)),
+        ]
+        nested = {n for n in names if n in found.read_columns and ("." in n or LIST in n)}
         items = read(stream, found, tally)
         items = expand_records(items, nested, tally) if nested else items
-    return add_columns(items, dict(found.partition)) if found.partition else items
+    items = add_columns(items, dict(found.partition)) if found.partition else items
+    text = dict(found.mapping).get("text", "")
+    return join_columns(items, found.joined, text) if found.joined else items
 
 
 def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -159,20 +162,31 @@ def detect_layout(
             meant = overrides
             if found.prefix:  # the records are the items of a list
                 start = f"{found.records}{LIST}."
-                meant = {field: name.removeprefix(start) for field, name in overrides.items()}
+                meant = {
+                    field: fields.JOIN.join(n.removeprefix(start) for n in name.split(fields.JOIN))
+                    for field, name in overrides.items()
+                }
             columns = choose_columns(columns, records, meant)
             refuse_without_header(head, found, meant, shown)
-            mapping = fields.map_columns(columns, meant, shown)
-            once = [name for field, name in mapping.items() if not field.startswith(fields.LABEL)]
-            if twice := [name for name in once if found.columns.count(name) > 1]:
+            once = {n for n in columns if found.columns.count(n) < 2 or n in meant.values()}
+            ordered = [n for n in dict.fromkeys([*found.columns, *sorted(columns)]) if n in once]
+            mapping = fields.map_columns(ordered, meant, shown, records[:FIRST_RECORDS])
+            texts = fields.split_joined(mapping["text"], columns)
+            joined = tuple(texts) if len(texts) > 1 else ()
+            found = replace(found, mapping=tuple(mapping.items()), joined=joined)
+            single = [
+                n for f, n in mapping.items() if f != "text" and not f.startswith(fields.LABEL)
+            ]
+            if twice := [name for name in [*texts, *single] if found.columns.count(name) > 1]:
                 raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
-            text = mapping["text"]
-            names = [n for f, n in mapping.items() if not fields.is_collected(f, n, text)]
-            check_lists(names, shown)
-            refuse_without_texts(records[:FIRST_RECORDS], mapping["text"], shown)
-            unused = fields.list_unused_columns(columns, mapping)
+            rest = [(f, n) for f, n in mapping.items() if f != "text"]
+            names = [n for f, n in rest if not fields.is_collected(f, n, texts[0])]
+            check_lists([*texts, *names], shown)
+            for column in texts:
+                refuse_without_texts(records[:FIRST_RECORDS], column, shown)
+            unused = fields.list_unused_columns(columns.difference(joined), mapping)
             if not rejects:
-                return replace(found, mapping=tuple(mapping.items()), unused=tuple(unused.items()))
+                return replace(found, unused=tuple(unused.items()))
             if size > HEAD_BYTES and len(rejects) > FIRST_RECORDS:
                 break  # more bytes would not help
         if len(head) < size:
@@ -209,14 +223,16 @@ def choose_columns(
     meant, no other holds a text, or the stars are in one.
     """
     columns = set(columns)
+    meant = [n for name in overrides.values() for n in fields.split_joined(name, columns)]
     plain = {
         name
         for name in columns
         if not records or any(type(fields.unwrap(r.get(name))) is not dict for r in records)
     }
-    has_text = overrides.get("text") in plain or fields.find_column("text", plain)
+    texts = fields.split_joined(overrides.get("text", ""), columns)
+    has_text = plain.issuperset(texts) or fields.find_column("text", plain)
     has_stars = fields.find_column("stars", columns) in {"", *plain}
-    if has_text and has_stars and columns.issuperset(overrides.values()):
+    if has_text and has_stars and columns.issuperset(meant):
         return columns
     return plain.union(*(list_nested_names(record) for record in records[:FIRST_RECORDS]))
 

@@ -9,8 +9,9 @@ reasons, and says which values are stars.
 import csv
 import difflib
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,13 +19,19 @@ from typing import Any, NamedTuple
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading.label_values import join_values
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import LIST, collect_values, name_list
+from beam_jobs.reading.lines import (
+    LIST,
+    collect_values,
+    expand_record,
+    join_texts,
+    name_list,
+)
 from beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "text": (
         *("reviewText", "review_body", "review/text", "text", "Text", "verified_reviews"),
-        *("review_text", "reviewtext", "review", "body", "content", "comment", "Review"),
+        *("review_text", "reviewtext", "review", "body", "comment", "content", "Review"),
         "reviews.text",
     ),
     "title": (
@@ -48,7 +55,7 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
 FIELDS = tuple(COLUMN_NAMES)
 WORDS: dict[str, tuple[str, ...]] = {
     "text": (
-        *("text", "body", "content", "comment", "message", "commentcontent", "commentmessage"),
+        *("text", "body", "comment", "content", "message", "commentcontent", "commentmessage"),
         *("commenttext", "comments", "feedback", "kommentartext", "rezension", "kommentar"),
         *("meinung", "commentaire", "commentaires", "avis", "texte", "contenu"),
         *("reseña", "resena", "comentario", "comentarios", "texto", "contenido", "opinión"),
@@ -62,6 +69,8 @@ WORDS: dict[str, tuple[str, ...]] = {
         *("title", "summary", "headline", "subject", "titel", "überschrift", "ueberschrift"),
         *("titre", "título", "titulo", "titolo", "commenttitle"),
         *("tytuł", "başlık", "заголовок", "标题", "標題", "タイトル", "제목"),
+        *("betreff", "objet", "sujet", "asunto", "oggetto", "assunto", "onderwerp", "temat"),
+        *("konu", "ämne", "rubrik", "тема", "主题", "主題", "主旨", "件名"),
     ),
     "stars": (
         *("stars", "star", "rating", "starrating", "overallrating", "score", "overall", "rate"),
@@ -106,6 +115,62 @@ MAX_CLASSES = 200
 WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
 
 
+JOIN = "+"
+"""Between the names of columns whose texts are one: `--columns text=pros+cons`."""
+PAIRS = (
+    *(("pros", "cons"), ("advantages", "disadvantages"), ("positive", "negative")),
+    *(("positives", "negatives"), ("liked", "disliked"), ("likes", "dislikes")),
+    *(("like", "dislike"), ("good", "bad"), ("positivereview", "negativereview")),
+    *(("question", "answer"), ("vorteile", "nachteile"), ("positiv", "negativ")),
+    *(("avantages", "inconvénients"), ("ventajas", "desventajas"), ("pro", "contra")),
+)
+"""Names of two columns that are one text, as `strip_column_name` gives them."""
+LANGUAGE_CODE = 2  # letters
+MIN_TEXT_WORDS = 5
+"""On average, of a column that seems to hold texts."""
+NO_BODY = {
+    *("", "-", "--", "…", "/", "n/a", "na", "n.a", "none", "null", "nil", "no text"),
+    *("see title", "see headline", "see subject", "see above", "as above", "as title", "title"),
+    *("title says it all", "the title says it all", "as the title says", "same as title"),
+    *("siehe titel", "siehe überschrift", "siehe betreff", "siehe oben", "s. titel", "s.o"),
+    *("voir titre", "voir le titre", "cf titre", "cf. titre", "ver título", "ver titulo"),
+    *(
+        "vedi titolo",
+        "zie titel",
+        "zie boven",
+        "se rubrik",
+        "см. заголовок",
+        "如题",
+        "如題",
+        "タイトル通り",
+    ),
+}
+"""Bodies in small letters, without the stop at their end, that say that the title is the text."""
+FEW_WORDS = 3
+"""A shorter body is one text with a title that is not: "Good" alone tells no two reviews apart."""
+MAX_BODY_CHARACTERS = 40
+"""Of a body that may be one of these."""
+
+
+def choose_text(text: Any, title: Any) -> tuple[Any, Any]:
+    """Return the text and title of a review as they are read: a title is the text where the body
+    is empty or only points to it, and both are one where the body has fewer than FEW_WORDS.
+    """
+    if isinstance(text, str):
+        if len(text) > MAX_BODY_CHARACTERS:
+            return text, title
+    elif text is not None and text == text:  # not NaN
+        return text, title
+    if not isinstance(title, str) or not title.strip():
+        return text, title
+    body = text.strip() if isinstance(text, str) else ""
+    if body.lower().rstrip(".! ") in NO_BODY:
+        return title, None
+    if len(body.split()) < FEW_WORDS <= len(title.split()):
+        return join_texts([title, body]), None
+    return text, title
+
+
 class Review(NamedTuple):
     text: Any
     title: Any
@@ -117,30 +182,83 @@ class Review(NamedTuple):
     labels: tuple[str | None, ...] = ()
 
 
-def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) -> dict[str, str]:
-    """Return which column of a file gives which field; the text must be among them.
-
-    A file may lack the columns of labels.
+def split_joined(name: str, columns: Collection[str]) -> list[str]:
+    """Return the columns whose texts a name joins: pros and cons of `pros+cons`, unless there is a
+    column of that name.
     """
-    columns = set(columns)
+    parts = name.split(JOIN)
+    return parts if name not in columns and all(parts) else [name]
+
+
+def find_texts(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the columns that hold texts, by their records, and how many words these have on
+    average; the longest first. No column where most values occur several times is among them.
+    """
+    found: dict[str, float] = {}
+    for name in columns:
+        given = [value for record in records if isinstance(value := record.get(name), str)]
+        texts = [text for text in given if text.strip() and not text.lstrip().startswith("{")]
+        words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
+        if words >= MIN_TEXT_WORDS and 2 * len(set(texts)) > len(texts):
+            found[name] = words
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def propose_text(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> str:
+    """Return what `--columns text=` may name: two columns that are one text, such as pros+cons, or
+    else the one with the longest texts; "" where none has texts.
+    """
+    columns = list(columns)
+    by_word = {strip_column_name(name): name for name in reversed(columns)}
+    for pair in PAIRS:
+        both = [by_word[word] for word in pair if word in by_word]
+        if len(both) == 2 and (not records or find_texts(both, records)):
+            return JOIN.join(both)
+    return next(iter(find_texts(columns, records)), "")
+
+
+def map_columns(
+    columns: Iterable[str],
+    overrides: dict[str, str],
+    file: str,
+    records: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, str]:
+    """Return which column of a file gives which field; the text must be among them. By `records`,
+    the first of the file, a message proposes one.
+
+    A file may lack the columns of labels. A column of labels gives neither text nor title
+    unless it is named for it.
+    """
+    order, columns = list(columns), set(columns)
+    texts = split_joined(overrides.get("text", ""), columns)
     overrides = {f: n for f, n in overrides.items() if n in columns or not f.startswith(LABEL)}
-    if missing := [name for name in overrides.values() if name not in columns]:
+    named = [name for field, name in overrides.items() if field != "text"]
+    if missing := [name for name in [*filter(None, texts), *named] if name not in columns]:
         raise UserError(
             f"{file}: no column is called {', '.join(missing)}; name another by --columns; there "
             f"are {shorten_list(columns)}"
         )
     known = next((of for names, of in COLUMN_SETS.items() if names <= columns), {})
-    start = name_list(overrides.get("text", ""))
-    path, dot, _ = overrides.get("text", "").rpartition(".")
+    start = name_list(texts[0])
+    path, dot, _ = texts[0].rpartition(".")
+    labels = {name for field, name in overrides.items() if field.startswith(LABEL)}
     found = dict(known)
     for prefix in (start, f"{path}{dot}"):  # those in the same list, or better in the same object
         inside = {name.removeprefix(prefix) for name in columns if name.startswith(prefix)}
-        named = {field: find_column(field, inside) for field in FIELDS if field not in known}
-        found |= {field: f"{prefix}{name}" for field, name in named.items() if name}
+        words = {name.removeprefix(prefix) for name in columns - labels if name.startswith(prefix)}
+        names = {
+            field: find_column(field, words if field in ("text", "title") else inside)
+            for field in FIELDS
+            if field not in known
+        }
+        found |= {field: f"{prefix}{name}" for field, name in names.items() if name}
+    if text := found.get("text"):
+        found["text"] = choose_language(text, columns, records)
     found |= overrides
     if "text" not in found:
         inner = {name.rpartition(".")[2]: name for name in sorted(columns, reverse=True)}
-        likely = inner[name] if (name := find_column("text", {*inner})) else "NAME"
+        name = find_column("text", {*inner})
+        likely = inner[name] if name else propose_text(order, records) or "NAME"
         alike = sum(one.endswith(f".{name}") for one in columns) if name else 0
         if alike >= MIN_ALIKE and LIST not in likely:
             path = "." + "[]" * likely.count(".")
@@ -150,9 +268,38 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
             )
         raise UserError(
             f"{file}: no column is known to hold the text of a review (there are "
-            f"{shorten_list(columns)}); name it with --columns text={likely}, or leave the file out"
+            f"{shorten_list(columns)}); name it with --columns {quote_column('text', likely)}, or "
+            "leave the file out"
         )
     return found
+
+
+def choose_language(
+    name: str, columns: Collection[str], records: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return, of a text in several languages (`review.de`, `review.en`), the field that most
+    records have; English where several are as frequent.
+    """
+    path, dot, language = name.rpartition(".")
+    if not dot or len(language) != LANGUAGE_CODE or LIST in name:
+        return name
+    start = f"{path}."
+    others = [
+        one for one in columns if one.startswith(start) and len(one) == len(start) + LANGUAGE_CODE
+    ]
+    filled = Counter[str]()
+    for record in records:
+        [found] = expand_record(dict(record), others)
+        filled.update(one for one in others if found.get(one))
+    return min(others, key=lambda one: (-filled[one], not one.endswith(".en"), one))
+
+
+def quote_column(field: str, name: str) -> str:
+    """Return an entry of `--columns` as a shell takes it, and `parse_column_overrides` reads it."""
+    entry = f"{field}={name}"
+    if "," in name or '"' in name:
+        entry = '"' + entry.replace('"', '""') + '"'
+    return shlex.quote(entry)
 
 
 def shorten_list(columns: Iterable[str]) -> str:
@@ -234,9 +381,13 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
 
 
 def make_review_reader(
-    mapping: dict[str, str], notes: Counter[str], labels: Sequence[str] = ()
+    mapping: dict[str, str],
+    notes: Counter[str],
+    labels: Sequence[str] = (),
+    reads_titles: bool = True,
 ) -> Callable[[dict[str, Any]], Review]:
     """Return a function from a record to a Review, whose labels are those of the columns `labels`.
+    Without `reads_titles` no title stands for a text.
 
     An identifier that is a list, an object or a giant integer is left out, and counted in `notes`.
     """
@@ -259,7 +410,10 @@ def make_review_reader(
             places = [place if is_identifier(place) else None for place in places]
         classes = tuple(read_label(record, column) for column in own) if own else ()
         item_id, user_id, timestamp = places
-        return Review(get(text), get(title), rating, item_id, user_id, timestamp, classes)
+        body, head = get(text), get(title)
+        if reads_titles:
+            body, head = choose_text(body, head)
+        return Review(body, head, rating, item_id, user_id, timestamp, classes)
 
     return read_review
 

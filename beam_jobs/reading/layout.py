@@ -13,6 +13,7 @@ class Layout:
     name: str  # of the format, a key of formats.FORMATS
     mapping: tuple[tuple[str, str], ...] = ()  # Review field, column
     unused: tuple[tuple[str, str], ...] = ()  # column that gives no field, closest Review field
+    joined: tuple[str, ...] = ()  # columns whose texts, joined, are the text
     columns: tuple[str, ...] = ()  # of a delimited file, from its header
     delimiter: str = ","
     has_quotes: bool = True  # fields in quotes may hold delimiters and line ends
@@ -27,3 +28,10 @@ class Layout:
     partition: tuple[tuple[str, str | None], ...] = ()  # columns that names of folders give
     orient: str = ""  # of a table that is one JSON object: "columns", "index" or "split"
     max_record_bytes: int = Limits.max_record_bytes  # of one record
+
+    @property
+    def read_columns(self) -> set[str]:
+        """The columns that the records must have, for the fields of a review."""
+        text = dict(self.mapping).get("text", "")
+        names = {name for _, name in self.mapping if not self.joined or name != text}
+        return names | {*self.joined}

@@ -2,7 +2,7 @@
 
 import codecs
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,6 +15,8 @@ BLOCK_BYTES = 1 << 20
 GIVE_UP_FACTOR = 4
 """A stretch without a boundary for so many times its size is cut where a record may begin."""
 RAW_REJECT_BYTES = 1 << 16
+STOPS = tuple(".!?…。！？:;,)")
+"""How a text ends that needs no full stop."""
 LIST = "[]"
 """In the name of a field: what is before it is a list, and what follows is in each of its items."""
 
@@ -116,6 +118,22 @@ def add_columns(items: Iterable[Item], columns: dict[str, Any]) -> Iterator[Item
     """Yield records with columns that are the same for all of a file."""
     for item in items:
         yield item if isinstance(item, Reject) else (item[0], columns | item[1])
+
+
+def join_columns(items: Iterable[Item], columns: Sequence[str], name: str) -> Iterator[Item]:
+    """Yield records with the texts of some columns as one more; without any it is null."""
+    for item in items:
+        if isinstance(item, Reject):
+            yield item
+            continue
+        values = (item[1].get(column) for column in columns)
+        parts = [value for value in values if isinstance(value, str) and value.strip()]
+        yield item[0], item[1] | {name: join_texts(parts) if parts else None}
+
+
+def join_texts(parts: Iterable[str]) -> str:
+    """Return texts as one, each with a full stop that ends in none."""
+    return " ".join(p if p.endswith(STOPS) else f"{p}." for p in map(str.strip, parts) if p)
 
 
 def expand_record(record: dict[str, Any], names: Iterable[str]) -> list[dict[str, Any]]:

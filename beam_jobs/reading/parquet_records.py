@@ -17,7 +17,15 @@ from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading.dates import SECONDS_OF_A_DAY
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import LIST, Item, Tally, add_columns, expand_records, make_reject
+from beam_jobs.reading.lines import (
+    LIST,
+    Item,
+    Tally,
+    add_columns,
+    expand_records,
+    join_columns,
+    make_reject,
+)
 
 
 def read_empty_record(file: BinaryIO, name: str = "a Parquet file") -> dict[str, Any]:
@@ -71,7 +79,7 @@ def read_rows(
     """
     schema, longest = pq.ParquetFile(file).schema_arrow, layout.max_record_bytes
     partition = {column for column, _ in layout.partition} - {*schema.names}
-    names = sorted({column for _, column in layout.mapping} - partition)
+    names = sorted(layout.read_columns - partition)
     unread: dict[str, Any] = {n: [] for n in names if not _is_flat(find_type(schema, n), longest)}
     nested = [n for n in names if n not in unread and n not in schema.names]
     columns = {n.partition(LIST)[0] if n in nested else n for n in names if n not in unread}
@@ -100,7 +108,9 @@ def read_rows(
         try:
             items = read_group(group, first_row)
             items = expand_records(items, nested, tally) if nested else items
-            for item in add_columns(items, dict(layout.partition)) if layout.partition else items:
+            items = add_columns(items, dict(layout.partition)) if layout.partition else items
+            text = dict(layout.mapping).get("text", "")
+            for item in join_columns(items, layout.joined, text) if layout.joined else items:
                 tally.lines = item[0]
                 yield item
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:

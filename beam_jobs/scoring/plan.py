@@ -77,7 +77,7 @@ def add_id_column(file: DumpFile, given: str) -> DumpFile:
     """
     layout = file.layout
     columns = list(layout.columns) or [
-        *(name for _, name in layout.mapping),
+        *sorted(layout.read_columns),
         *(name for name, _ in layout.unused),
     ]
     if layout.name == "parquet":

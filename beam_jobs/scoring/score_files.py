@@ -32,7 +32,7 @@ from beam_jobs.corpus.prepare import join_title, make_title
 from beam_jobs.corpus.result import read_finished, sum_counts
 from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.reading import work_units
-from beam_jobs.reading.fields import unwrap
+from beam_jobs.reading.fields import choose_text, unwrap
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
 from beam_jobs.scoring.classifier import Classifier, load_classifier
@@ -142,14 +142,16 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
     is_text = unit.file.layout.name in ("delimited", "snap")  # where all values are strings
     repair = options.repair_run_ons
     for item in work_units.read_records(unit, rows.tally):
-        if isinstance(item, Reject):
-            record, text, reason = {}, "", item.reason
-        else:
-            record = item[1]
-            text, reason = prepare_text(record.get(mapping["text"]), repair)
+        record = {} if isinstance(item, Reject) else item[1]
         value, title = (
             record.get(mapping[key]) if key in mapping else None for key in (ID, "title")
         )
+        if isinstance(item, Reject):
+            text, reason = "", item.reason
+        else:
+            body = record.get(mapping["text"])
+            body, title = choose_text(body, title) if options.title else (body, title)
+            text, reason = prepare_text(body, repair)
         shown = format_id(value)
         rows.integers += (type(value) is int or is_text) and is_integer(shown or "")
         rows.ids.append(shown)

@@ -64,9 +64,8 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
     warnings; nothing where only the job can know: of dumps that are more than their first records,
     are filtered by language, or have more than MAX_TEXTS reviews.
     """
-    reviews = fold_labels(
-        [review for each in previews for review in _read_reviews(each, chosen)], chosen
-    )
+    found = [_read_reviews(each, chosen, corpus.title) for each in previews]
+    reviews = fold_labels([review for of_file in found for review in of_file], chosen)
     is_certain = all(each.is_whole and not each.is_damaged for each in previews)
     if not is_certain or corpus.languages or not 0 < len(reviews) <= MAX_TEXTS:
         return {}
@@ -103,12 +102,12 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
         for i, (column, value) in enumerate(zip(chosen.labels, review.labels, strict=True)):
             if value is not None and len(classes[key][i]) == 1:  # copies have no other class
                 labels[column][f"{splits.SPLITS[side]}.{value}"] += 1
-    found = {column: choose_classes(labels[column]) for column in chosen.labels}
+    told = {column: choose_classes(labels[column]) for column in chosen.labels}
     return {
         "stars": dict(stars),
         "stars_scales": [scale.name],
-        "labels": found,
-        "warnings": [line for c, of in found.items() if (line := warn_of_label(c, of))],
+        "labels": told,
+        "warnings": [line for c, of in told.items() if (line := warn_of_label(c, of))],
     }
 
 
@@ -127,10 +126,10 @@ def fold_labels(reviews: list[fields.Review], chosen: Dump) -> list[fields.Revie
     return [review._replace(labels=find_classes(review)) for review in reviews]
 
 
-def _read_reviews(preview: Preview, chosen: Dump) -> list[fields.Review]:
+def _read_reviews(preview: Preview, chosen: Dump, reads_titles: bool) -> list[fields.Review]:
     """Return the reviews of a file with their own labels."""
     mapping = dict(preview.file.layout.mapping)
-    read_review = fields.make_review_reader(mapping, Counter(), chosen.labels)
+    read_review = fields.make_review_reader(mapping, Counter(), chosen.labels, reads_titles)
     return [read_review(record) for record in preview.records]
 
 

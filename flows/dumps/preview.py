@@ -32,6 +32,8 @@ PREVIEW_BYTES = 1 << 20
 PARQUET_ROWS = 1000
 SHOWN = 10
 SHOWN_VALUES = 3
+SHOWN_RECORDS = 200
+"""Whose unused columns are looked at for texts."""
 TEXT_CHARACTERS = 60
 WITHHOLDING_TEXTS = 5_000
 """Of all files, that are compared with each other, in half a second."""
@@ -128,6 +130,8 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
         unused = ", ".join(fields.describe_unused_columns(dict(layout.unused)))
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
+    if line := describe_more_texts(preview):
+        yield line
     for field, column in layout.mapping:
         if field.startswith(fields.LABEL):
             typed = preview.count_values(column)
@@ -153,6 +157,20 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
         yield f"          {stars:<{width}}  {cut}"
+
+
+def describe_more_texts(preview: Preview) -> str:
+    """Return a line about a column with texts as long as those that are read, if there is one."""
+    layout = preview.file.layout
+    text = dict(layout.mapping).get("text", "")
+    records = preview.records[:SHOWN_RECORDS]
+    if layout.joined or not records:
+        return ""
+    words = fields.find_texts([text, *dict(layout.unused)], records)
+    least = words.pop(text, fields.MIN_TEXT_WORDS) / 2
+    more = next((name for name, of in words.items() if of >= least), "")
+    entry = fields.quote_column("text", f"{text}{fields.JOIN}{more}")
+    return name_settings(f"texts     {more} has texts too: --columns {entry}") if more else ""
 
 
 def count_unknown_stars(preview: Preview) -> Counter[str]:

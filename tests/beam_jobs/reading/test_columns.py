@@ -200,7 +200,7 @@ def test_a_record_gives_the_reviews_of_its_lists(tmp_path, shape):
 
 def test_lists_are_read_only_by_their_names_and_one_within_the_other(tmp_path):
     dump = write_shops(tmp_path, "lines")
-    with pytest.raises(UserError, match=r"--columns text=products\[\]\.reviews\[\]\.text, or"):
+    with pytest.raises(UserError, match=r"--columns .text=products\[\]\.reviews\[\]\.text., or"):
         run_job(tmp_path / "corpus", "--input", dump)
     records = [{"reviews": [{"text": "a b"}], "marks": [{"stars": 5}]}]
     dump = write_lines(tmp_path / "two.json", records)
@@ -317,7 +317,7 @@ def test_a_table_is_one_record_at_most(tmp_path, orient):
     """Beyond what is looked at first, a table is read; beyond the limit of a record, it is not."""
     dump = tmp_path / "d.json"
     expected = write_table(dump, orient, [f"r-{i}" for i in range(3_000)], 3_000)
-    argv = ["--input", dump, "--columns", "text=text"]
+    argv = ["--input", dump, "--columns", "text=text", "--title", "false"]
     assert run_job(tmp_path / "corpus", *argv)["kept"] == len(expected)
     write_table(dump, orient, None, 6_000)
     with pytest.raises(UserError, match=r"raise --max-record-bytes, or write .*orient='records'"):

@@ -1,0 +1,158 @@
+"""Where the text of a review stands: in two columns, in its title alone, in a column with a name
+that is known or one that only looks like it.
+"""
+
+import shlex
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.config import ScoringOptions
+from beam_jobs.core.errors import UserError
+from beam_jobs.reading import work_units
+from beam_jobs.reading.fields import choose_text
+from beam_jobs.scoring.score_files import read_rows
+from tests.beam_jobs.dumps import look_at, rows_of, run_job, text_of, write_lines
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "chosen"),
+    [
+        ("", "It broke and I returned it", ("It broke and I returned it", None)),
+        (None, "It broke", ("It broke", None)),
+        (float("nan"), "It broke", ("It broke", None)),
+        ("See title.", "It broke", ("It broke", None)),
+        ("n/a", "It broke", ("It broke", None)),
+        ("siehe Betreff", "Kaputt", ("Kaputt", None)),
+        ("Good", "It works as it should", ("It works as it should. Good.", None)),
+        ("Good", "Nice", ("Good", "Nice")),
+        (
+            "It boils quickly.",
+            "A kettle for all days",
+            ("It boils quickly.", "A kettle for all days"),
+        ),
+        ("n/a", "", ("n/a", "")),
+        (7, "It broke", (7, "It broke")),
+    ],
+)
+def test_a_title_speaks_where_the_body_is_empty(text, title, chosen):
+    assert choose_text(text, title) == chosen
+
+
+def read_as_scored(dump, folder, **given):
+    options = ScoringOptions(input=((str(dump),),), output="", model="", **given)
+    [file] = work_units.list_dump_files(options)
+    [unit] = work_units.cut_file(file, 1 << 20, str(folder / "cuts"))
+    rows = read_rows(unit, options)
+    return rows.texts, rows.reasons
+
+
+def test_reviews_that_are_a_title_alone_are_kept_and_scored(tmp_path):
+    bodies = ["", "See title", "n/a", "Good", None]
+    records = [
+        {"body": bodies[i % 5], "title": f"It broke {i} times", "rating": 3} for i in range(50)
+    ]
+    dump = write_lines(tmp_path / "dump.json", records)
+    assert run_job(tmp_path / "corpus", "--input", dump)["kept"] == 50
+    texts, reasons = read_as_scored(dump, tmp_path)
+    assert reasons == [None] * 50
+    made = {" ".join(row["sentences"]) for row in rows_of(tmp_path / "corpus")}
+    assert made == set(texts)
+    bare = run_job(tmp_path / "bare", "--input", dump, "--title", "false")
+    assert bare["kept"] == 3, "without titles none of them speaks"
+
+
+def write_table(path, table):
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(table), path)
+    elif path.suffix == ".json":
+        names = list(table)
+        write_lines(
+            path, [dict(zip(names, row, strict=True)) for row in zip(*table.values(), strict=True)]
+        )
+    else:
+        rows = [
+            ",".join(table),
+            *(",".join(map(str, row)) for row in zip(*table.values(), strict=True)),
+        ]
+        path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["own.csv", "own.json", "own.parquet"])
+def test_two_columns_are_one_text(tmp_path, name):
+    table = {
+        "rating": [i % 5 + 1 for i in range(40)],
+        "pros": [f"The kettle {i} boils quickly and well" for i in range(40)],
+        "cons": ["" if i % 2 else f"the lid {i} is loose and rattles!" for i in range(40)],
+    }
+    dump = write_table(tmp_path / name, table)
+    if name != "own.parquet":  # of which only the footer is read
+        with pytest.raises(UserError, match=r"own\.\w+: .*--columns text=pros\+cons,? "):
+            look_at(dump)
+    result = run_job(tmp_path / "corpus", "--input", dump, "--columns", "text=pros+cons")
+    assert result["kept"] == 40
+    assert result["columns"]["used"]["text"] == ["pros+cons"]
+    texts, _ = read_as_scored(dump, tmp_path, columns="text=pros+cons")
+    made = {" ".join(row["sentences"]) for row in rows_of(tmp_path / "corpus")}
+    assert made == set(texts)
+    assert "The kettle 0 boils quickly and well. the lid 0 is loose and rattles!" in made
+    assert "The kettle 1 boils quickly and well." in made
+
+
+def test_a_column_with_a_plus_in_its_name_is_one(tmp_path):
+    dump = write_table(
+        tmp_path / "own.csv", {"pros+cons": ["It boils."], "pros": ["a"], "cons": ["b"]}
+    )
+    run_job(tmp_path / "corpus", "--input", dump, "--columns", "text=pros+cons")
+    assert [row["sentences"] for row in rows_of(tmp_path / "corpus")] == [["It boils."]]
+    with pytest.raises(UserError, match=r"no column is called lid"):
+        look_at(dump, columns="text=pros+lid")
+
+
+def test_the_column_with_the_longest_texts_is_proposed(tmp_path):
+    table = {"Q1": range(30), "Q2": ["yes"] * 30, "Q3, in words": [text_of(i) for i in range(30)]}
+    lines = [f'{a},{b},"{c}"\n' for a, b, c in zip(*table.values(), strict=True)]
+    dump = tmp_path / "survey.csv"
+    dump.write_text('Q1,Q2,"Q3, in words"\n' + "".join(lines))
+    with pytest.raises(UserError) as told:
+        look_at(dump)
+    words = shlex.split(str(told.value).partition("--columns ")[2].replace(", or leave", " or"))
+    assert words[0] == '"text=Q3, in words"'
+    assert dict(look_at(dump, columns=words[0]).layout.mapping)["text"] == "Q3, in words"
+
+
+@pytest.mark.parametrize("title", ["Betreff", "Objet", "asunto", "件名", "Ämne", "Тема"])
+def test_a_subject_is_a_title(tmp_path, title):
+    dump = write_table(tmp_path / "own.csv", {title: ["It broke"], "text": ["The lid is loose."]})
+    assert dict(look_at(dump).layout.mapping)["title"] == title
+
+
+def test_comment_comes_before_content_and_a_label_is_no_title(tmp_path):
+    table = {"content": ["A kettle"], "comment": ["It boils."], "subject": ["delivery"]}
+    dump = write_table(tmp_path / "own.csv", table)
+    assert dict(look_at(dump).layout.mapping) == {"text": "comment", "title": "subject"}
+    [row] = work_units.list_dump_files(
+        ScoringOptions(input=((str(dump),),), output="", model=""), ["subject"]
+    )
+    assert dict(row.layout.mapping) == {"text": "comment", "label.subject": "subject"}
+
+
+def test_the_language_of_most_reviews_is_read(tmp_path):
+    records = [
+        {"review": {"de": None, "en": f"It boils {i} times."}, "stars": 5} for i in range(30)
+    ]
+    records[0]["review"]["de"] = "Er kocht."
+    dump = write_lines(tmp_path / "own.json", records)
+    assert dict(look_at(dump).layout.mapping)["text"] == "review.en"
+
+
+def test_a_column_that_stands_twice_is_none_unless_it_is_named(tmp_path):
+    rows = [f"{text_of(i)},lid,handle\n" for i in range(20)]
+    dump = tmp_path / "own.csv"
+    dump.write_text("Description,Comment,Comment\n" + "".join(rows))
+    with pytest.raises(UserError, match=r"--columns text=Description, or"):
+        look_at(dump)
+    with pytest.raises(UserError, match=r"two columns are called Comment"):
+        look_at(dump, columns="text=Comment")

@@ -119,8 +119,9 @@ class CorpusOptions(TextOptions):
     )
     stars_scale: str = Field(
         default="",
-        description="scale of the column of stars, for example 1-10, or binary for 0 and 1; "
-        "empty: found from its values",
+        description="scale of the column of stars, for example 1-10, or 6-1 where 1 is the best; "
+        "binary for 0 and 1; nps for 0 to 10 as detractors, passives and promoters; empty: found "
+        "from its values",
     )
     label: tuple[str, ...] = Field(
         default=(),

@@ -30,7 +30,7 @@ from beam_jobs.reading.label_values import (
     describe_values,
     keep_frequent,
 )
-from beam_jobs.reading.stars import decode_ratings
+from beam_jobs.reading.stars import Scale, decode_ratings, describe_scale
 from beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
@@ -178,6 +178,9 @@ def summarize_corpus(
     for column in values:
         if line := describe_contradictions(contradictory[column]):
             warnings.append(f"label {column}: {line}")
+    if not plan.options.stars_scale and any(scale.name == "0-10" for scale in scales):
+        about = describe_scale(Scale("0-10"), range(11))
+        warnings.append(f"stars are on the scale 0-10: {about}")
     is_text = all(file.layout.name == "text" for file in plan.files)
     if kept and not labels and all(name.endswith("none") for name in stars) and not is_text:
         warnings.append(warn_of_missing_stars(columns))

@@ -94,6 +94,10 @@ COLUMN_SETS: dict[frozenset[str], dict[str, str]] = {
     frozenset(("Rate", "Review", "Summary")): {"text": "Summary", "title": "Review"},  # Flipkart
 }
 """Files whose names mean something else together."""
+AMAZON_COLUMNS = {
+    *(("reviewText", "overall"), ("review_body", "star_rating"), ("review/text", "review/score"))
+}
+"""Columns of text and stars of Amazon's releases, whose scale is known."""
 NO_FIELDS = {"_score"}
 """Of search engines: how well a document answers a query."""
 HINT = (
@@ -392,6 +396,7 @@ def make_review_reader(
     An identifier that is a list, an object or a giant integer is left out, and counted in `notes`.
     """
     own = [mapping.get(f"{LABEL}{column}", ABSENT) for column in labels]
+    is_of_five = (mapping.get("text"), mapping.get("stars")) in AMAZON_COLUMNS
     text, title, stars, item, user, time = (mapping.get(f, ABSENT) for f in FIELDS)
 
     def read_review(record: dict[str, Any]) -> Review:
@@ -404,6 +409,8 @@ def make_review_reader(
             kind is str and len(value) < MAX_CHARACTERS
         )
         rating = parse_rating(value) if is_usual else None
+        if is_of_five and rating and not rating[1] and rating[0] <= 5:
+            rating = rating[0], 5
         places = [get(item), get(user), get(time)]
         if not all(map(is_identifier, places)):
             notes["identifiers_left_out"] += 1

@@ -7,7 +7,7 @@ alike. What the values leave open ends in one line with the choices for `--stars
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -32,6 +32,26 @@ WORDS = {word: number for number, word in enumerate(["one", "two", "three", "fou
 PERCENT = re.compile(rf"{NUMBER}\s*%")
 SYMBOLS = re.compile(r"([★⭐]\ufe0f?|\s)+([☆✩]|\s)*")
 SCALE = re.compile(rf"(-?{NUMBER[1:]}-(-?{NUMBER[1:]}")
+NUMBERED = re.compile(rf"{NUMBER}\s*(?:[-–—:=.)]\s*){{1,2}}([^\W\d_][^\d/%]*)")
+"""A number and what it stands for, as forms write it: "5 - Excellent", "1: very bad"."""
+BEST = re.compile(
+    r"(excellent|very good|great|best|outstanding|perfect|(very|extremely) satisfied|strongly agree"
+    r"|sehr (gut|zufrieden)|hervorragend|très (bon|bien|satisfait)|excelente|muy (buen|satisf)"
+    r"|eccellente|ottimo|ótimo|muito bom|uitstekend|zeer goed)",
+    re.IGNORECASE,
+)
+REVERSED = -1
+"""Instead of what a number is out of: it is 1, and its words call it the best."""
+FACES = {
+    **dict.fromkeys("😡😠🤬👿💀😤🤮", 1),
+    **dict.fromkeys("🙁😞😟😕😔😢☹😦😒", 2),
+    **dict.fromkeys("😐😑😶🤔", 3),
+    **dict.fromkeys("🙂😊😀☺😃😌", 4),
+    **dict.fromkeys("😍😁😄🤩🥰😆❤", 5),
+}
+THUMBS = {"👍": True, "👎": False}
+STYLE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
+"""Of an emoji: as text or in colour, and of which skin."""
 MAX_CHARACTERS = 40  # what is longer is no number of stars, and not worth remembering
 NO, YES = 1e6, 1e6 + 1
 """What booleans stand for among numbers."""
@@ -41,6 +61,8 @@ MIN_VALUES = 100
 """Ratings from which on it tells something that none is five stars, or how a single file is."""
 MAX_SHOWN = 12  # values in a message
 BINARY = "binary"
+NPS = "nps"
+"""Answers from 0 to 10 whether one would recommend: up to 6 detractors, from 9 on promoters."""
 SCALES = (
     *(("0-1", 0), ("0.1-1", 0.1), ("0.2-1", 0.2), ("0.5-5", 0.5)),
     *(("0-10", 0), ("1-10", 0), ("2-10", 2)),
@@ -59,15 +81,19 @@ class Scale:
         """Return stars, int8, of ratings; 0 where they are none or off the scale.
 
         The nearest number of stars, and the higher one of two that are equally near: 3.5 of 5 is 4.
-        Of a binary label 2 stands for no, 4 for yes: right for polarity, a guess for stars.
+        Of a binary label 2 stands for no, 4 for yes: right for polarity, a guess for stars. Of NPS
+        detractors have 1, passives 3, promoters 5.
         """
         if self.name == BINARY:
             no, yes = np.isin(ratings, (-1, 0, NO)), np.isin(ratings, (1, YES))
             return (2 * no + 4 * yes).astype(np.int8)
-        low, high = parse_scale(self.name)
+        if self.name == NPS:
+            fits = (ratings >= 0) & (ratings <= 10)
+            return np.where(fits, 1 + 2 * (ratings > 6) + 2 * (ratings > 8), 0).astype(np.int8)
+        worst, best = parse_scale(self.name)
         with np.errstate(invalid="ignore"):
-            fits = (ratings >= low) & (ratings <= high)
-        places = 1 + 4 * (np.where(fits, ratings, low) - low) / (high - low)
+            fits = (ratings >= min(worst, best)) & (ratings <= max(worst, best))
+        places = 1 + 4 * (np.where(fits, ratings, worst) - worst) / (best - worst)
         return np.where(fits, np.floor(np.round(places, 6) + 0.5), 0).astype(np.int8)
 
 
@@ -75,24 +101,56 @@ FIVE = Scale("1-5")
 
 
 def parse_scale(name: str) -> tuple[float, float]:
-    """Return where a scale such as 1-10 begins and ends; UserError for what is none."""
+    """Return the worst and the best of a scale such as 1-10, or 6-1 where 1 is the best; UserError
+    for what is none.
+    """
     match = SCALE.fullmatch(name)
-    low, high = (float(part.replace(",", ".")) for part in match.groups()) if match else (0, 0)
-    if not low < high:
-        raise UserError(f"--stars-scale {name}: write LOW-HIGH, for example 1-10, or {BINARY}")
-    return low, high
+    worst, best = (float(part.replace(",", ".")) for part in match.groups()) if match else (0, 0)
+    if worst == best:
+        raise UserError(
+            f"--stars-scale {name}: write WORST-BEST, for example 1-10, or 6-1 where 1 is the "
+            f"best, or {BINARY} or {NPS}"
+        )
+    return worst, best
+
+
+def is_reversed(name: str) -> bool:
+    """Return whether the best of a scale is its lowest number."""
+    worst, best = parse_scale(name)
+    return worst > best
 
 
 def check_scale(name: str) -> None:
     """Raise UserError for what is no scale."""
-    if name not in ("", BINARY):
+    if name not in ("", BINARY, NPS):
         parse_scale(name)
+
+
+def describe_scale(scale: Scale, numbers: Iterable[float]) -> str:
+    """Return which of the numbers of a column are negative, neither and positive; nothing of 1 to
+    5.
+    """
+    ordered = np.array(sorted(numbers))
+    codes = scale.map_ratings(ordered)
+    if scale.name in (FIVE.name, BINARY) or not codes.any():
+        return ""
+    parts = []
+    for least, most, what in ((1, 2, "negative"), (3, 3, "neither"), (4, 5, "positive")):
+        chosen = ordered[(codes >= least) & (codes <= most)]
+        if len(chosen):
+            ends = [show_rating(number) for number in dict.fromkeys((chosen[0], chosen[-1]))]
+            parts.append(f"{'–'.join(ends)} {what}")
+    line = ", ".join(parts) + " (polarity leaves out what is neither)"
+    if scale.name == "0-10":
+        line += f"; answers to a question for NPS are read by --stars-scale {NPS}"
+    return line
 
 
 @lru_cache(4096, typed=True)  # True is not 1
 def parse_rating(value: Any) -> tuple[float, float] | None:
-    """Return the number that a value says and what it is out of, 0 where it does not say; None for
-    no number: 4, 4.0, "4,5", "4/5", "80%", "4 Sterne", "Rated 4 out of 5", "FOUR", "★★★★☆", True.
+    """Return the number that a value says and what it is out of, 0 where it does not say, REVERSED
+    where 1 is the best; None for no number: 4, 4.0, "4,5", "4/5", "80%", "4 Sterne", "FOUR",
+    "Rated 4 out of 5", "★★★★☆", True, "4 - Good", "🙂".
     """
     if isinstance(value, bool):
         return (YES if value else NO), 0
@@ -111,6 +169,14 @@ def parse_rating(value: Any) -> tuple[float, float] | None:
             first, *more = (float(part.replace(",", ".")) for part in match.groups())
             last = more[0] if more else of or 0
             return (last, first) if pattern is TOP_FIRST else (first, last)
+    if match := NUMBERED.fullmatch(text):
+        number = float(match[1].replace(",", "."))
+        return number, REVERSED if number == 1 and BEST.match(match[2]) else 0
+    bare = STYLE.sub("", text)
+    if bare in FACES:
+        return FACES[bare], 5
+    if bare in THUMBS:
+        return (YES if THUMBS[bare] else NO), 0
     filled = text.count("★") + text.count("⭐")
     if filled and SYMBOLS.fullmatch(text):
         return filled, max(5, filled + text.count("☆") + text.count("✩"))
@@ -133,6 +199,8 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
     if len({number for number, _ in rated}) > 1 and min(rated)[0] >= 1:
         counts = rated  # -1 says beside them that there is no rating
     values, total = {number for number, _ in counts}, sum(counts.values())
+    if any(top == REVERSED for _, top in counts):
+        raise _tell_choices(values, where, [f"{max(5, *values):g}-1"])
     tops = {top for _, top in counts if top}
     bare = any(number and not top for number, top in counts)
     if len(tops) > 1 or (bare and tops - {5}):
@@ -165,7 +233,10 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
     mapped = {tuple(scale.map_ratings(np.array(sorted(values)))) for scale in found}
     if len(mapped) == 1:
         return found[0]
-    raise _tell_choices(values, where, [s.name for s in found] or ["1-5", "1-10"])
+    first = f"{min(low, 1):g}"
+    others = [f"{first}-{high:g}", f"{high:g}-{first}"] if 5 < high < 10 else []
+    names = dict.fromkeys([*others, f"{first}-10", *([] if low < 1 else ["1-5"])])
+    raise _tell_choices(values, where, [s.name for s in found] or list(names))
 
 
 def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserError:
@@ -174,6 +245,8 @@ def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserErr
     if len(shown) > MAX_SHOWN:
         shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
     ways = " or ".join(f"--stars-scale{'=' * (low < 0) or ' '}{choice}" for choice in choices)
+    for choice in filter(is_reversed, choices):
+        ways += f" ({choice}: {choice.rpartition('-')[2]} is the best)"
     return UserError(
         f"{where}: its values {', '.join(shown)} fit more than one scale of stars; give {ways}, or "
         "another column with --columns stars=NAME"

@@ -46,8 +46,8 @@ def add_dump_options(
     about = "key of the list of reviews in a JSON object"
     add_setting_option(command, "--records", "dump.records", "KEY", about)
     if with_labels:
-        about = "scale of the stars, for example 1-10, if the values leave it open"
-        add_setting_option(command, "--stars-scale", "dump.stars_scale", "LOW-HIGH", about)
+        about = "scale of the stars, if the values leave it open: 1-10, or 6-1 where 1 is the best"
+        add_setting_option(command, "--stars-scale", "dump.stars_scale", "WORST-BEST", about)
         command.add_argument(
             "--label",
             action="append",

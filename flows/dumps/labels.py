@@ -2,6 +2,7 @@
 the corpus's counts, before anything is trained.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -197,8 +198,10 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
     if not preview.reviews or any(review.rating for review in preview.reviews):
         return ""
     names = " and ".join(tasks)
-    hint = fields.HINT.replace("--label NAME", f"--label {guess_label(preview)}")
-    column = dict(layout.mapping).get("stars")
+    column, label = dict(layout.mapping).get("stars"), guess_label(preview)
+    if column and 2 <= len(preview.count_labels(column)) <= MAX_CLASSES:
+        label = shlex.quote(column)  # words or letters, which are classes
+    hint = fields.HINT.replace("--label NAME", f"--label {label}")
     if column is None:
         there = ", ".join(preview.columns)
         return f"no stars, so there are no examples for {names}: its columns are {there}; {hint}"

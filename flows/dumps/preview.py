@@ -20,7 +20,16 @@ from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.compression import PlainStream
 from beam_jobs.reading.label_values import decide_values, describe_values
 from beam_jobs.reading.lines import Reject, Tally
-from beam_jobs.reading.stars import BINARY, Scale, decide_scales, parse_scale, show_rating
+from beam_jobs.reading.stars import (
+    BINARY,
+    NPS,
+    Scale,
+    decide_scales,
+    describe_scale,
+    is_reversed,
+    parse_scale,
+    show_rating,
+)
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from beam_jobs.text import cleaning, languages, splits
 from flows.configuration.form import Dump, name_settings, tell_settings
@@ -195,7 +204,9 @@ def describe_rating(rating: tuple[float, float] | None, scale: Scale | None) -> 
     stars = f"{number or 'no'} {'star' if number == 1 else 'stars'}"
     if number == rating[0]:
         return stars
-    top = "" if scale.name == BINARY else f" of {show_rating(parse_scale(scale.name)[1])}"
+    top = ""
+    if scale.name not in (BINARY, NPS) and not is_reversed(scale.name):
+        top = f" of {show_rating(parse_scale(scale.name)[1])}"
     return f"{given}{top} ({stars})"
 
 
@@ -243,7 +254,11 @@ def find_scale(previews: Sequence[Preview], given: str) -> tuple[Scale | None, s
         scale = decide_scales(counts, "the dump", given)
     except UserError as mistake:
         return None, f"stars     {name_settings(str(mistake))}"
-    return scale, f"stars     on the scale {scale.name}"
+    lines = [f"stars     on the scale {scale.name}"]
+    numbers = {number for each in counts.values() for number, _ in each}
+    if about := describe_scale(scale, numbers):
+        lines.append(f"stars     {name_settings(about)}")
+    return scale, "\n".join(lines)
 
 
 def read_previews(files: Sequence[DumpFile], chosen: Dump) -> list[Preview]:

@@ -48,7 +48,12 @@ def test_a_scale_is_found_and_mapped_to_the_nearest_star(name, values, expected)
         (range(4), ["0-3", "1-5"]),
         ([2, 3, 7, 10], ["0-10", "1-10"]),
         ([1, 2] * 60, ["1-2", "1-5"]),
-        ([1, 7], ["1-5", "1-10"]),
+        ([1, 7], ["1-7", "7-1", "1-10"]),
+        (range(1, 7), ["1-6", "6-1", "1-10"]),
+        (range(1, 8), ["1-7", "7-1"]),
+        (range(8), ["0-7", "7-0"]),
+        (["1 - Excellent", "2 - Good", "5 - Bad"], ["5-1"]),
+        (["1: sehr gut", "6: ungenügend"], ["6-1"]),
         ([-2, -1, 0, 1, 2], ["-2-2"]),
     ],
 )
@@ -56,7 +61,8 @@ def test_what_the_values_leave_open_is_asked_for(values, choices):
     with pytest.raises(UserError) as told:
         decide(values)
     for choice in choices:
-        assert f"--stars-scale{'=' if min(values) < 0 else ' '}{choice}" in str(told.value)
+        mark = "=" if choice.startswith("-") else " "
+        assert f"--stars-scale{mark}{choice}" in str(told.value)
         assert decide(values, choice).name == choice
     assert "\n" not in str(told.value)
 
@@ -103,6 +109,20 @@ def test_a_few_unrated_reviews_leave_five_stars_certain():
         ("4 stars out of 5", (4, 5)),
         ("4★", (4, 0)),
         ("FOUR", (4, 0)),
+        ("5 - Excellent", (5, 0)),
+        ("2 – Bad", (2, 0)),
+        ("3: so so", (3, 0)),
+        ("1 - Very good", (1, stars.REVERSED)),
+        ("1 - Very bad", (1, 0)),
+        ("🙂", (4, 5)),
+        ("😡", (1, 5)),
+        ("❤️", (5, 5)),
+        ("👍🏽", (stars.YES, 0)),
+        ("👎", (stars.NO, 0)),
+        ("B", None),
+        ("good", None),
+        ("3 - 4", None),
+        ("2 - 1/2", None),
         ("Four stars", (4, 0)),
         ("4,0 van 5 sterren", (4, 5)),
         ("5つ星のうち4.0", (4, 5)),
@@ -143,3 +163,52 @@ def test_a_dump_of_two_scales_is_refused_and_the_order_of_files_decides_nothing(
         made.append({row["review_id"]: row["stars"] for row in rows})
     assert made[0] == made[1]
     assert set(made[0].values()) == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("6-1", [1, 2, 3, 4, 5, 6], [5, 4, 3, 3, 2, 1]),
+        ("5-1", [1, 2, 3, 4, 5, 6], [5, 4, 3, 2, 1, 0]),
+        ("1-7", [1, 2, 3, 4, 5, 6, 7], [1, 2, 2, 3, 4, 4, 5]),
+        ("nps", [0, 6, 7, 8, 9, 10, 11], [1, 1, 3, 3, 5, 5, 0]),
+    ],
+)
+def test_scales_that_only_a_user_can_name(name, values, expected):
+    stars.check_scale(name)
+    assert stars.Scale(name).map_ratings(np.array(values, float)).tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["5-5", "abc", "1-", "NPS"])
+def test_what_is_no_scale(name):
+    with pytest.raises(UserError):
+        stars.check_scale(name)
+
+
+def test_what_becomes_of_the_numbers_is_said():
+    assert stars.describe_scale(stars.FIVE, range(1, 6)) == ""
+    line = stars.describe_scale(stars.Scale("0-10"), range(11))
+    assert line.startswith("0–3 negative, 4–6 neither, 7–10 positive")
+    assert "--stars-scale nps" in line
+    line = stars.describe_scale(stars.Scale("nps"), range(11))
+    assert line.startswith("0–6 negative, 7–8 neither, 9–10 positive")
+    assert "1–2 positive" in stars.describe_scale(stars.Scale("6-1"), range(1, 7))
+
+
+def test_a_part_of_an_amazon_release_without_five_stars_is_not_asked_for(tmp_path):
+    dump = write_lines(tmp_path / "d.json", [review(i, overall=1 + i % 2) for i in range(300)])
+    assert run_job(tmp_path / "a", "--input", dump)["stars_scales"] == ["1-5"]
+    own = [{"text": f"Text {i}.", "rating": 1 + i % 2} for i in range(300)]
+    with pytest.raises(UserError):
+        run_job(tmp_path / "b", "--input", write_lines(tmp_path / "o.json", own))
+
+
+def test_a_run_says_what_becomes_of_answers_from_zero_to_ten(tmp_path):
+    dump = write_lines(tmp_path / "d.json", [review(i, overall=i % 11) for i in range(300)])
+    assert any(
+        "0–3 negative" in line for line in run_job(tmp_path / "a", "--input", dump)["warnings"]
+    )
+    result = run_job(tmp_path / "b", "--input", dump, "--stars-scale", "nps")
+    assert result["stars_scales"] == ["nps"]
+    assert "warnings" not in result
+    assert {name.partition(".")[2] for name in result["stars"]} == {"1", "3", "5"}

@@ -52,6 +52,16 @@ def test_a_column_that_holds_no_stars_is_told_with_its_values(tmp_path):
     check(tmp_path, own, columns="stars=points")
 
 
+def test_a_column_of_words_where_stars_should_be_is_named_as_label(tmp_path):
+    own = write_csv(
+        tmp_path, "own.csv", "text,rating", lambda i: (f"boils {i}", ("poor", "good", "A+")[i % 3])
+    )
+    with pytest.raises(UserError) as told:
+        check(tmp_path, own)
+    assert "--label rating" in str(told.value)
+    check(tmp_path, own, tasks=("label:rating",), labels=["rating"])
+
+
 def test_a_column_that_seems_to_have_classes_is_named(tmp_path):
     own = write_csv(
         tmp_path, "own.csv", "review,sentiment,sex", lambda i: (f"boils {i}", "yn"[i % 2], "a")

@@ -143,6 +143,9 @@ def read_table_examples(
         if is_empty(row.get(columns["text"], "not there")):
             yield Omission("no text")
             continue
+        if not isinstance(row.get(columns["text"], ""), str):
+            yield Omission("text is not a string")
+            continue
         written = _get_label(row, columns["label"], path, number)
         label = (
             find_class(written, indices, path, number)

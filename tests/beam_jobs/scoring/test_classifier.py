@@ -1,6 +1,7 @@
 """A model folder in a worker: its probabilities are those of the model itself."""
 
 import json
+import os
 import re
 from zipfile import ZIP_DEFLATED
 
@@ -179,6 +180,16 @@ def test_a_weight_that_is_no_number_is_refused_at_the_first_text_that_uses_it(tm
     assert model.score(["good"]).shape == (1, 3)
     with pytest.raises(UserError, match=re.escape(str(folder))):
         model.score(["good", "bad phone"])
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.onnx"])
+def test_a_fifo_is_refused(tmp_path, name):
+    folder = write_network(tmp_path)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    for read in (hash_model, load_classifier):
+        with pytest.raises(UserError, match=re.escape(str(folder / name))):
+            read(str(folder), "fp32")
 
 
 def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):

@@ -61,7 +61,8 @@ def test_columns_and_file_names_are_shown_by_the_command(tmp_path, capsys):
     hostile = "a\x1b]52;c;ZXZpbA==\x07b\x9b2Jc\u202etxt\u2066d"
     bad, dump = tmp_path / "bad.csv", tmp_path / f"{hostile}.csv"
     bad.write_text(f'"{hostile}",b\nx,1\ny,2\n', encoding="utf-8")
-    dump.write_text("text,stars\n" + "a fine lamp,5\na bad lamp,1\n" * 9, encoding="utf-8")
+    rows = [f"a lamp of {i} watts,{i % 5 + 1}" for i in range(400)]
+    dump.write_text("\n".join(["text,stars", *rows]), encoding="utf-8")
     for path, code in ((bad, 2), (dump, 0)):
         words = ["run", "--dump", str(path), "--store", str(tmp_path / "store"), "--dry-run"]
         with pytest.raises(SystemExit) as ended:

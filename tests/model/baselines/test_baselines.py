@@ -116,11 +116,13 @@ def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):
     assert np.allclose(theirs, ours.probabilities[:, columns], atol=1e-6)
 
 
-def test_the_same_fit_gives_the_same_bytes_in_another_process(made, tmp_path):
+@pytest.mark.parametrize("kind", ["tfidf", "frozen"])
+def test_the_same_fit_gives_the_same_bytes_in_another_process(made, tmp_path, kind):
+    encoder = "tfidf" if kind == "tfidf" else f"frozen:{made / 'bert'}"
     places = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
-    command = [sys.executable, "-m", "model.finetune", "--encoder", "tfidf", "--task", "polarity"]
+    command = [sys.executable, "-m", "model.finetune", "--encoder", encoder, "--task", "polarity"]
     subprocess.run([*command, *places], check=True, capture_output=True)
-    assert (tmp_path / "model.skops").read_bytes() == (made / "tfidf/model.skops").read_bytes()
+    assert (tmp_path / "model.skops").read_bytes() == (made / kind / "model.skops").read_bytes()
 
 
 def test_tasks_share_the_states_of_an_encoder(made, tmp_path):

@@ -118,14 +118,15 @@ def test_a_test_file_without_labels_is_counted_and_takes_no_other_with_it(tmp_pa
     assert left_out == {"test file without labels": 2}
 
 
-def test_texts_that_are_empty_are_left_out_and_counted(tmp_path):
+def test_texts_that_are_none_are_left_out_and_counted(tmp_path):
     good = [{"text": f"t{i}", "label": i % 2} for i in range(60)]
     bad = [{"text": text, "label": 1} for text in ("", " \n", None, float("nan"))]
+    bad += [{"text": text, "label": 1} for text in (5, True, ["a"], {"a": "b"})]
     (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, good + bad)))
     (tmp_path / "train.csv").write_text(table(60))
     left_out = Counter()
     assert len(find_task(TABLE, tmp_path).read(tmp_path, "test", Sampling(), left_out)) == 60
-    assert left_out == {"no text": 4}
+    assert left_out == {"no text": 4, "text is not a string": 4}
 
 
 def test_numbers_are_not_balanced(tmp_path):

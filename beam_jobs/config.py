@@ -98,6 +98,11 @@ class TextOptions(DumpOptions):
     mask_personal_data: bool = Field(
         default=True, description="mask e-mail addresses and telephone numbers"
     )
+    repair_mojibake: bool = Field(
+        default=False,
+        description="mend texts whose UTF-8 was read in another encoding, where that is certain: "
+        '"donâ€™t" becomes "don’t" (ftfy)',
+    )
     title: bool = Field(
         default=True, description="read the title of a review as the first sentence of its text"
     )

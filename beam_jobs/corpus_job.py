@@ -284,7 +284,8 @@ def match_held_out(
     if not plan.preparation.withholds:
         return (), ()
     seen = plan.folders.seen
-    withheld = held_out.write_withheld_runs(plan.withheld_files, seen, plan.options.limits)
+    limits, mends = plan.options.limits, plan.options.repair_mojibake
+    withheld = held_out.write_withheld_runs(plan.withheld_files, seen, limits, mends)
     others = write_others(
         *(pipeline, "held-out runs", plan.held_out_corpora, held_out.write_earlier_runs, seen),
         withheld,

@@ -17,7 +17,7 @@ from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 
-VERSION = 22
+VERSION = 23
 """Has to be raised when the same dump gives another corpus."""
 WORK_VERSION = 17
 """Has to be raised when a work folder holds other things."""
@@ -42,7 +42,7 @@ TEXT_SHARE = 0.5
 SHARED = (
     *("title", "seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
     *("withhold_own", "near_duplicates", "near_duplicates_action", "split_by"),
-    "fold_labels",
+    *("fold_labels", "repair_mojibake"),
 )
 
 

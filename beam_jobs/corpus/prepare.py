@@ -48,6 +48,7 @@ from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
 from beam_jobs.text import languages, personal_data, splits
 from beam_jobs.text.cleaning import clean_text
+from beam_jobs.text.mojibake import repair_mojibake
 from beam_jobs.text.word_runs import count_words
 
 BATCH_REVIEWS, BATCH_CHARACTERS = 4096, 1 << 28
@@ -366,7 +367,7 @@ class UnitReader:
         if len(text) > MAX_RAW_EXPANSION * self.options.max_characters:
             self.dropped["too long"] += 1
             return None
-        text = clean_text(text, self.options.repair_run_ons)
+        text = clean_text(self.repair_mojibake(text), self.options.repair_run_ons)
         if not text:
             self.dropped["empty text"] += 1
         elif len(text) > self.options.max_characters:
@@ -377,12 +378,19 @@ class UnitReader:
             return text
         return None
 
+    def repair_mojibake(self, text: Any) -> Any:
+        """Return a text with its mojibake mended and counted, if that is wanted."""
+        if not self.options.repair_mojibake or not isinstance(text, str):
+            return text
+        mended = repair_mojibake(text)
+        self.tally.notes["mojibake_repaired"] += mended != text
+        return mended
+
     def draft_review(self, review: fields.Review, text: str) -> Draft:
         title, by, source = "", self.options.split_by, self.unit.file.source
         if self.options.title:
-            title = make_title(
-                review.title, text, self.options.repair_run_ons, self.options.max_characters
-            )
+            title, most = self.repair_mojibake(review.title), self.options.max_characters
+            title = make_title(title, text, self.options.repair_run_ons, most)
         item = hash_identifier(review.item_id)
         return Draft(
             title=title,

@@ -28,6 +28,7 @@ from beam_jobs.reading.compression import (
 )
 from beam_jobs.reading.lines import Reject, Tally, decode_text, read_lines
 from beam_jobs.text.cleaning import clean_text
+from beam_jobs.text.mojibake import repair_mojibake
 from beam_jobs.text.personal_data import mask_personal_data
 from beam_jobs.text.word_runs import space_words
 
@@ -43,13 +44,14 @@ NO_ANSWER = "ANSWERNOTFOUND"
 """Stands at the end of every review of SubjQA; it is none of its words."""
 
 
-def list_forms(raw: str) -> set[str]:
-    """Return a text as a job may have it in a review: clean, with personal data masked or not.
+def list_forms(raw: str, mends: bool = False) -> set[str]:
+    """Return a text as a job may have it in a review: clean, with personal data masked or not, and
+    with its mojibake mended too where the job `mends` it.
 
     A text of which nothing is left has no form. Repaired run-ons change no word.
     """
-    text = clean_text(raw)
-    return {text, mask_personal_data(text)[0]} - {""}
+    texts = {clean_text(text) for text in ({raw, repair_mojibake(raw)} if mends else {raw})}
+    return {form for text in texts for form in (text, mask_personal_data(text)[0])} - {""}
 
 
 def identify_file(path: str) -> str:

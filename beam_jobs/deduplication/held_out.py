@@ -141,15 +141,19 @@ def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> str:
     return write_other_runs(read_held_out_batches(paths), path)
 
 
-def write_withheld_runs(files: Sequence[str], folder: str, limits: Limits) -> list[str]:
-    """Write the runs of evaluation files, once; return the path, if there are any."""
+def write_withheld_runs(
+    files: Sequence[str], folder: str, limits: Limits, mends: bool = False
+) -> list[str]:
+    """Write the runs of evaluation files, once; return the path, if there are any. `mends` is as
+    for `list_forms`.
+    """
     if not files:
         return []
 
     def read_batches() -> Iterator[list[str]]:
         texts = itertools.chain.from_iterable(read_evaluation_texts(path, limits) for path in files)
         while chunk := list(itertools.islice(texts, CHUNK_TEXTS)):
-            yield sorted({form for raw in chunk for form in list_forms(raw)})
+            yield sorted({form for raw in chunk for form in list_forms(raw, mends)})
 
     return [write_other_runs(read_batches(), storage.join_path(folder, f"{EVALUATION}.heldout"))]
 

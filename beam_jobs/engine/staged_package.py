@@ -13,6 +13,7 @@ REQUIREMENTS = (
     "aiohttp",
     "datasketch",
     "fsspec",
+    "ftfy",
     "gcsfs",
     "isal",
     "nltk",

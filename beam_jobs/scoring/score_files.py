@@ -39,6 +39,7 @@ from beam_jobs.scoring.classifier import Classifier, load_classifier
 from beam_jobs.scoring.plan import ID, ScoringPlan
 from beam_jobs.text import personal_data
 from beam_jobs.text.cleaning import clean_text
+from beam_jobs.text.mojibake import repair_mojibake
 
 LONGEST_TITLE: int = CorpusOptions.model_fields["max_characters"].default
 """Characters, as of a corpus that was made with the defaults."""
@@ -151,6 +152,11 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
         else:
             body = record.get(mapping["text"])
             body, title = choose_text(body, title) if options.title else (body, title)
+            if options.repair_mojibake:
+                body, title = (
+                    repair_mojibake(each) if isinstance(each, str) else each
+                    for each in (body, title)
+                )
             text, reason = prepare_text(body, repair)
         shown = format_id(value)
         rows.integers += (type(value) is int or is_text) and is_integer(shown or "")

@@ -177,6 +177,8 @@ def print_files(chosen: Dump, dump: Stage, corpus: Corpus | None = None) -> dict
         print("\n".join(preview.describe_file(file, scale, chosen.fold_labels)))
     if about_scale:
         print(about_scale)
+    if not chosen.repair_mojibake and (line := preview.describe_mojibake(previews)):
+        print(line)
     for column in chosen.labels:
         counts, _ = preview.list_contradictory_texts(previews, column, chosen.fold_labels)
         if line := describe_contradictions(counts):

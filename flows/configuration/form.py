@@ -76,6 +76,7 @@ class Dump(Settings):
         "a task label:COLUMN",
     )
     fold_labels: bool = make_form_field(CorpusOptions, "fold_labels")
+    repair_mojibake: bool = make_form_field(CorpusOptions, "repair_mojibake")
     max_damaged_files: int = make_form_field(CorpusOptions, "max_damaged_files")
     max_record_bytes: int = make_form_field(CorpusOptions, "max_record_bytes")
     max_expansion: float = make_form_field(CorpusOptions, "max_expansion")

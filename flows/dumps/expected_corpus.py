@@ -17,6 +17,7 @@ from beam_jobs.reading.stars import decide_scales
 from beam_jobs.reading.work_units import check_split_field
 from beam_jobs.text import splits
 from beam_jobs.text.cleaning import clean_text
+from beam_jobs.text.mojibake import repair_mojibake
 from flows.configuration.form import Corpus, Dump, tell_settings
 from flows.dumps.preview import WITHHOLDING_TEXTS, Preview, count_ratings
 
@@ -72,7 +73,8 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
     texts: dict[bytes, str] = {}
     hashes, kept = list[bytes](), list[fields.Review]()
     for review in reviews:
-        if isinstance(review.text, str) and (text := clean_text(review.text)):
+        given = review.text if isinstance(review.text, str) else ""
+        if text := clean_text(repair_mojibake(given) if chosen.repair_mojibake else given):
             hashes.append(exact.hash_text(text))
             kept.append(review)
             texts[hashes[-1]] = text

@@ -31,7 +31,7 @@ from beam_jobs.reading.stars import (
     show_rating,
 )
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
-from beam_jobs.text import cleaning, languages, splits
+from beam_jobs.text import cleaning, languages, mojibake, splits
 from flows.configuration.form import Dump, name_settings, tell_settings
 from flows.stages.dump import list_reading_options
 from flows.store.store import Stage
@@ -223,6 +223,22 @@ def count_languages(previews: Sequence[Preview]) -> dict[str, int]:
     most = LANGUAGE_TEXTS // max(1, len(previews))
     return languages.count_languages(
         str(review.text) for preview in previews for review in preview.reviews[:most]
+    )
+
+
+def describe_mojibake(previews: Sequence[Preview]) -> str:
+    """Return a line about the first texts whose UTF-8 was read in another encoding, with one of
+    them as an example; nothing without any.
+    """
+    given = (r.text for preview in previews for r in preview.reviews if isinstance(r.text, str))
+    shown = [found for text in given if (found := mojibake.show_mojibake(text))]
+    if not shown:
+        return ""
+    count = format_count(len(shown), "text")
+    return name_settings(
+        f"encoding  {count} of the first {'has' if len(shown) == 1 else 'have'} mojibake, such as "
+        f"{min(shown, key=len)!r} for {mojibake.repair_mojibake(min(shown, key=len))!r}; "
+        "--repair-mojibake true mends it"
     )
 
 

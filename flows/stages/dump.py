@@ -78,7 +78,8 @@ def list_reading_options(chosen: Dump) -> dict[str, Any]:
     """
     names = ("columns", "records", "format", "encoding", "max_damaged_files", "max_record_bytes")
     options = {name: getattr(chosen, name) for name in (*names, "max_expansion")}
-    return {n: value for n, value in options.items() if value != Dump.model_fields[n].default}
+    set_ones = {n: value for n, value in options.items() if value != Dump.model_fields[n].default}
+    return set_ones | ({"repair_mojibake": "true"} if chosen.repair_mojibake else {})
 
 
 def format_options(options: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ VERSIONS = {
     "dump": 1,
     "external": 1,
     "origin": 3,
-    "corpus": 23,
+    "corpus": 24,
     "vocabulary": 2,
     "vocabulary-fit": 2,
     "shards": 5,

@@ -148,7 +148,8 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         found_runs = [
             held_out.write_earlier_runs(run, folders.seen) for run in corpus.held_out_corpora
         ]
-        withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, options.limits)
+        limits, mends = options.limits, options.repair_mojibake
+        withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, limits, mends)
         others = buckets.join_files(found_runs, f"{folders.seen}/heldout.starts", withheld)
         copies = defaultdict(list)
         if preparation.drops_near_duplicates:

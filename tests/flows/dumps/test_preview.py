@@ -224,3 +224,15 @@ def test_the_values_of_a_label_are_shown_as_classes(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "n/a 10" in said
     assert "spellings" not in said
+
+
+def test_mojibake_is_counted_and_the_setting_is_named(tmp_path, capsys):
+    records = [{"text": f"I donâ€™t {i}", "stars": 5} for i in range(7)]
+    records += [{"text": f"I don’t {i}", "stars": 5} for i in range(9)]
+    path = write_lines(tmp_path / "a.json", records)
+    preview(tmp_path, path)
+    said = capsys.readouterr().out
+    assert re.search(r"^encoding .*\b7 texts\b.*donâ€™t", said, re.MULTILINE)
+    assert "--set dump.repair_mojibake=true" in said
+    preview(tmp_path, path, repair_mojibake=True)
+    assert "\nencoding" not in capsys.readouterr().out

@@ -61,6 +61,15 @@ def check_regular(path: str | os.PathLike) -> None:
             raise UserError(f"{path} is neither a file nor a folder; move it elsewhere")
 
 
+def check_name(path: str | os.PathLike, option: str = "") -> None:
+    """Raise UserError for a name or another word whose bytes are not UTF-8: JSON, Parquet and Beam
+    cannot hold it.
+    """
+    shown = f"{option} {path}".lstrip()
+    if shown != shown.encode(errors="replace").decode():
+        raise UserError(f"{shown}: not UTF-8; rename it (if it is UTF-8, set LC_ALL=C.UTF-8)")
+
+
 def link_file(source: str | os.PathLike, target: str | os.PathLike) -> None:
     """Give a file that nobody writes to any more a second name; copy it where links cannot be.
 

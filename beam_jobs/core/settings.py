@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import check_name
 from beam_jobs.core.nesting import load_json
 
 Model = TypeVar("Model", bound="Settings")
@@ -176,6 +177,11 @@ class OptionParser(argparse.ArgumentParser):
     def add_argument(self, *names: Any, **options: Any) -> Any:
         self.known += [name for name in names if name.startswith("--")]
         return super().add_argument(*names, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        for word in sys.argv[1:] if args is None else args:
+            check_name(word)
+        return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         values, unknown = self.parse_known_args(args, namespace)

@@ -30,6 +30,7 @@ from beam_jobs.core.errors import (
     is_network_error,
     is_refusal,
 )
+from beam_jobs.core.files import check_name
 from beam_jobs.core.hosts import open_checked_session
 from beam_jobs.core.terminal import print
 
@@ -320,8 +321,7 @@ def list_files(patterns: Iterable[str], option: str = "--input") -> dict[str, Id
             if not files:
                 raise UserError(f"{option} {pattern}: no such file")
             for path in files:
-                if path != path.encode(errors="replace").decode():
-                    raise UserError(f"{option} {path}: its name is not UTF-8, rename it")
+                check_name(path, option)
             found |= files
     return dict(sorted(found.items(), key=lambda file: (os.path.basename(file[0]), file[0])))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_file, stat_files, write_json
+from beam_jobs.core.files import check_name, hash_file, stat_files, write_json
 from beam_jobs.core.locks import exclusive_lock, try_lock
 
 MANIFEST = "manifest.json"
@@ -26,6 +26,7 @@ class Place:
     def __init__(self, given: str | Path):
         self.root = Path(given).expanduser().resolve()
         """Where jobs read and write, on this machine."""
+        check_name(self.root, "store:")
         self.address = str(self.root)
         self._checked: dict[Path, tuple[int, ...]] = {}
         """Files of this process's reading that are whole, as they were then."""

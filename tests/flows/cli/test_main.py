@@ -56,6 +56,17 @@ def test_a_database_that_sqlite_could_not_use_is_told_before_anything_is_made(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", [["run", "--dump", "sample:20"], ["runs"], ["score"]])
+def test_a_word_that_is_not_utf_8_is_refused_in_one_line(tmp_path, capsys, words):
+    store = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(SystemExit) as ended:
+        main.main([*words, "--store", str(store)])
+    assert ended.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert r"caf\udce9" in line
+    assert not list(tmp_path.iterdir())
+
+
 def test_columns_and_file_names_are_shown_by_the_command(tmp_path, capsys):
     """Names of columns in a mistake; the name of a file in what a dry run prints."""
     hostile = "a\x1b]52;c;ZXZpbA==\x07b\x9b2Jc\u202etxt\u2066d"

@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
+from urllib.parse import urlsplit
 
 import fsspec
 
@@ -358,6 +360,7 @@ def open_places(patterns: Iterable[str], option: str) -> Iterator[Places]:
 
 def _expand(pattern: str, option: str, places: Places) -> dict[str, Identity | None]:
     if is_remote(pattern):
+        sizes: dict[str, int | None] = {}
         with report_unreachable(pattern, option):
             fs, inner = places[pattern]
             found: dict[str, dict[str, Any]] = {}
@@ -367,7 +370,15 @@ def _expand(pattern: str, option: str, places: Places) -> dict[str, Identity | N
             for name in _leave_out_others(found, inner, option):
                 identity = _identify(path := str(fs.unstrip_protocol(name)), found[name], SURE)
                 known[path] = identity if identity[2] else None
-            return known
+                sizes[path] = identity[1]
+        if endless := [path for path, size in sizes.items() if size is None]:
+            name = shlex.quote(os.path.basename(urlsplit(endless[0]).path) or "dump")
+            raise UserError(
+                f"{option} {endless[0]}: its server does not say how long it is: no "
+                "Content-Length, or one of what a Content-Encoding has packed; fetch it first: "
+                f"curl -fL --compressed -o {name} {shlex.quote(endless[0])}"
+            )
+        return known
     named = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
     for name in named:
         files.check_regular(name)

@@ -223,7 +223,11 @@ class ScoringOptions(TextOptions):
     output_format: ScoreFormat = Field(
         default="parquet", description="format of the files of scores"
     )
-    model_version: str = Field(default="", description="version to write beside every label")
+    model_version: str = Field(
+        default="",
+        description="version to write beside every label; empty: the first digits of the model's "
+        "digest",
+    )
 
 
 class ShardsOptions(LimitOptions):

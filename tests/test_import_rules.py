@@ -81,3 +81,8 @@ def test_the_ground_floor_loads_no_large_library():
     assert modules
     names = [f"{GROUND_FLOOR}.{path.stem}" for path in modules]
     assert not {"apache_beam", "torch", "prefect", "mlflow", "transformers"} & list_loaded(names)
+
+
+def test_the_commands_start_without_a_large_library():
+    large = {"apache_beam", "torch", "prefect", "mlflow", "transformers"}
+    assert not large & list_loaded(["flows.cli.run_commands"]), "each adds seconds to --help"

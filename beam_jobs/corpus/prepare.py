@@ -125,14 +125,6 @@ class Draft(NamedTuple):
     """If the split is by time and the review has one."""
 
 
-def hash_identifier(value: Any) -> bytes | None:
-    """Return 16 bytes for a product or user, as text, None for none: 1 and "1" are one."""
-    if value is None or value != value:  # NaN
-        return None
-    text = str(value).strip()
-    return xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) if text else None
-
-
 def make_title(title: Any, text: str, repair_run_ons: bool, max_characters: int) -> str:
     """Return a review's title as a sentence, or "" if it has none or repeats how the text begins.
 
@@ -391,7 +383,7 @@ class UnitReader:
         if self.options.title:
             title, most = self.repair_mojibake(review.title), self.options.max_characters
             title = make_title(title, text, self.options.repair_run_ons, most)
-        item = hash_identifier(review.item_id)
+        item = splits.hash_identifier(review.item_id)
         return Draft(
             title=title,
             text=text,
@@ -399,7 +391,7 @@ class UnitReader:
             rating=review.rating[0] if review.rating else None,
             labels=review.labels,
             item=int.from_bytes(item[:8]) if item else 0,
-            key=hash_identifier(review.user_id) if by == "user" else item,
+            key=splits.hash_identifier(review.user_id) if by == "user" else item,
             day=parse_day(review.timestamp, self.notation) if by == "time" else None,
         )
 

@@ -11,6 +11,7 @@ import numpy as np
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress
+from beam_jobs.corpus.classes import choose_classes, warn_of_label
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import NO_KEY
 from beam_jobs.corpus.write import (
@@ -24,7 +25,6 @@ from beam_jobs.deduplication import phrases
 from beam_jobs.engine.units import check_failed
 from beam_jobs.reading import fields
 from beam_jobs.reading.dates import FORMS
-from beam_jobs.reading.fields import MAX_CLASSES
 from beam_jobs.reading.label_values import (
     describe_contradictions,
     describe_values,
@@ -35,9 +35,6 @@ from beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
 TRAINED_SPLITS = ("pretrain", "train")
-MIN_LABELLED = 10
-"""Reviews to train on that a class needs."""
-SHOWN_CLASSES = 20
 TRAINED_BYTES = 1 << 23
 """Of products' hashes that are looked up at once."""
 
@@ -255,42 +252,6 @@ def warn_of_missing_keys(by: str, without: int) -> str:
             f"pretrain and train, none in dev and test; {FORMS}"
         )
     return f"split by {by}: {without:,} reviews name no {by}; their text decides where they are"
-
-
-def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return the classes of a label by its reviews by split and class, how many reviews each has,
-    and what is left out: values with fewer than MIN_LABELLED reviews to train on.
-
-    There are no classes where fewer than two, or more than MAX_CLASSES, remain.
-    """
-    trained: dict[str, int] = {}
-    for name, n in counts.items():
-        split, _, value = name.partition(".")
-        trained[value] = trained.get(value, 0) + (n if split in TRAINED_SPLITS else 0)
-    classes = sorted(value for value, n in trained.items() if n >= MIN_LABELLED)
-    rare = {value: n for value, n in sorted(trained.items()) if n < MIN_LABELLED}
-    shown = sorted(rare, key=lambda value: (-rare[value], value))[:SHOWN_CLASSES]
-    return {
-        "classes": classes if 2 <= len(classes) <= MAX_CLASSES else [],
-        "found": len(classes),
-        "counts": {n: c for n, c in counts.items() if n.partition(".")[2] not in rare},
-        "left_out": {"values": len(rare), "most_frequent": {value: rare[value] for value in shown}},
-    }
-
-
-def warn_of_label(column: str, found: Mapping[str, Any]) -> str:
-    """Return what is wrong with the classes of a label, or nothing."""
-    rare, left_out = found["left_out"]["most_frequent"], found["left_out"]["values"]
-    shown = ", ".join(f"{value} ({n})" for value, n in rare.items())
-    shown += f" and {left_out - len(rare):,} more" if left_out > len(rare) else ""
-    if not found["classes"]:
-        return (
-            f"label {column}: {found['found']:,} values have {MIN_LABELLED} reviews to train on; "
-            f"a task needs 2 to {MAX_CLASSES}" + (f"; rarer: {shown}" if shown else "")
-        )
-    if not left_out:
-        return ""
-    return f"label {column}: left out, with fewer than {MIN_LABELLED} reviews to train on: {shown}"
 
 
 def warn_of_missing_stars(columns: dict[str, dict[str, Any]]) -> str:

@@ -20,7 +20,6 @@ import xxhash
 
 from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import BucketedFiles, Part
-from beam_jobs.engine.run import sort_largest_first
 from beam_jobs.reading.work_units import UnitSize
 from beam_jobs.text.spans import find_runs, mark_firsts
 
@@ -212,6 +211,6 @@ def find_in_part(
             for number, rows in find_duplicates(list(read_hashes(bucket)), dumps, hashes):
                 found[number].append(rows.tobytes())
     numbered = zip(counts, found, strict=True)
-    for unit, packed in sort_largest_first(numbered, lambda one: one[0].prepared):
+    for unit, packed in sorted(numbered, key=lambda one: -one[0].prepared):
         if packed:
             yield unit.unit, b"".join(packed)

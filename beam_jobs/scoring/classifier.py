@@ -125,6 +125,13 @@ def hash_model(folder: str, precision: ScoringPrecision) -> str:
     return hash_bytes(" ".join(hashes).encode())
 
 
+def name_version(folder: str, precision: ScoringPrecision) -> str:
+    """Return what stands for the version of a model that no registry has numbered: the first digits
+    of the digest of all that decides its probabilities.
+    """
+    return hash_model(folder, precision)[:16]
+
+
 def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     """Load a model folder, local or in a bucket, and try it on one text.
 

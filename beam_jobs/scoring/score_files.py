@@ -7,7 +7,6 @@ class, `model_version`, and `reason` where there is no label.
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +19,7 @@ import apache_beam as beam
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from apache_beam.utils.shared import Shared
@@ -32,18 +32,22 @@ from beam_jobs.corpus.prepare import join_title, make_title
 from beam_jobs.corpus.result import read_finished, sum_counts
 from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.reading import work_units
-from beam_jobs.reading.fields import choose_text, unwrap
+from beam_jobs.reading.fields import choose_text
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
 from beam_jobs.scoring.classifier import Classifier, load_classifier
-from beam_jobs.scoring.plan import ID, ScoringPlan
+from beam_jobs.scoring.ids import ID, format_id, is_integer, warn_of_ids
+from beam_jobs.scoring.plan import ScoringPlan
 from beam_jobs.text import personal_data
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.mojibake import repair_mojibake
 
 LONGEST_TITLE: int = CorpusOptions.model_fields["max_characters"].default
 """Characters, as of a corpus that was made with the defaults."""
-INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+FORMULA = r"^([=+@-])"
+"""What begins a cell that spreadsheets compute."""
+MAX_IDS = 1 << 20
+"""Rows of a file whose ids are compared, in memory."""
 
 
 @dataclass(frozen=True)
@@ -180,21 +184,6 @@ def prepare_text(text: Any, repair_run_ons: bool) -> tuple[str, str]:
     return cleaned, reason or ("" if cleaned else "empty text")
 
 
-def is_integer(text: str) -> bool:
-    """Return whether a text is how an integer of 64 bits is written."""
-    return INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
-
-
-def format_id(value: Any) -> str | None:
-    """Return an id as text: `{"$oid": "5f"}` of MongoDB as 5f, other nested values as JSON."""
-    value = unwrap(value)
-    if isinstance(value, (dict, list, tuple)):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    if isinstance(value, bytes):
-        value = value.hex()
-    return None if value is None or value == "" else str(value).encode(errors="replace").decode()
-
-
 def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     """Write the scores of each file and return the totals.
 
@@ -207,12 +196,15 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     for unit in units:
         units_of[unit.index].append(unit)
     digest_of = cache(storage.hash_file)  # a zip file is that of all its members
-    files = []
+    files, warnings = [], []
     for file, output in zip(plan.files, plan.outputs, strict=True):
         own = units_of[file.index]
         path = storage.join_path(folders.output, output)
+        ids: Counter[str] = Counter()
         with storage.atomic_path(path) as temporary:
-            write_file(own, plan, file, temporary)
+            write_file(own, plan, file, temporary, ids)
+        if warning := warn_of_ids(ids, dict(file.layout.mapping).get(ID, "")):
+            warnings.append(f"{file.name}: {warning}")
         read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
         name, digest = os.path.basename(file.path), digest_of(file.path)
         told = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
@@ -223,6 +215,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         "unscored": sum_counts(unit.dropped for unit in units),
         "units": len(units),
         "files": files,
+        **({"warnings": warnings} if warnings else {}),
     }
 
 
@@ -234,10 +227,14 @@ def write_totals(units: int, plan: ScoringPlan) -> None:
     assert totals["units"] == units, f"{units} units scored, {totals['units']} counted"
 
 
-def write_file(units: list[ScoredUnit], plan: ScoringPlan, file: DumpFile, path: Path) -> None:
-    """Write the rows of a file's units, in their order, as one file of scores.
+def write_file(
+    units: list[ScoredUnit], plan: ScoringPlan, file: DumpFile, path: Path, counts: Counter[str]
+) -> None:
+    """Write the rows of a file's units, in their order, as one file of scores, and count the ids of
+    the first MAX_IDS.
 
-    Ids are integers if all of the file are, so that they join with what pandas reads.
+    Ids are integers if all of the file are, so that they join with what pandas reads. In CSV a text
+    that a spreadsheet would compute (`=HYPERLINK(…)`) begins with an apostrophe.
     """
     ids = sum(unit.ids for unit in units)
     are_integers = ids > 0 and ids == sum(unit.integers for unit in units)
@@ -249,6 +246,11 @@ def write_file(units: list[ScoredUnit], plan: ScoringPlan, file: DumpFile, path:
             part = storage.join_path(plan.folders.written, f"{unit.unit}.arrow")
             with storage.open_bytes(part) as stream:
                 table = pa.ipc.open_file(stream).read_all()
+            if row < MAX_IDS:
+                counts.update(one for one in table[ID].to_pylist() if one is not None)
+            if plan.options.output_format == "csv" and "text" in table.column_names:
+                texts = pc.replace_substring_regex(table["text"], FORMULA, r"'\1")
+                table = table.set_column(table.column_names.index("text"), "text", texts)
             if are_integers:
                 table = table.set_column(0, ID, table[ID].cast(pa.int64()))
             table = table.add_column(0, "row", pa.array(range(row + 1, row + unit.read + 1)))

@@ -2,8 +2,10 @@
 or of its product or user, or by its day, so that the latest reviews are test."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import xxhash
 
 from beam_jobs.core.errors import UserError
 
@@ -27,6 +29,14 @@ def parse_shares(text: str) -> tuple[float, ...]:
         raise UserError(f"--split {text}: shares must not be negative, and one must be above 0")
     bounds = np.cumsum([shares.get(name, 0.0) for name in SPLITS]) / sum(shares.values())
     return tuple(float(b) for b in bounds)
+
+
+def hash_identifier(value: Any) -> bytes | None:
+    """Return 16 bytes for a product or user, as text, None for none: 1 and "1" are one."""
+    if value is None or value != value:  # NaN
+        return None
+    text = str(value).strip()
+    return xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) if text else None
 
 
 def assign_splits(text_hashes: bytes, bounds: tuple[float, ...], seed: int) -> np.ndarray:

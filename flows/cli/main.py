@@ -71,7 +71,8 @@ def attempt(arguments: argparse.Namespace) -> int:
         if name.startswith(("PREFECT_", "MLFLOW_")) and not value:
             del os.environ[name]  # an .env file left it empty: Prefect takes that for a password
     try:
-        if arguments.command in ("run", "study", "up"):
+        is_dry = getattr(arguments, "dry_run", False)  # which makes nothing, not even the folder
+        if arguments.command in ("run", "study", "up") and not is_dry:
             root = build_store(arguments).root
             if not os.environ.get("PREFECT_API_URL"):
                 check_database_file(root / "prefect" / "prefect.db")

@@ -144,7 +144,7 @@ def print_plan(form: Parameters | Addition) -> None:
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     from flows import add_dump, domain_adaptation
 
-    plan = Plan(Store(form.store))
+    plan = Plan(Store(form.store, is_dry=True))
     corpus = getattr(form, "corpus", None)
     languages = print_files(form.dump, build_dump_stage(form.dump, plan.store), corpus)
     if isinstance(form, Addition):
@@ -167,9 +167,12 @@ def print_plan(form: Parameters | Addition) -> None:
             print(f"warning: {warning}")
 
 
-def print_files(chosen: Dump, dump: Stage, corpus: Corpus | None = None) -> dict[str, int]:
-    """Print what each file of a dump holds, and what of it becomes a corpus; return the first
-    reviews by language. `dump` is its stage.
+def print_files(
+    chosen: Dump, dump: Stage, corpus: Corpus | None = None, id_column: str | None = None
+) -> dict[str, int]:
+    """Print what each file of a dump holds, and what of it becomes a corpus, or of scores the ids
+    of a column (empty: found by its name); return the first reviews by language. `dump` is its
+    stage.
     """
     previews = preview.read_previews(preview.list_files(chosen, dump), chosen)
     scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
@@ -183,6 +186,10 @@ def print_files(chosen: Dump, dump: Stage, corpus: Corpus | None = None) -> dict
         counts, _ = preview.list_contradictory_texts(previews, column, chosen.fold_labels)
         if line := describe_contradictions(counts):
             print(f"label     {column}: {line}")
+    if id_column is not None:
+        for file in previews:
+            if line := preview.describe_ids(file, id_column):
+                print(line)
     if corpus and (line := preview.describe_withheld(previews, corpus.split)):
         print(line)
     if corpus:
@@ -253,13 +260,17 @@ def score_dump(arguments: argparse.Namespace) -> None:
     }
     form = fill_form(Scoring, arguments.settings, **given)
     if arguments.model:
-        score_with_folder(arguments.model, form)
+        if arguments.dry_run:
+            print_folder_plan(arguments.model, form)
+        else:
+            score_with_folder(arguments.model, form)
         return
-    store = open_store(arguments)
+    open_store(arguments)  # refuses one that is not there
+    store = Store(form.store, is_dry=arguments.dry_run)
     dump = build_dump_stage(form.dump, store)  # refuses wrong paths at once
     model = scores.find_model(form.model.alias, store)
     if arguments.dry_run:
-        print_files(form.dump, dump)
+        print_files(form.dump, dump, id_column=form.scores.id)
         print_scoring_plan(form, dump, model, store)
         return
 
@@ -271,6 +282,17 @@ def score_dump(arguments: argparse.Namespace) -> None:
     parameters = Parameters(dump=form.dump, store=form.store)
     made = terminal.run_in_terminal(parameters, run)
     print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
+
+
+def print_folder_plan(model: str, form: Scoring) -> None:
+    """Print the files of the dump, the model folder and where the scores would go."""
+    from beam_jobs.scoring.classifier import name_version
+
+    version = name_version(model, form.model.precision)
+    dump = build_dump_stage(form.dump, Store(form.store, is_dry=True))
+    print_files(form.dump, dump, id_column=form.scores.id)
+    print(f"model     {model}, version {version}")
+    print(f"scores    {form.output}, not written: this is a dry run")
 
 
 def score_with_folder(model: str, form: Scoring) -> None:
@@ -289,6 +311,8 @@ def score_with_folder(model: str, form: Scoring) -> None:
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")
+    for warning in made.get("warnings", ()):
+        print(f"warning: {warning}")
 
 
 def print_scoring_plan(

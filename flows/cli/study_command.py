@@ -68,8 +68,9 @@ def run_study(arguments: argparse.Namespace) -> None:
             f"{arguments.study} needs {named}: give --dump PATH…, or --set "
             f"{min(loaded.wanted)}=FOLDER"
         )
-    store = Store(parameters.store)
-    store.place.check_access()
+    store = Store(parameters.store, is_dry=arguments.dry_run)
+    if not arguments.dry_run:
+        store.place.check_access()
     if loaded.reads_dump:
         dump = build_dump_stage(parameters.dump, store)
         tasks, p = loaded.labelled_tasks, parameters
@@ -127,7 +128,7 @@ def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:
     """Print a line per stage and cell: complete or to do."""
     from flows.study import build_study_graph
 
-    plan = Plan(Store(parameters.store))
+    plan = Plan(Store(parameters.store, is_dry=True))
     build_study_graph(loaded)(parameters, plan)
     print("\n".join(list_lines(plan)))
     for name, why in loaded.left_out.items():

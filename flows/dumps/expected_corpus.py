@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.corpus.prepare import hash_identifier
-from beam_jobs.corpus.result import choose_classes, warn_of_label
+from beam_jobs.corpus.classes import choose_classes, warn_of_label
 from beam_jobs.deduplication import exact, held_out
 from beam_jobs.reading import fields
 from beam_jobs.reading.dates import Notation, count_dates, decide_notation, parse_day, resolve_days
@@ -146,6 +145,6 @@ def _assign_splits(
         return splits.assign_by_day(days, (cut_offs[0], cut_offs[1]), b"".join(hashes), bounds, 0)
     if corpus.split_by != "text":
         names = [r.user_id if corpus.split_by == "user" else r.item_id for r in reviews]
-        keys = [hash_identifier(name) for name in names]
+        keys = [splits.hash_identifier(name) for name in names]
         hashes = [key or text for key, text in zip(keys, hashes, strict=True)]
     return splits.assign_splits(b"".join(hashes), bounds, 0)

@@ -31,6 +31,7 @@ from beam_jobs.reading.stars import (
     show_rating,
 )
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
+from beam_jobs.scoring.ids import ID, add_id_column, format_id, warn_of_ids
 from beam_jobs.text import cleaning, languages, mojibake, splits
 from flows.configuration.form import Dump, name_settings, tell_settings
 from flows.stages.dump import list_reading_options
@@ -180,6 +181,16 @@ def describe_more_texts(preview: Preview) -> str:
     more = next((name for name, of in words.items() if of >= least), "")
     entry = fields.quote_column("text", f"{text}{fields.JOIN}{more}")
     return name_settings(f"texts     {more} has texts too: --columns {entry}") if more else ""
+
+
+def describe_ids(preview: Preview, given: str) -> str:
+    """Return a line about the ids of a file that scores would copy, where several are the same."""
+    with tell_settings():
+        file = add_id_column(preview.file, given)
+    column = dict(file.layout.mapping).get(ID)
+    ids = [format_id(record.get(column or fields.ABSENT)) for record in preview.records]
+    warning = warn_of_ids(Counter(one for one in ids if one is not None), column or "")
+    return f"ids       {file.name}: {warning}" if warning else ""
 
 
 def count_unknown_stars(preview: Preview) -> Counter[str]:

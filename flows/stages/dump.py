@@ -109,8 +109,11 @@ def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path
 
 
 def write_sample_dump(reviews: int, store: Store) -> Path:
-    """Write the synthetic dump, once, and return where it is."""
-    path = store.root / "samples" / f"sample-{reviews}.json.gz"
+    """Write the synthetic dump, once (in a dry run into a temporary folder); return its path."""
+    name = f"samples/sample-{reviews}.json.gz"
+    path = store.root / name
+    if not path.exists() and store.is_dry:
+        path = store.scratch / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sample(path, reviews, 0)

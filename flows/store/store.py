@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -165,11 +166,19 @@ class Store:
     machine lies there. Of a bucket it holds copies, so that whoever reads a stage fetches it.
     """
 
-    def __init__(self, root: str | Path):
+    def __init__(self, root: str | Path, is_dry: bool = False):
+        """Open a store; one that `is_dry`, of a dry run, remembers digests in memory alone."""
         if not str(root).strip():
             raise UserError("store: it has no name; give the folder of the results")
+        self.is_dry, self._digests = is_dry, dict[Path, str]()
         self.place = open_place(str(root))
         self.root, self.address = self.place.root, self.place.address
+
+    @cached_property
+    def scratch(self) -> Path:
+        """A folder of a dry run, which goes with its process."""
+        self._scratch = tempfile.TemporaryDirectory()
+        return Path(self._scratch.name)
 
     def folder(self, stage: Stage) -> Path:
         """Return where a stage is made, and where it is once it is fetched."""
@@ -308,7 +317,11 @@ class Store:
             key = f"{Path(path).resolve()} {state.st_size} {times}"
         memory = self.root / "digests" / hash_bytes(key.encode())[:32]
         if not memory.exists():
-            write_json(memory, {"file": key, "sha256": storage.hash_file(str(path))})
+            found = self._digests.get(memory) or storage.hash_file(str(path))
+            if self.is_dry:
+                self._digests[memory] = found
+                return found
+            write_json(memory, {"file": key, "sha256": found})
         return json.loads(memory.read_text(encoding="utf-8"))["sha256"]
 
 

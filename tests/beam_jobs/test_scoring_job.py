@@ -201,3 +201,17 @@ def test_reviews_in_lists_have_a_row_each_as_pandas_numbers_them(model, tmp_path
     assert [row["row"] for row in rows] == [1, 2, 3]
     with pytest.raises(UserError, match=r"no such column; it has .*, reviews\[\]\.id"):
         score(model, tmp_path / "other", dump, more=[*columns, "--id", "reviews[].uid"])
+
+
+def test_a_text_that_a_spreadsheet_would_compute_is_marked_in_csv(model, tmp_path):
+    texts = ['=HYPERLINK("http://x","good")', "good", "@bad", "-5 stars"]
+    dump = tmp_path / "new.json"
+    dump.write_text(
+        "".join(json.dumps({"text": t, "id": f"a{i // 2}"}) + "\n" for i, t in enumerate(texts))
+    )
+    more = ["--output-format", "csv", "--with-text", "true"]
+    result = score(model, tmp_path / "scores", dump, more=more)
+    rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
+    assert [text[0] for text in rows["text"]] == ["'", "g", "'", "'"]
+    [warning] = result["warnings"]
+    assert "id: 2 different ids in 4 rows: a0 occurs 2 times" in warning

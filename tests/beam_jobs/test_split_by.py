@@ -8,7 +8,7 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.corpus import write
-from beam_jobs.corpus.prepare import hash_identifier
+from beam_jobs.text.splits import hash_identifier
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 DAY = 86_400

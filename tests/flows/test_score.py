@@ -1,5 +1,6 @@
 """What the stages of `score` are made of, and what is left out because it was scored before."""
 
+import re
 import shutil
 
 import pandas as pd
@@ -100,6 +101,41 @@ def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch)
     assert list(rows["id"]) == [7, 8]
     assert list(rows["text"].fillna("")) == ["good", ""]
     assert not (tmp_path / "store").exists()
+
+
+def run_command(*words):
+    with pytest.raises(SystemExit) as ended:
+        main.main(list(words))
+    return ended.value.code or 0
+
+
+def test_a_dry_run_scores_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = write_network(tmp_path / "model")
+    rows = "".join(f"9.0417{i % 4}E+17,good\n" for i in range(100))
+    (tmp_path / "new.csv").write_text("order,text\n" + rows)
+    before = sorted(tmp_path.rglob("*"))
+    words = ["score", "--model", str(model), "--dump", "new.csv", "--id", "order"]
+    assert run_command(*words, "--dry-run") == 0
+    assert sorted(tmp_path.rglob("*")) == before
+    shown = capsys.readouterr().out
+    assert re.search(r"new\.csv: order: 4 different ids in 100 rows .*9\.04170E\+17", shown)
+    assert run_command(*words) == 0
+    assert "warning: " in (shown := capsys.readouterr().out)
+    assert re.search(r"new\.csv: order: 4 different ids in 100 rows", shown)
+    scores = pd.read_parquet(tmp_path / "scores" / "new.scores.parquet")
+    [version] = scores["model_version"].unique()
+    assert re.fullmatch("[0-9a-f]{16}", version)
+
+
+def test_a_dry_run_of_a_run_leaves_no_store(tmp_path, capsys):
+    for dump in ("sample:300", str(tmp_path / "own.csv")):
+        lines = "".join(f"kettle {i},{i % 5 + 1}\n" for i in range(300))
+        (tmp_path / "own.csv").write_text("text,stars\n" + lines)
+        words = ["run", "--dump", dump, "--store", str(tmp_path / "store"), "--recipe", "sample"]
+        assert run_command(*words, "--dry-run") == 0
+        assert "stages to do" in capsys.readouterr().out
+        assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.slow

@@ -1,0 +1,47 @@
+"""The classes of a label that a task can have, by how many reviews of a corpus each has."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from beam_jobs.reading.fields import MAX_CLASSES
+
+MIN_LABELLED = 10
+"""Reviews to train on that a class needs."""
+SHOWN_CLASSES = 20
+TRAINED_SPLITS = ("pretrain", "train")
+
+
+def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the classes of a label by its reviews by split and class, how many reviews each has,
+    and what is left out: values with fewer than MIN_LABELLED reviews to train on.
+
+    There are no classes where fewer than two, or more than MAX_CLASSES, remain.
+    """
+    trained: dict[str, int] = {}
+    for name, n in counts.items():
+        split, _, value = name.partition(".")
+        trained[value] = trained.get(value, 0) + (n if split in TRAINED_SPLITS else 0)
+    classes = sorted(value for value, n in trained.items() if n >= MIN_LABELLED)
+    rare = {value: n for value, n in sorted(trained.items()) if n < MIN_LABELLED}
+    shown = sorted(rare, key=lambda value: (-rare[value], value))[:SHOWN_CLASSES]
+    return {
+        "classes": classes if 2 <= len(classes) <= MAX_CLASSES else [],
+        "found": len(classes),
+        "counts": {n: c for n, c in counts.items() if n.partition(".")[2] not in rare},
+        "left_out": {"values": len(rare), "most_frequent": {value: rare[value] for value in shown}},
+    }
+
+
+def warn_of_label(column: str, found: Mapping[str, Any]) -> str:
+    """Return what is wrong with the classes of a label, or nothing."""
+    rare, left_out = found["left_out"]["most_frequent"], found["left_out"]["values"]
+    shown = ", ".join(f"{value} ({n})" for value, n in rare.items())
+    shown += f" and {left_out - len(rare):,} more" if left_out > len(rare) else ""
+    if not found["classes"]:
+        return (
+            f"label {column}: {found['found']:,} values have {MIN_LABELLED} reviews to train on; "
+            f"a task needs 2 to {MAX_CLASSES}" + (f"; rarer: {shown}" if shown else "")
+        )
+    if not left_out:
+        return ""
+    return f"label {column}: left out, with fewer than {MIN_LABELLED} reviews to train on: {shown}"

@@ -1,0 +1,80 @@
+"""The ids of records, by which their scores join with the input."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.reading import detection, fields
+from beam_jobs.reading.fields import unwrap
+from beam_jobs.reading.lines import LIST, check_lists, name_list
+from beam_jobs.reading.work_units import DumpFile
+
+ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
+"""Of a column with ids of the records: in small letters, without separators and `review`."""
+ID = "id"
+"""Key of that column in a layout's mapping, beside the fields of a review."""
+INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+ROUNDED = re.compile(r"[-+]?\d+(?:[.,]\d+)?[eE]\+?\d+")
+"""A number as spreadsheets show it, without its last digits."""
+
+
+def add_id_column(file: DumpFile, given: str) -> DumpFile:
+    """Return a file whose records are read with the column of their ids, if there is one.
+
+    Raises UserError for a given column that the file does not have.
+    """
+    layout = file.layout
+    columns = list(layout.columns) or [
+        *sorted(layout.read_columns),
+        *(name for name, _ in layout.unused),
+    ]
+    if layout.name == "parquet":
+        record = detection.read_parquet_columns(file.path)
+        columns = [*record, *detection.list_nested_names(record)]
+    given = given.removeprefix(f"{layout.records}{LIST}.")
+    is_listed = layout.name == "parquet" or len(layout.unused) < fields.MAX_LISTED_COLUMNS
+    if given and columns and is_listed and given not in columns:
+        raise UserError(
+            f"--id {given}: {file.name} has no such column; it has {', '.join(sorted(columns))}"
+        )
+    start = name_list(dict(layout.mapping).get("text", ""))
+    inside = [name for name in reversed(columns) if name_list(name) == start]
+    named = {fields.strip_column_name(name.removeprefix(start)): name for name in inside}
+    column = given or next((named[name] for name in ID_NAMES if name in named), "")
+    mapping = (*layout.mapping, (ID, column)) if column else layout.mapping
+    check_lists((name for _, name in mapping), file.name)
+    return replace(file, layout=replace(layout, mapping=mapping, labels="unknown"))
+
+
+def is_integer(text: str) -> bool:
+    """Return whether a text is how an integer of 64 bits is written."""
+    return INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+
+
+def format_id(value: Any) -> str | None:
+    """Return an id as text: `{"$oid": "5f"}` of MongoDB as 5f, other nested values as JSON."""
+    value = unwrap(value)
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, bytes):
+        value = value.hex()
+    return None if value is None or value == "" else str(value).encode(errors="replace").decode()
+
+
+def warn_of_ids(counts: Mapping[str, int], column: str) -> str:
+    """Return what is wrong with ids that occur so often, or nothing: rows join by an id only where
+    each has its own.
+    """
+    rows = sum(counts.values())
+    if len(counts) == rows:
+        return ""
+    example = min(counts, key=lambda one: (-counts[one], one))
+    rounded = sum(n for one, n in counts.items() if ROUNDED.fullmatch(one))
+    why = " (rounded, as a spreadsheet writes long numbers)" if 2 * rounded > rows else ""
+    return (
+        f"{column}: {len(counts):,} different ids in {rows:,} rows{why}: {example} occurs "
+        f"{counts[example]:,} times; join by row, or give another column with --id"
+    )

@@ -17,7 +17,7 @@ from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 
-VERSION = 23
+VERSION = 24
 """Has to be raised when the same dump gives another corpus."""
 WORK_VERSION = 17
 """Has to be raised when a work folder holds other things."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from itertools import compress
+from itertools import compress, islice
 from typing import Any, NamedTuple
 
 from beam_jobs.reading import fields
@@ -32,7 +32,41 @@ csv.field_size_limit(2**31 - 1)
 """Of the whole process; `RecordLines` keeps to the layout's own limit."""
 SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([\t,;|])\r?\n", re.IGNORECASE)
 BLANK_LINES = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*\r?\n)+")
+FIRST_ROWS = 50
+"""Records that tell how a file's rows end, and what the first of them are."""
 SMALL_WINDOW_BYTES = 1 << 12
+DESCRIPTION, TOTAL = "description of columns", "total of a table"
+"""Why a row is no review."""
+MAX_DESCRIPTIONS = 2
+IMPORT_ID = '{"ImportId"'
+"""What the third row of a Qualtrics export has in each column; the second has the questions."""
+KINDS = {
+    *("string", "str", "text", "varchar", "char", "int", "integer", "bigint", "smallint", "number"),
+    *("numeric", "decimal", "float", "double", "real", "bool", "boolean", "date", "datetime"),
+    *("time", "timestamp", "object", "int64", "float64", "long", "category", "categorical", "uuid"),
+}
+"""Names of types, which some exports write into a second header."""
+TOTALS = {
+    *("total", "totals", "grand total", "subtotal", "sum", "average", "mean", "count"),
+    *("summe", "gesamt", "gesamtsumme", "insgesamt", "gesamtergebnis", "durchschnitt", "anzahl"),
+    *("total général", "somme", "moyenne", "suma", "total general", "promedio", "media"),
+    *("totale", "totale complessivo", "somma", "soma", "média", "totaal", "eindtotaal", "razem"),
+    *(
+        "toplam",
+        "genel toplam",
+        "summa",
+        "totalt",
+        "итого",
+        "всего",
+        "合计",
+        "总计",
+        "合計",
+        "총계",
+    ),
+}
+"""What a row below a table begins with that adds it up."""
+MAX_TOTAL_CHARACTERS = 30
+AMOUNT = re.compile(r"[-+]?[\d.,'\s]*\d\s*%?")
 CERTAIN, LIKELY, POSSIBLE = 12, 4, 1
 """Delimiters in lines that would be whole records, the less the more there is in doubt."""
 
@@ -54,6 +88,9 @@ def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
         for field, name in layout.mapping
         if field.startswith(fields.LABEL) and columns.count(name) > 1
     ]
+    text = dict(layout.mapping).get("text", "")
+    place = columns.index(text) if text in columns else -1
+    described = 0  # records that are still to come and describe the columns
     while not lines.ended:
         records = csv.reader(lines, **make_dialect(layout))
         broken = ""
@@ -72,7 +109,7 @@ def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
             elif values is None:
                 break
             elif header:
-                header = False
+                header, described = False, layout.descriptions
             elif lines.ended:  # inside quotes, for the end of a record is seen before
                 lines.give_back(POSSIBLE)
                 broken = BROKEN
@@ -80,6 +117,12 @@ def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
                 broken = BROKEN
             elif is_header(values, columns):  # of files put together
                 lines.tally.notes["repeated_headers"] += 1
+                described = layout.descriptions
+            elif described and len(values) == len(columns):
+                described -= 1
+                yield make_reject(lines.first, DESCRIPTION, lines.join_raw())
+            elif is_total(values, place):
+                yield make_reject(lines.first, TOTAL, lines.join_raw())
             elif len(values) == len(columns):
                 record: dict[str, Any] = dict(zip(columns, values, strict=True))
                 for name in repeated:  # as Jira writes a list
@@ -99,6 +142,35 @@ def is_header(values: list[str], columns: list[str]) -> bool:
     return values[0].split() == columns[0].split() and columns == [
         " ".join(value.split()) for value in values
     ]
+
+
+def is_total(values: list[str], text: int) -> bool:
+    """Return whether a record only adds up those above it: its first value says so, and the others
+    are numbers. The place of its text, if it has one, is empty, or is that first value in a record
+    of three values or more.
+    """
+    first = next(filter(None, values), "")
+    if len(first) > MAX_TOTAL_CHARACTERS or first.strip(" :").lower() not in TOTALS:
+        return False
+    rest = [value for value in values if value]
+    if text >= 0 and values[text:][:1] not in ([""], [first]):
+        return False
+    is_clear = text < 0 or not values[text] or len(values) > 2
+    return len(rest) > 1 and is_clear and all(map(AMOUNT.fullmatch, rest[1:]))
+
+
+def count_descriptions(records: list[list[str]]) -> int:
+    """Return how many of the first records below a header describe its columns: those up to import
+    ids of Qualtrics, names of types, or SurveyMonkey's second header.
+    """
+    for number, values in enumerate(records[:MAX_DESCRIPTIONS], 1):
+        given = [value for value in values if value]
+        if given and all(value.startswith(IMPORT_ID) for value in given):
+            return number
+    given = [value.strip().lower() for value in records[0] if value] if records else []
+    if len(given) > 1 and (KINDS.issuperset(given) or "open-ended response" in given):
+        return 1
+    return 0
 
 
 def make_dialect(layout: Layout) -> dict[str, Any]:
@@ -265,7 +337,20 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
                 and ("marketplace" in layout.columns or b'"' not in whole)
             )
             best.append(((as_published, -tried.unread / tried.records, first.count(one)), layout))
-    return max(best, key=lambda tried: tried[0])[1]
+    chosen = max(best, key=lambda tried: tried[0])[1]
+    rows = read_rows(text, chosen)[1:]
+    if rows and all(len(r) == len(chosen.columns) + 1 and not r[-1] for r in rows):
+        chosen = replace(chosen, columns=(*chosen.columns, ""))  # a delimiter ends each row
+    return replace(chosen, descriptions=count_descriptions(rows))
+
+
+def read_rows(text: str, layout: Layout) -> list[list[str]]:
+    """Return the first records of a text, the header among them."""
+    records = csv.reader(map(end_line, text.split("\n")), **make_dialect(layout))
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        rows.extend(islice(filter(None, records), FIRST_ROWS))
+    return rows
 
 
 class Tried(NamedTuple):

@@ -15,6 +15,7 @@ class Layout:
     unused: tuple[tuple[str, str], ...] = ()  # column that gives no field, closest Review field
     joined: tuple[str, ...] = ()  # columns whose texts, joined, are the text
     columns: tuple[str, ...] = ()  # of a delimited file, from its header
+    descriptions: int = 0  # records below the header of a delimited file that describe its columns
     delimiter: str = ","
     has_quotes: bool = True  # fields in quotes may hold delimiters and line ends
     has_escapes: bool = False  # quotes within quotes follow a backslash (Spark, MySQL)

@@ -133,7 +133,9 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
     file, layout = preview.file, preview.file.layout
     unread = len(preview.head) - len(preview.records)
     packed = f", {file.compression}" if file.compression else ""
-    damaged = f", {unread} of the first cannot be read" if unread else ""
+    reasons = Counter(item.reason for item in preview.head if isinstance(item, Reject))
+    shown = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common(SHOWN_VALUES))
+    damaged = f", {unread} of the first are left out: {shown}" if unread else ""
     count = format_count(preview.count, "review")
     yield f"file      {file.name}: {layout.name}{packed}, about {count}{damaged}"
     if layout.mapping:

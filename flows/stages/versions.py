@@ -8,7 +8,7 @@ VERSIONS = {
     "dump": 1,
     "external": 1,
     "origin": 3,
-    "corpus": 24,
+    "corpus": 25,
     "vocabulary": 2,
     "vocabulary-fit": 2,
     "shards": 5,
@@ -21,5 +21,5 @@ VERSIONS = {
     "model": 3,
     "report": 12,
     "study": 15,
-    "scores": 7,
+    "scores": 8,
 }

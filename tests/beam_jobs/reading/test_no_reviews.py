@@ -1,0 +1,68 @@
+"""Rows of a table that are no reviews are left out, with a reason."""
+
+import pytest
+
+from beam_jobs.config import ScoringOptions
+from beam_jobs.reading import work_units
+from beam_jobs.reading.delimited import DESCRIPTION, TOTAL, is_total
+from beam_jobs.scoring.score_files import read_rows
+from tests.beam_jobs.dumps import rows_of, run_job, text_of
+
+ROWS = "".join(f'{i},"{text_of(i)}",{i % 5 + 1}\n' for i in range(40))
+DESCRIBED = {
+    "qualtrics": 'ID,"In your words,\nwhat did you like?",How many?\n'
+    '"{""ImportId"": ""_id""}","{""ImportId"": ""QID1""}","{""ImportId"": ""QID2""}"\n',
+    "types": "integer,string,float\n",
+    "surveymonkey": ",Open-Ended Response,Response\n",
+}
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_rows_that_describe_the_columns_are_left_out(tmp_path, name):
+    dump = tmp_path / "survey.csv"
+    dump.write_text("id,text,stars\n" + DESCRIBED[name] + ROWS)
+    result = run_job(tmp_path / "corpus", "--input", dump)
+    count = 2 if name == "qualtrics" else 1
+    assert (result["read"], result["kept"]) == (40 + count, 40)
+    assert result["dropped"] == {DESCRIPTION: count}
+    assert result["stars_scales"] == ["1-5"]
+    twice = tmp_path / "twice.csv"
+    twice.write_text(dump.read_text() + dump.read_text())
+    assert run_job(tmp_path / "twice", "--input", twice)["dropped"][DESCRIPTION] == 2 * count
+
+    options = ScoringOptions(input=((str(dump),),), output="", model="")
+    [file] = work_units.list_dump_files(options)
+    [unit] = work_units.cut_file(file, 1 << 20, str(tmp_path / "cuts"))
+    reasons = read_rows(unit, options).reasons
+    assert reasons == [DESCRIPTION] * count + [None] * 40
+
+
+def test_a_total_below_a_table_is_left_out(tmp_path):
+    dump = tmp_path / "shop.csv"
+    dump.write_text("id,text,stars\n" + ROWS + "Total:,,120\nDurchschnitt,,3.0\n")
+    result = run_job(tmp_path / "corpus", "--input", dump)
+    assert result["dropped"] == {TOTAL: 2}
+    assert result["stars_scales"] == ["1-5"]
+    assert len(rows_of(tmp_path / "corpus")) == 40
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "expected"),
+    [
+        (["Total", "", "12"], 1, True),
+        (["", "Gesamt", "12", "3,5 %"], 1, True),
+        (["Total", "5"], 0, False),
+        (["Total", "It boils.", "5"], 1, False),
+        (["Total war", "", "5"], 1, False),
+        (["Total", "", ""], 1, False),
+        (["Total", "", "red"], 1, False),
+    ],
+)
+def test_only_a_row_of_sums_is_a_total(values, text, expected):
+    assert is_total(values, text) == expected
+
+
+def test_a_delimiter_at_the_end_of_each_row_is_none(tmp_path):
+    dump = tmp_path / "own.csv"
+    dump.write_text("id,text,stars\n" + ROWS.replace("\n", ",\n"))
+    assert run_job(tmp_path / "corpus", "--input", dump)["kept"] == 40

@@ -19,7 +19,7 @@ from beam_jobs.text import sentences, splits
 
 VERSION = 24
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 17
+WORK_VERSION = 18
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""

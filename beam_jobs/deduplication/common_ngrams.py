@@ -1,18 +1,20 @@
-"""N-grams that many held-out reviews share: a disclaimer under each e-mail, "for free in exchange
-for my honest review", the words of a template. They say nothing about whether a review repeats
-another one, so they count for nothing in that comparison (held_out.py).
+"""N-grams that many reviews share: a disclaimer under each e-mail, "for free in exchange for my
+honest review", the words of a template. They say nothing about whether a review repeats another
+one, so they count for nothing in that comparison (held_out.py).
 
-Many are COMMON_SHARE of the distinct held-out reviews, and at least MIN_TEXTS. Of 79,278 Amazon
-reviews (9,351 held out, so 19 are many) 157 are withheld with this limit, as with none; with 10,
-which makes "one of the best books I have ever read" common, 80; with 5, 74. Of an e-mail's
-disclaimer under each of 600 tickets no limit withholds 521, this one none.
+Many are COMMON_SHARE of a dump's reviews, at least MIN_TEXTS distinct texts, and MIN_HELD of them
+are dev or test reviews. Of 79,278 Amazon reviews 157 are withheld with this limit, as with none;
+with one of 80 texts, which makes "one of the best books I have ever read" common, 80. Of 600
+tickets with the disclaimer of an e-mail below none are withheld, and 521 without a limit; of 3,000
+reviews that are random sentences of a list 56, and 2,119.
 
-Counted are dev and test reviews, each text once: copies of a held-out text among what is trained on
-never weaken its protection. Texts of evaluation files are not counted, as a paragraph stands in
-them once for each question about it. At a level, the number of a dump, only reviews of that dump
-and earlier ones count, so that a later dump changes nothing of an earlier one.
+A text counts once, and MIN_HELD keeps copies among what is trained on, however many and however
+changed, from weakening the protection of a held-out text. Texts of evaluation files do not count,
+as a paragraph stands in them once for each question about it. At a level, the number of a dump,
+held-out reviews of that dump and earlier ones count, and others of that dump alone, which is what
+dumps that arrive in turn know of one another; so a later dump changes nothing of an earlier one.
 
-MATCHES/NNN.common    NGRAM_TEXTS of a part of the buckets
+MATCHES/NNN.common    COMMON_NGRAM of a part of the buckets
 MATCHES/FILE.counts   TEXT_NGRAMS of a file of held-out texts
 """
 
@@ -23,22 +25,22 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from beam_jobs.core import storage
-from beam_jobs.text.spans import mark_firsts
+from beam_jobs.text.spans import find_runs, mark_firsts
 
-MIN_TEXTS, MAX_TEXTS = 5, 100
+MIN_TEXTS, MAX_TEXTS, MIN_HELD = 20, 800, 2
 COMMON_SHARE = 0.002
-NGRAM_TEXTS = np.dtype([("run", "<u8"), ("dump", "<u4"), ("texts", "<u4")])
-"""The hash of an n-gram, a dump, and how many distinct held-out reviews of it have the n-gram that
-no earlier dump has; ALL instead of the hash counts all of them."""
+COMMON_NGRAM = np.dtype([("run", "<u8"), ("level", "<u4")])
+"""The hash of an n-gram, and a level at which it is common."""
 TEXT_NGRAMS = np.dtype([("level", "<u4"), ("row", "<u4"), ("runs", "<u4")])
 """A level, the row number of a text in its file, and how many of its n-grams are common then."""
-ALL = np.uint64(0)
 MIN_OWN = 8
 """N-grams beside common ones that a text needs to be compared by them: with fewer there are fewer
 words beside the phrase, and it is withheld only if the words are equal, like any text of so few
 words. "Nice product. I received this …" has two."""
 CHUNK_ROWS = 1 << 20
 """Rows of a file of held-out n-grams that are held at once, 24 MiB."""
+SLOTS = 8
+"""Of a HashFilter, for each hash: one of 8 others passes."""
 
 
 def is_whole(runs: np.ndarray) -> np.ndarray:
@@ -46,59 +48,91 @@ def is_whole(runs: np.ndarray) -> np.ndarray:
     return (runs & np.uint64(1)).astype(bool)
 
 
-def count_texts(rows: np.ndarray, dumps: np.ndarray) -> np.ndarray:
-    """Return NGRAM_TEXTS of the n-grams that may be common, by n-gram and dump, and how many texts
-    there are; `rows` are HELD_RUN of held-out reviews, `dumps` the number of the dump of each.
-    """
-    runs = rows["run"]
-    whole = is_whole(runs)
-    ordered = np.sort(runs[~whole])
-    step = MIN_TEXTS - 1
-    often = np.unique(ordered[step:][ordered[step:] == ordered[:-step]])
-    chosen = np.flatnonzero(~whole & np.isin(runs, often))
-    order = chosen[np.lexsort((dumps[chosen], rows["text"][chosen], runs[chosen]))]
-    order = order[mark_firsts(runs[order], rows["text"][order])]  # a copy is of its earliest dump
-    found = [_add_up(runs[order], dumps[order])]
-    texts = np.flatnonzero(whole)
-    texts = texts[np.lexsort((dumps[texts], runs[texts]))]
-    texts = texts[mark_firsts(runs[texts])]
-    found.append(_add_up(np.full(len(texts), ALL), dumps[texts]))
-    return np.concatenate(found)
+class HashFilter:
+    """Lets hashes of a set pass, and few others, in a tenth of the time that a search takes."""
+
+    def __init__(self, hashes: np.ndarray) -> None:
+        self._mask = np.uint64((1 << (SLOTS * len(hashes)).bit_length()) - 1)
+        self._is_there = np.zeros(int(self._mask) + 1, bool)
+        self._is_there[self._find_slots(hashes)] = True
+
+    def _find_slots(self, hashes: np.ndarray) -> np.ndarray:
+        return ((hashes >> np.uint64(8)) & self._mask).astype(np.intp)  # the first bits: the bucket
+
+    def find(self, hashes: np.ndarray) -> np.ndarray:
+        """Return the places of the hashes that pass."""
+        return np.flatnonzero(self._is_there[self._find_slots(hashes)])
 
 
-def _add_up(runs: np.ndarray, dumps: np.ndarray) -> np.ndarray:
-    order = np.lexsort((dumps, runs))
-    is_first = mark_firsts(runs[order], dumps[order])
-    counted = np.empty(int(is_first.sum()), NGRAM_TEXTS)
-    counted["run"], counted["dump"] = runs[order][is_first], dumps[order][is_first]
-    counted["texts"] = np.bincount(np.cumsum(is_first) - 1, minlength=len(counted))
-    return counted
+class NGramTexts:
+    """How many distinct texts have each of the n-grams of a bucket that may be common."""
+
+    def __init__(self, held: np.ndarray, dumps: np.ndarray) -> None:
+        """Take HELD_RUN of held-out reviews, and the number of the dump of each."""
+        runs = held["run"]
+        ordered = np.sort(runs[~is_whole(runs)])
+        step = MIN_HELD - 1
+        often = np.unique(ordered[step:][ordered[step:] == ordered[:-step]])
+        chosen = np.flatnonzero(np.isin(runs, often))
+        order = chosen[np.lexsort((dumps[chosen], held["text"][chosen], runs[chosen]))]
+        order = order[mark_firsts(runs[order], held["text"][order])]  # of the earliest dump
+        self._runs, self._held = np.unique(runs[order], return_inverse=True)
+        self._dumps = dumps[order]
+        self._filter = HashFilter(self._runs)
+        self._trained: dict[int, np.ndarray] = {}
+        """By dump the number of an n-gram, shifted, and the hash of a text, each pair once."""
+
+    def add_trained(self, rows: np.ndarray, dump: int) -> None:
+        """Count RUN of reviews of a dump that are not held out."""
+        if not len(self._runs):
+            return
+        rows = rows[self._filter.find(rows["run"])]
+        places = np.searchsorted(self._runs, rows["run"])
+        known = self._runs.take(places, mode="clip") == rows["run"]
+        pairs = places[known].astype(np.uint64) << np.uint64(32) | rows["words"][known]
+        pairs = np.union1d(self._trained.get(dump, np.empty(0, np.uint64)), pairs)
+        bounds = find_runs(pairs >> np.uint64(32))
+        rank = np.arange(len(pairs)) - np.repeat(bounds[:-1], np.diff(bounds))
+        self._trained[dump] = pairs[rank < MAX_TEXTS]
+
+    def list_common(self, level: int, reviews: int) -> np.ndarray:
+        """Return the hashes of the n-grams that are common at a level, ascending; the dump of that
+        number has so many reviews.
+        """
+        count = len(self._runs)
+        held = np.bincount(self._held[self._dumps <= level], minlength=count)
+        trained = self._trained.get(level, np.empty(0, np.uint64)) >> np.uint64(32)
+        texts = held + np.bincount(trained.astype(np.int64), minlength=count)
+        many = min(max(math.ceil(COMMON_SHARE * reviews), MIN_TEXTS), MAX_TEXTS)
+        return self._runs[(held >= MIN_HELD) & (texts >= many)]
 
 
 class CommonNGrams:
-    """Which n-grams are common at each level, by the NGRAM_TEXTS of all parts."""
+    """Which n-grams are common at each level."""
 
-    def __init__(self, counted: Iterable[np.ndarray]) -> None:
-        self._counted = np.concatenate([np.empty(0, NGRAM_TEXTS), *counted])
+    def __init__(self, common: Iterable[np.ndarray]) -> None:
+        """Take COMMON_NGRAM of several buckets."""
+        self._common = np.concatenate([np.empty(0, COMMON_NGRAM), *common])
         self._levels: dict[int, np.ndarray] = {}
 
     @classmethod
     def read(cls, paths: Sequence[str]) -> "CommonNGrams":
         """Return those that `write_common` left of all parts."""
         packed = storage.map_paths(storage.read_bytes, sorted(paths))
-        return cls(np.frombuffer(part, NGRAM_TEXTS) for part in packed)
+        return cls(np.frombuffer(part, COMMON_NGRAM) for part in packed)
 
     def list_at(self, level: int) -> np.ndarray:
         """Return the hashes of the common n-grams at a level, ascending."""
         if level not in self._levels:
-            rows = self._counted[self._counted["dump"] <= level]
-            is_total = rows["run"] == ALL
-            many = math.ceil(COMMON_SHARE * int(rows["texts"][is_total].sum()))
-            rows = rows[~is_total]
-            runs, which = np.unique(rows["run"], return_inverse=True)
-            texts = np.bincount(which, rows["texts"], len(runs))
-            self._levels[level] = runs[texts >= min(max(many, MIN_TEXTS), MAX_TEXTS)]
+            self._levels[level] = np.sort(self._common["run"][self._common["level"] == level])
         return self._levels[level]
+
+
+def pack_common(runs: np.ndarray, level: int) -> np.ndarray:
+    """Return COMMON_NGRAM of n-grams that are common at a level."""
+    common = np.empty(len(runs), COMMON_NGRAM)
+    common["run"], common["level"] = runs, level
+    return common
 
 
 def count_ngrams(

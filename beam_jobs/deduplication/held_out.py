@@ -24,6 +24,7 @@ comes later changes nothing in what the earlier ones left.
 
 import itertools
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -36,7 +37,7 @@ from beam_jobs.core import storage
 from beam_jobs.core.limits import Limits
 from beam_jobs.deduplication import buckets, common_ngrams, overlaps
 from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
-from beam_jobs.deduplication.common_ngrams import CommonNGrams
+from beam_jobs.deduplication.common_ngrams import CommonNGrams, HashFilter, NGramTexts
 from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
@@ -106,6 +107,7 @@ def hash_runs(
     is_held = is_held_out[owners]
     trained = np.empty(len(runs) - int(is_held.sum()), RUN)
     trained["run"], trained["text"] = runs[~is_held], owners[~is_held]
+    trained["words"] = hashes[trained["text"]] >> np.uint64(32)
     distinct, held_owners = drop_repeated_runs(runs[is_held], owners[is_held])
     held = np.empty(len(distinct), HELD_RUN)
     held["run"], held["text"], held["row"] = distinct, hashes[held_owners], held_owners
@@ -205,19 +207,24 @@ def write_common(
     copies: Sequence[str] = (),
     others: BucketedFiles = buckets.NO_FILES,
 ) -> str:
-    """Write how many held-out reviews have the n-grams of a part that may be common, once; return
-    the path. The arguments are those of `write_matches`; texts of evaluation files do not count.
+    """Write which n-grams of a part are common at the level of each dump, once; return the path.
+    The arguments are those of `write_matches`; texts of evaluation files do not count.
     """
     path = storage.join_path(folder, f"{part[0]:03d}.common")
     if storage.exists(path):
         return path
-    counted, held = [], buckets.list_unit_files(prepared, units, "heldout")
+    common = [np.empty(0, common_ngrams.COMMON_NGRAM)]
+    runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
+    reviews = Counter[int]()
+    for unit in units:
+        reviews[unit.dump + FIRST_DUMP] += unit.prepared
     with (
+        buckets.open_part(part, runs, RUN) as read_runs,
         buckets.open_part(part, held, HELD_RUN) as read_held,
         buckets.open_part(part, others, HELD_RUN) as read_others,
         open_files(folder, copies, "copies") as read_copies,
     ):
-        for bucket in buckets.list_buckets_of(part):
+        for bucket in buckets.list_buckets_of(part) if has_held_out(units, others) else ():
             texts = []
             for other, rows in zip(others.paths, read_others(bucket), strict=True):
                 if common_ngrams.name_file(other) != EVALUATION:
@@ -225,9 +232,20 @@ def write_common(
             for unit, rows in zip(units, read_held(bucket), strict=True):
                 copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
                 texts.append((rows[~np.isin(rows["row"], copied)], unit.dump + FIRST_DUMP))
-            counted.append(common_ngrams.count_texts(*_join_texts(texts)))
-    storage.write_bytes(path, np.concatenate(counted).tobytes())
+            counted = NGramTexts(*_join_texts(texts))
+            for unit, rows in zip(units, read_runs(bucket), strict=True):
+                counted.add_trained(rows, unit.dump + FIRST_DUMP)
+            common += [
+                common_ngrams.pack_common(counted.list_common(level, count), level)
+                for level, count in reviews.items()
+            ]
+    storage.write_bytes(path, np.concatenate(common).tobytes())
     return path
+
+
+def has_held_out(units: Sequence[UnitSize], others: BucketedFiles) -> bool:
+    """Return whether there is a held-out text."""
+    return bool(others.paths) or any(unit.held_out_runs for unit in units)
 
 
 def list_held_out_files(
@@ -289,8 +307,7 @@ def write_matches(
                     texts.append((common_ngrams.discount(rows, packed, level, own), dump))
             return HeldOutRuns(texts, own)
 
-        has_any = others.paths or any(unit.held_out_runs for unit in units)
-        for bucket in buckets.list_buckets_of(part) if has_any else ():
+        for bucket in buckets.list_buckets_of(part) if has_held_out(units, others) else ():
             held_out, level, before = HeldOutRuns([]), 0, 0
             for unit, rows in zip(units, read_runs(bucket), strict=True):
                 if level != unit.dump + FIRST_DUMP:
@@ -394,11 +411,13 @@ class HeldOutRuns:
         del rows, order  # 24 bytes for each run; what follows takes as much again
         self._texts, places, owners = np.unique(texts, return_index=True, return_inverse=True)
         self._owners, self._sizes = owners.astype(np.uint32), sizes[places]
+        self._filter = HashFilter(self._runs)
 
     def find_matches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         """Yield MATCH of reviews, of which `rows` are the RUN of this bucket."""
         if not len(self._runs):
             return
+        rows = rows[self._filter.find(rows["run"])]
         runs = np.ascontiguousarray(rows["run"])
         order = np.argsort(runs)  # in which the search takes half the time
         places = np.searchsorted(self._runs, runs[order])
@@ -470,8 +489,10 @@ def find_withheld(texts: list[str], is_held_out: np.ndarray) -> tuple[np.ndarray
     and the hashes of the common n-grams.
     """
     trained, held, sizes = hash_runs(texts, is_held_out)
-    known = CommonNGrams([common_ngrams.count_texts(held, np.full(len(held), FIRST_DUMP))])
-    common = known.list_at(FIRST_DUMP)
+    counted = NGramTexts(held, np.full(len(held), FIRST_DUMP))
+    counted.add_trained(trained, FIRST_DUMP)
+    common = counted.list_common(FIRST_DUMP, len(texts))
+    known = CommonNGrams([common_ngrams.pack_common(common, FIRST_DUMP)])
     counts = common_ngrams.count_ngrams([held], known, [FIRST_DUMP]).tobytes()
     rows = common_ngrams.discount(held, counts, FIRST_DUMP, common)
     found = HeldOutRuns([(rows, FIRST_DUMP)], common).find_matches(trained)

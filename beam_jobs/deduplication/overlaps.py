@@ -18,8 +18,8 @@ RUN_WORDS = 8
 MIN_OVERLAP = 0.5
 MATCHES = 1 << 18
 """Pairs of a run and a held-out text that has it, which are counted at once."""
-RUN = np.dtype([("run", "<u8"), ("text", "<u4")])
-"""The hash of a run, and the number of a text that has it."""
+RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("words", "<u4")])
+"""The hash of a run, the number of a text that has it, and half of the hash of its words."""
 WHOLE = np.uint64(1)
 """The last bit of a hash: 1 for the words of a whole text, 0 for a run of RUN_WORDS."""
 LookUp = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]

@@ -314,8 +314,8 @@ def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> list[Bl
         text = (
             f"No test text of {join_names(shown)} with three words or more is in the pre-training "
             f"of {arms}, neither as a whole text nor as part of one.{withheld} A phrase of eight "
-            f"words that more than {COMMON_TEXTS} dev and test texts share, or 1 in 500 of them "
-            f"and at least 5, does not count; of other test sets {COMMON_TEXTS} are compared."
+            f"words that more than {COMMON_TEXTS} dev and test texts share, or 1 in 500 reviews "
+            f"and at least 20, does not count; of other test sets {COMMON_TEXTS} are compared."
         )
     return [Heading("Withheld from pre-training"), Paragraph(text)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from beam_jobs.core import storage
 from beam_jobs.core.limits import Limits
-from beam_jobs.deduplication import buckets, held_out, overlaps
+from beam_jobs.deduplication import buckets, common_ngrams, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN
 from beam_jobs.reading.work_units import PreparedUnit
@@ -200,30 +200,34 @@ def test_copies_among_the_reviews_never_make_a_text_common(tmp_path):
 
 
 def test_a_text_of_common_phrases_only_is_withheld_if_it_is_equal(tmp_path):
-    """Templates: of two phrases each, so that a text is one of 36."""
-    phrases = [" ".join(f"{sign}{i}" for i in range(20)) for sign in "abcdef"]
-    texts = [f"{one}. {other}." for one in phrases for other in phrases] * 9
-    texts = [f"{text}{'!' * (i // 36)}" for i, text in enumerate(texts)]
-    is_held = np.arange(len(texts)) < 36
+    """Templates: of two phrases each, so that a text is one of 144."""
+    phrases = [" ".join(f"{sign}{i}" for i in range(20)) for sign in "abcdefghijkl"]
+    texts = [f"{one}. {other}." for one in phrases for other in phrases] * 3
+    texts = [f"{text}{'!' * (i // 144)}" for i, text in enumerate(texts)]
+    is_held = np.arange(len(texts)) < 144
     is_held[[4, 9]] = False
     unit = write_unit(tmp_path, "u", texts, is_held)
     found = find_near(tmp_path, [unit], 4)["u"]
-    assert found[:36] == [False] * 36
-    assert found[36:] == [i not in (4, 9) for i in range(36)] * 8
+    assert found[:144] == [False] * 144
+    assert found[144:] == [i not in (4, 9) for i in range(144)] * 2
 
 
-def test_many_are_a_share_of_the_held_out_texts(tmp_path):
-    """Of 4,000 held-out reviews 8 or more; each review repeats one of them, whose words others
-    have too.
-    """
-    [seven, eight] = draw_texts(2, 6, 30, 31)
-    own = iter(draw_texts(4100, 7, 10, 11))
-    held = [f"{text} {next(own)}" for text, n in ((seven, 7), (eight, 8)) for _ in range(n)]
-    held += [next(own) for _ in range(4000 - len(held))]
-    is_held = np.arange(4002) < 4000
-    texts = [*held, f"{seven} and more", f"{eight} and more"]
-    unit = write_unit(tmp_path, "u", texts, is_held)
-    assert find_near(tmp_path, [unit], 2)["u"][4000:] == [True, False]
+def test_many_are_a_share_of_the_reviews(tmp_path, monkeypatch):
+    """Of 3,000 reviews 30 or more, of which two are held out: `held` and `more` of each phrase."""
+    monkeypatch.setattr(common_ngrams, "COMMON_SHARE", 0.01)
+    phrases, own = draw_texts(4, 6, 30, 31), iter(draw_texts(3200, 7, 10, 11))
+    counts = [(1, 99), (2, 27), (2, 28), (30, 0)]
+    held = [f"{p} {next(own)}" for p, (n, _) in zip(phrases, counts, strict=True) for _ in range(n)]
+    more = [f"{next(own)} {p}" for p, (_, n) in zip(phrases, counts, strict=True) for _ in range(n)]
+    texts = [*held, *more, more[99], f"{more[99]}!"]  # copies count once
+    texts += [next(own) for _ in range(3000 - len(texts))]
+    unit = write_unit(tmp_path, "u", texts, np.arange(3000) < len(held))
+    for of in (1, 8):
+        found = find_near(tmp_path, [unit], of)["u"]
+        start = len(held)
+        assert found[start : start + 99] == [True] * 99
+        assert found[start + 99 : start + 126] == [True] * 27
+        assert not any(found[start + 126 : start + 126 + 28])
 
 
 def test_a_later_dump_changes_nothing_of_an_earlier_one(tmp_path):

@@ -10,6 +10,7 @@ from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, texts_in, w
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
 
 CHINESE = "这个手机很好用电池也很耐用屏幕清晰价格便宜物流很快"
+PHRASE = "I received this product for free in exchange for my honest and unbiased review."
 OTHER = "昨天买的耳机声音不错但是线太短了不太方便"
 
 
@@ -79,7 +80,9 @@ def test_a_near_duplicate_that_does_not_stay_withholds_nothing(tmp_path, reviews
     assert result["dropped"]["near duplicate"] >= 150
 
 
-def test_dumps_in_turn_are_withheld_as_all_at_once(tmp_path, reviews):
+@pytest.mark.parametrize("phrase", ["", f"{PHRASE} "])
+def test_dumps_in_turn_are_withheld_as_all_at_once(tmp_path, reviews, phrase):
+    reviews = [r | {"reviewText": phrase + r["reviewText"]} for r in reviews]
     dumps = [
         write_lines(tmp_path / f"{name}.json", reviews[number::2])
         for number, name in enumerate("za")
@@ -94,9 +97,6 @@ def test_dumps_in_turn_are_withheld_as_all_at_once(tmp_path, reviews):
     run_job(tmp_path / "once", *once, *split, "--punkt", corpora[0])
     in_turn = [row["review_id"] for corpus in corpora for row in rows_of(corpus)]
     assert sorted(in_turn) == sorted(row["review_id"] for row in rows_of(tmp_path / "once"))
-
-
-PHRASE = "I received this product for free in exchange for my honest and unbiased review."
 
 
 def test_a_phrase_of_most_reviews_costs_none_and_no_copy_leaks(tmp_path):

@@ -8,13 +8,17 @@ name, and neither delivers what comes before damage nor limits expansion.
 import bz2
 import io
 import lzma
+import os
 import re
+import shlex
+import sqlite3
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
@@ -70,7 +74,10 @@ UNREADABLE: dict[bytes | tuple[bytes, ...], tuple[str, str]] = {
         "an Excel workbook",
         "save it as CSV first: libreoffice --headless --convert-to csv",
     ),
-    b"SQLite format 3": ("a SQLite database", "write its table as CSV: sqlite3 -csv -header"),
+    b"SQLite format 3": (
+        "a SQLite database",
+        "write its table as CSV: sqlite3 -csv -header {} {select} > {table}.csv",
+    ),
     b"Obj\x01": ("an Avro file, which is not read", "write it as Parquet first:"),
     (b"\x80\x02", b"\x80\x03", b"\x80\x04\x95", b"\x80\x05\x95"): (
         "a pickle, which may run programs",
@@ -88,13 +95,24 @@ UNREADABLE: dict[bytes | tuple[bytes, ...], tuple[str, str]] = {
     b"{\\rtf": ("a document, which is not read", "save it as text:"),
     b"PK\x03\x04": ("a zip file within another", "unpack it first: unzip"),
     b"\xff\x06\x00\x00sNaPpY": ("packed with snappy, which is not read", "unpack it: snzip -d"),
-    b"\x5d\x00\x00": ("packed with lzma, which is not read", "unpack it first: unlzma"),
-    b"x\x9c": ("packed with zlib, which is not read", "unpack it first: pigz -d"),
+    b"\x5d\x00\x00": (
+        "packed with lzma, which is not read",
+        "unpack it first: xz --format=lzma -dc {} > {new}",
+    ),
+    b"x\x9c": (
+        "packed with zlib, which is not read",
+        'unpack it first: python -c "import sys, zlib; '
+        'sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))" < {} > {new}',
+    ),
     b"PAR1": ("a Parquet file", "give it as it is, neither packed nor in an archive:"),
-    (b"\xff\xfe\0\0", b"\0\0\xfe\xff"): ("UTF-32", "convert it first: iconv -f UTF-32 -t UTF-8"),
-    (b"\xff\xfe", b"\xfe\xff"): ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
+    (b"\xff\xfe\0\0", b"\0\0\xfe\xff"): (
+        "UTF-32",
+        "convert it first: iconv -f UTF-32 -t UTF-8 {} > {new}",
+    ),
+    (b"\xff\xfe", b"\xfe\xff"): ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8 {} > {new}"),
 }
-"""How a file without lines begins: what it is, and how to get lines out of it."""
+"""How a file without lines begins: what it is, and how to get lines out of it. `{}` is its name, or
+else that follows; `{new}` is a name for what comes out."""
 WORKBOOKS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 """Members of a zip file that is one of Excel (xlsx, xlsb) or LibreOffice (ods)."""
 BSON = re.compile(rb".{3}\x00[\x02\x03\x07\x10]\w+\x00", re.DOTALL)
@@ -111,18 +129,51 @@ def detect_compression(head: bytes) -> Compression:
     return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
 
 
+def name_new_file(name: str, ending: str = "") -> str:
+    """Return a name, as a shell takes it, for what a command makes of a file: `reviews.new.csv` of
+    reviews.csv, in the folder where it is typed.
+    """
+    stem, dot, last = os.path.basename(name.rstrip("/")).rpartition(".")
+    ending = ending or (last if dot else "txt")
+    return shlex.quote(f"{stem or last}.new.{ending}")
+
+
+def find_table(path: str) -> str:
+    """Return the name of the table of a SQLite database that has most rows, about; TABLE where that
+    is not known.
+    """
+    names = "select name from sqlite_master where type = 'table' order by name"
+    sizes = {"TABLE": -1}
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as database,
+    ):
+        for (name,) in database.execute(names).fetchall():
+            quoted = name.replace('"', '""')
+            with suppress(sqlite3.Error):  # it has no numbers of rows
+                [size] = database.execute(f'select max(rowid) from "{quoted}"').fetchone()
+                sizes[name] = size or 0
+    return max(sizes, key=lambda name: sizes[name])
+
+
 def refuse_unless_text(head: bytes, name: str) -> None:
     """Raise UserError that names the kind of file, unless its first uncompressed bytes are text."""
+    quoted, new = shlex.quote(name), name_new_file(name)
     for magic, (what, advice) in UNREADABLE.items():
         if head.startswith(magic):
-            raise UserError(f"{name} is {what}; {advice} {name}")
+            if "{}" not in advice:
+                raise UserError(f"{name} is {what}; {advice} {quoted}")
+            table = find_table(name) if "{table}" in advice else ""
+            select = shlex.quote(f'select * from "{table}"')
+            values = {"new": new, "table": shlex.quote(table), "select": select}
+            raise UserError(f"{name} is {what}; {advice.format(quoted, **values)}")
     if BSON.match(head):
         raise UserError(
-            f"{name} is BSON of mongodump; convert it first: bsondump {name} > reviews.json"
+            f"{name} is BSON of mongodump; convert it first: bsondump {quoted} > reviews.json"
         )
     if head.startswith(TAR_MAGIC, TAR_MAGIC_AT):
         raise UserError(
-            f"{name} is a tar archive, which is not read; unpack it first: tar -xf {name}"
+            f"{name} is a tar archive, which is not read; unpack it first: tar -xf {quoted}"
         )
     if len(head) - len(head.translate(None, CONTROLS)) <= MAX_CONTROL_SHARE * len(head):
         return
@@ -130,7 +181,8 @@ def refuse_unless_text(head: bytes, name: str) -> None:
     if zeros > len(head) / 4 and not 0.1 < odd / zeros < 0.9:
         code = "UTF-16LE" if odd > zeros / 2 else "UTF-16BE"
         raise UserError(
-            f"{name} is UTF-16 without a mark; convert it first: iconv -f {code} -t UTF-8 {name}"
+            f"{name} is UTF-16 without a mark; convert it first: iconv -f {code} -t UTF-8 "
+            f"{quoted} > {new}"
         )
     raise UserError(f"{name} is a binary file, no text; leave it out")
 
@@ -173,7 +225,7 @@ def list_zip_members(path: str) -> list[str]:
     if any(e.filename in WORKBOOKS for e in entries):
         raise UserError(
             f"{path} is a workbook; save it as CSV first: libreoffice --headless "
-            f"--convert-to csv {path}"
+            f"--convert-to csv {shlex.quote(path)}"
         )
     names = sorted(
         e.filename
@@ -185,7 +237,7 @@ def list_zip_members(path: str) -> list[str]:
     if len(names) > MAX_ZIP_MEMBERS:
         raise UserError(
             f"{path} has {len(names):,} files, more than {MAX_ZIP_MEMBERS:,}; unpack it first: "
-            f"unzip {path}"
+            f"unzip {shlex.quote(path)}"
         )
     return names
 

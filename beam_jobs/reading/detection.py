@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,12 @@ from beam_jobs.reading import (
     json_records,
     parquet_records,
 )
-from beam_jobs.reading.compression import Compression, PlainStream, refuse_unless_text
+from beam_jobs.reading.compression import (
+    Compression,
+    PlainStream,
+    name_new_file,
+    refuse_unless_text,
+)
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
@@ -56,6 +62,7 @@ SQL = re.compile(
     re.IGNORECASE,
 )
 SCRIPT = re.compile(rb"(?:(?:var|let|const|window|export)\b[^\n{\[]*|[\w.]+\s*)[=(]\s*[\[{]")
+COMMENTS = re.compile(rb"(?:\s*(?://[^\n]*\n|/\*.*?\*/))+\s*[\[{]", re.DOTALL)
 WITHIN_STRINGS = re.compile(rb'"\s*[\[{][\[{\s]*\\+"')
 NO_OBJECTS = re.compile(rb'\[\s*+["\d\[]')
 OF_A_SHELL = re.compile(rb"\b(?:ObjectId|ISODate|NumberInt|NumberLong|NumberDecimal)\(")
@@ -170,7 +177,10 @@ def detect_layout(
             refuse_without_header(head, found, meant, shown)
             once = {n for n in columns if found.columns.count(n) < 2 or n in meant.values()}
             ordered = [n for n in dict.fromkeys([*found.columns, *sorted(columns)]) if n in once]
-            mapping = fields.map_columns(ordered, meant, shown, records[:FIRST_RECORDS])
+            first = records[:FIRST_RECORDS]
+            if not fields.find_column("text", once) and not fields.propose_text(once, first):
+                ordered = [*dict.fromkeys([*found.columns, *sorted(columns)])]
+            mapping = fields.map_columns(ordered, meant, shown, first)
             texts = fields.split_joined(mapping["text"], columns)
             joined = tuple(texts) if len(texts) > 1 else ()
             found = replace(found, mapping=tuple(mapping.items()), joined=joined)
@@ -251,11 +261,13 @@ def refuse_without_header(
         or NUMBER.fullmatch(name)
         for name in names
     ):
-        example = found.delimiter.join([f"c{n}" for n in range(1, len(names))] + ["text"])
+        longest = max(range(len(names)), key=lambda i: (len(names[i].split()), len(names[i])))
+        called = [f"c{n}" if n - 1 != longest else "text" for n in range(1, len(names) + 1)]
+        example = found.delimiter.join(called)
         raise UserError(
             f"{shown}: its first line has no names of columns; write it first, a name for each of "
             f"its {len(names)} columns: sed -i '1i {example.encode('unicode_escape').decode()}' "
-            f"{shown}; or, if each line is a text, give --format text"
+            f"{shlex.quote(shown)}; or, if each line is a text, give --format text"
         )
 
 
@@ -268,7 +280,7 @@ def refuse_late_header(head: bytes, shown: str) -> None:
             if number > 1 and len(names) > 1 and fields.find_column("text", names):
                 raise UserError(
                     f"{shown}: its first line has no names of columns, but line {number} seems to; "
-                    f"delete what is above it: sed -i 1,{number - 1}d {shown}"
+                    f"delete what is above it: sed -i 1,{number - 1}d {shlex.quote(shown)}"
                 )
 
 
@@ -368,7 +380,8 @@ def inspect_head(
     """
     if "json" not in found.name and b"\n" not in head and b"\r" in head.strip():
         raise UserError(
-            f"{shown}: its lines end with CR alone; convert them first: tr '\\r' '\\n' < {shown}"
+            f"{shown}: its lines end with CR alone; convert them first: tr '\\r' '\\n' < "
+            f"{shlex.quote(shown)} > {name_new_file(shown)}"
         )
     if inspect := FORMATS[found.name].inspect:
         found = inspect(head, found)
@@ -397,13 +410,23 @@ def detect_format(head: bytes, shown: str) -> str:
             f"{shown} is an SQL dump, which is not read; load it into its database, and write the "
             "table of the reviews as CSV"
         )
+    if COMMENTS.match(start):
+        raise UserError(
+            f"{shown} is JSON with comments, which JSON has not; take them out: "
+            f"sed -E 's#^[[:space:]]*//.*##; s#/[*][^*]*[*]/##g' {shlex.quote(shown)} > "
+            f"{name_new_file(shown, 'json')}"
+        )
     if SCRIPT.match(start):
         raise UserError(
             f"{shown} is a script around JSON; take out what is around it: "
-            f"sed '1s/^[^[{{]*//; $s/[);]*$//' {shown} > new.json"
+            f"sed '1s/^[^[{{]*//; $s/[);]*$//' {shlex.quote(shown)} > "
+            f"{name_new_file(shown, 'json')}"
         )
     if WITHIN_STRINGS.match(start):
-        raise UserError(f"{shown} has its JSON in strings; decode it: jq -r . {shown} > new.json")
+        raise UserError(
+            f"{shown} has its JSON in strings; decode it: jq -r . {shlex.quote(shown)} > "
+            f"{name_new_file(shown, 'json')}"
+        )
     if start.startswith(b"version https://git-lfs"):
         raise UserError(f"{shown} is only Git LFS's pointer to a file; fetch that: git lfs pull")
     if re.match(rb"\[\s*+\[\s*+(?!\{)", start):

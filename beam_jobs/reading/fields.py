@@ -268,7 +268,7 @@ def map_columns(
             path = "." + "[]" * likely.count(".")
             raise UserError(
                 f"{file}: its reviews seem to be the values of an object; write each in a line of "
-                f"its own: jq -c '{path}' {file} > reviews.jsonl"
+                f"its own: jq -c '{path}' {shlex.quote(file)} > reviews.jsonl"
             )
         raise UserError(
             f"{file}: no column is known to hold the text of a review (there are "

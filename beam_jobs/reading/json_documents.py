@@ -9,6 +9,7 @@ many bytes as a record.
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -68,7 +69,9 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
         if has_text or not lists:
             return layout
         if len(lists) > 1:
-            rest = f", or, if all are of reviews: jq -c '.[][]' {shown} > reviews.jsonl"
+            rest = (
+                f", or, if all are of reviews: jq -c '.[][]' {shlex.quote(shown)} > reviews.jsonl"
+            )
             raise UserError(
                 f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
                 f"--records {next(iter(lists))}" + rest * (keys == {*lists})

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -220,7 +221,12 @@ def _inspect_file(
             except UserError as error:
                 if not member:
                     raise
-                raise UserError(f"{error} (after: unzip {path})") from None
+                shown = f"{path}/{member}"  # in commands it is where unzip puts it
+                before, _, rest = str(error).partition(shown)
+                rest = rest.replace(shown, member)
+                raise UserError(
+                    f"{before}{shown}{rest} (after: unzip {shlex.quote(path)})"
+                ) from None
             name = (member or path).encode(errors="surrogateescape").decode(errors="replace")
             source = os.path.basename(name.rstrip("/")).split(".")[0] or "dump"
             about = source, identity, compression, layout, options.max_expansion

@@ -9,6 +9,7 @@ from typing import Any
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
+from beam_jobs.corpus.classes import MIN_LABELLED
 from beam_jobs.reading import fields
 from beam_jobs.reading.fields import MAX_CLASSES
 from beam_jobs.reading.label_values import (
@@ -37,6 +38,8 @@ CLASSES = {"polarity": POLARITY, "stars": STARS}
 CLASS_NAMES = ("sentiment", "label", "polarity", "class", "category", "liked", "target", "votedup")
 """What names of columns with classes end with, in files without stars."""
 USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
+MAX_GUESSED = 20
+"""Values of a column that is taken for one of classes whatever it is called."""
 SHOWN_VALUES, SHOWN_COUNTS = 3, 30
 
 
@@ -218,13 +221,25 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
 
 
 def guess_label(preview: Preview) -> str:
-    """Return the column that seems to have the classes of a file without stars, or "NAME"."""
-    for name in dict(preview.file.layout.unused):
+    """Return the column that seems to have the classes of a file without stars, as a shell takes
+    it: by its name, or else by its values, of which there are few; or NAME.
+    """
+    unused, likely = dict(preview.file.layout.unused), list[str]()
+    for name in unused:
         is_named = fields.strip_column_name(name).endswith(CLASS_NAMES)
         is_read = any(name in record for record in preview.records)  # of Parquet none is
-        if is_named and (not is_read or 2 <= len(preview.count_labels(name)) <= MAX_CLASSES):
-            return name
-    return "NAME"
+        counts = preview.count_labels(name)
+        if is_named and (not is_read or 2 <= len(counts) <= MAX_CLASSES):
+            return shlex.quote(name)
+        few = counts.total() // MIN_LABELLED
+        if 2 <= len(counts) <= min(MAX_GUESSED, few) and not all(map(is_amount, counts)):
+            likely.append(name)
+    return shlex.quote(likely[0]) if len(likely) == 1 else "NAME"
+
+
+def is_amount(value: str) -> bool:
+    """Return whether a class is a number."""
+    return value.replace(".", "", 1).replace(",", "", 1).lstrip("+-").isdecimal()
 
 
 def check_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> None:

@@ -106,7 +106,7 @@ REFUSED = {
     ),
     "comment": (b"# of a tool\nrating;text\n5;good\n", "but line 2 seems to; .*sed -i 1,1d"),
     "texts": (b"It works, and well: I would buy it again.\n" * 3, "give --format text"),
-    "no header, tabs": (b"It works\t1\nIt broke\t0\n", r"sed -i '1i c1\\ttext' .*given"),
+    "no header, tabs": (b"It works\t1\nIt broke\t0\n", r"sed -i '1i text\\tc2' .*given"),
     "delimiters in texts": (
         b"rating,text\n5,good, really\n4,fine, too\n",
         "more columns in line 2; its first line has 2 names: .*in double quotes",

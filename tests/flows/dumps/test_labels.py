@@ -1,5 +1,7 @@
 """A task that can have no example is told in the first seconds, and by the corpus's counts."""
 
+import shlex
+
 import pytest
 
 from beam_jobs.core.errors import UserError
@@ -204,3 +206,17 @@ def test_copies_of_each_text_with_two_classes_leave_no_task(tmp_path):
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["why"])))
     assert "--label why" in str(told.value)
     assert "60 texts have both bad and good" in str(told.value)
+
+
+def test_the_column_that_is_proposed_as_a_label_works_as_typed(tmp_path):
+    own = write_csv(
+        tmp_path,
+        "own.csv",
+        "review,order no,why returned,price",
+        lambda i: (f"boils {i}", f"K{i}", ("late", "broken", "too small")[i % 3], str(i % 4)),
+    )
+    with pytest.raises(UserError) as told:
+        check(tmp_path, own)
+    words = shlex.split(str(told.value).partition("--label ")[2])
+    assert words[0] == "why returned"
+    check(tmp_path, own, tasks=(f"label:{words[0]}",), labels=[words[0]])

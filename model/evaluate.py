@@ -5,24 +5,45 @@ Writes predictions.parquet (one row per example), metrics.json (every metric wit
 interval, and the confusion matrix) and mistakes.jsonl (the hundred worst, with their text).
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.command import main
 from beam_jobs.core.settings import read_options
 from model.evaluation.evaluate import evaluate_model, join_folds
+from model.finetuning.examples import Split
 from model.finetuning.network import read_task_head
 from model.finetuning.tasks import find_task
 from model.options import EvaluateOptions
 
 
+def evaluate(
+    model: Path,
+    task: str,
+    data: Path,
+    output: Path,
+    *,
+    split: Split = "test",
+    folds: Sequence[Path] = (),
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Evaluate a folder of `model.finetune` on a split of a task's data, write the predictions and
+    metrics to `output`, and return metrics.json.
+
+    With `folds`, the folders of evaluations of the folds of a cross-validation (fine-tuned with the
+    setting fold=K/N), those are joined instead; `model` is then the model that is kept.
+    """
+    found = find_task(task, data, read_task_head(model).labels)
+    if folds:
+        return join_folds(model, found, data, folds, output)
+    return evaluate_model(model, found, data, output, split, device)
+
+
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    arguments = read_options(EvaluateOptions, argv, "python -m model.evaluate", __doc__)
-    task = find_task(arguments.task, arguments.data, read_task_head(arguments.model).labels)
-    if arguments.folds:
-        return join_folds(arguments.model, task, arguments.data, arguments.folds, arguments.output)
-    return evaluate_model(
-        arguments.model, task, arguments.data, arguments.output, arguments.split, arguments.device
-    )
+    """Read the options and call `evaluate`."""
+    options = read_options(EvaluateOptions, argv, "python -m model.evaluate", __doc__)
+    return evaluate(**dict(options))
 
 
 if __name__ == "__main__":

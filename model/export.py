@@ -66,7 +66,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclass(frozen=True)
-class Cell:
+class ExportCell:
     """A fine-tuned folder, or that of a baseline, and its evaluation on test."""
 
     arm: str
@@ -117,29 +117,47 @@ class Cell:
         return dict(self.result["dev"])
 
 
+def export(cells: Sequence[ExportCell], task: str, data: Path, output: Path) -> dict[str, Any]:
+    """Write the model folder of the best arm by dev to `output`, results.json last; return its
+    content but for the arms.
+
+    `cells` are the fine-tuned folders of one task, and the evaluations of all of them or of none;
+    those of one arm differ in the seed. `data` is the folder or file of the task.
+    """
+    check_cells(cells)
+    found = find_task(task, data, tuple(cells[0].described["labels"]))
+    if found.shape != "classification":
+        raise UserError(f"task: {task} is {found.shape}; only classifiers are exported")
+    return write_model(cells, found, data, output)
+
+
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Write the folder, results.json last; return its content but for the arms."""
+    """Read the options and call `export`."""
     options = read_options(ExportOptions, argv, "python -m model.export", __doc__)
     cells = read_cells(options.cells, options.evaluations)
-    task = find_task(options.task, options.data, tuple(cells[0].described["labels"]))
-    if task.shape != "classification":
-        raise UserError(f"--task {task.name}: is {task.shape}; only classifiers are exported")
-    make_writable_folder("--output", options.output)
+    return export(cells, options.task, options.data, options.output)
+
+
+def write_model(
+    cells: Sequence[ExportCell], task: Task, data: Path, output: Path
+) -> dict[str, Any]:
+    """Write the folder, results.json last; return its content but for the arms."""
+    make_writable_folder("output", output)
     metric = task.metrics[0]
     best = choose_best([cell for cell in cells if cell.is_candidate])
     trained = json.loads((best.folder / "run.json").read_text(encoding="utf-8"))
     settings = FinetuningSettings.from_run(trained)
     sampling = choose_sampling(settings, "dev", trained["seed"])
-    examples = load_examples(task, options.data, "dev", sampling, fold=settings.fold)
+    examples = load_examples(task, data, "dev", sampling, fold=settings.fold)
     told: dict[str, Any] = {}
     if best.kind == "tfidf":
-        shutil.copyfile(best.folder / PIPELINE, options.output / PIPELINE)
+        shutil.copyfile(best.folder / PIPELINE, output / PIPELINE)
         dev = predict_examples(best.folder, task, examples)
     else:
-        dev, told = write_network(best, task, examples, options.output)
+        dev, told = write_network(best, task, examples, output)
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
-    write_config(best, options.output, temperature)
+    write_config(best, output, temperature)
     results = {
         "task": task.name,
         "labels": list(task.labels),
@@ -160,12 +178,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "against": compare_with_simple_models(best, cells, dev, test, metric),
         **told,
     }
-    write_card(best, task, results, options.output)
-    write_json(options.output / "results.json", results)
+    write_card(best, task, results, output)
+    write_json(output / "results.json", results)
     return {name: value for name, value in results.items() if name != "arms"}
 
 
-def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[Cell]:
+def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[ExportCell]:
     """Return the cells of ARM=DIR, or DIR alone, whose arm has the folder's name."""
     if evaluations and len(evaluations) != len(texts):
         raise UserError(f"--evaluations: give one for each of the {len(texts)} --cells, or none")
@@ -173,20 +191,27 @@ def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[Cell]:
     for place, text in enumerate(texts):
         arm, equals, folder = text.rpartition("=")
         path = Path(folder)
-        for name in ("task.json", "result.json"):
-            if not (path / name).exists():
-                raise UserError(f"--cells {text}: no {name}; give a folder made by model.finetune")
         evaluation = evaluations[place] if evaluations else None
-        cells.append(Cell(arm if equals else path.name, path, evaluation))
-    if not any(cell.is_candidate for cell in cells):
-        raise UserError(
-            "--cells: the head of a frozen encoder has no class in transformers, and random "
-            "weights are no candidate; give a fine-tuned encoder or TF-IDF too"
-        )
+        cells.append(ExportCell(arm if equals else path.name, path, evaluation))
     return cells
 
 
-def choose_best(cells: Sequence[Cell]) -> Cell:
+def check_cells(cells: Sequence[ExportCell]) -> None:
+    """Raise UserError where a folder is none of model.finetune, or none can become the model."""
+    for cell in cells:
+        for name in ("task.json", "result.json"):
+            if not (cell.folder / name).exists():
+                raise UserError(
+                    f"cells: {cell.folder} has no {name}; give folders made by model.finetune"
+                )
+    if not any(cell.is_candidate for cell in cells):
+        raise UserError(
+            "cells: the head of a frozen encoder has no class in transformers, and random "
+            "weights are no candidate; give a fine-tuned encoder or TF-IDF too"
+        )
+
+
+def choose_best(cells: Sequence[ExportCell]) -> ExportCell:
     """Return the best seed of the arm whose seeds are the best on dev in the mean."""
     devs_of: dict[str, list[dict[str, float]]] = {}
     for cell in cells:
@@ -196,7 +221,7 @@ def choose_best(cells: Sequence[Cell]) -> Cell:
 
 
 def write_network(
-    cell: Cell, task: Task, examples: Sequence[Example], output: Path
+    cell: ExportCell, task: Task, examples: Sequence[Example], output: Path
 ) -> tuple[Predictions, dict[str, Any]]:
     """Write weights, tokenizer and ONNX; return the predictions on dev and what int8 changed."""
     model, head, tokenizer = network.load_finetuned(cell.folder)
@@ -371,7 +396,7 @@ def compare_calibration(predictions: Predictions, temperature: float) -> dict[st
     return {"before": compute_metric("ece", predictions), "after": compute_metric("ece", tempered)}
 
 
-def write_config(cell: Cell, output: Path, temperature: float) -> None:
+def write_config(cell: ExportCell, output: Path, temperature: float) -> None:
     """Add to config.json what transformers has no field for; write it where there is none."""
     file, told = output / "config.json", cell.described
     config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
@@ -384,7 +409,7 @@ def write_config(cell: Cell, output: Path, temperature: float) -> None:
     write_json(file, config | {"amazon_electra": own})
 
 
-def summarize_arms(cells: Sequence[Cell], metrics: Sequence[str]) -> list[dict[str, Any]]:
+def summarize_arms(cells: Sequence[ExportCell], metrics: Sequence[str]) -> list[dict[str, Any]]:
     """Return for each arm the mean over its seeds of every metric on dev and on test."""
     rows = []
     for arm in dict.fromkeys(cell.arm for cell in cells):
@@ -404,7 +429,11 @@ def summarize_arms(cells: Sequence[Cell], metrics: Sequence[str]) -> list[dict[s
 
 
 def compare_with_simple_models(
-    best: Cell, cells: Sequence[Cell], dev: Predictions, test: Predictions | None, metric: str
+    best: ExportCell,
+    cells: Sequence[ExportCell],
+    dev: Predictions,
+    test: Predictions | None,
+    metric: str,
 ) -> dict[str, dict[str, float]]:
     """Return the difference on test to the class that is most frequent on dev, to TF-IDF, and to
     the arm of the registry's champion.
@@ -428,7 +457,7 @@ def compare_with_simple_models(
     }
 
 
-def write_card(cell: Cell, task: Task, results: Mapping[str, Any], output: Path) -> None:
+def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output: Path) -> None:
     """Write README.md: results, licence, labels, calibration, what int8 changes."""
     from huggingface_hub import EvalResult, ModelCardData
 

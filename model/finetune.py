@@ -6,45 +6,88 @@ every arm of a comparison, a random encoder included.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.command import main
 from beam_jobs.core.files import make_writable_folder
-from beam_jobs.core.settings import read_options
-from model.evaluation.evaluate import evaluate_model
-from model.finetuning.fit import finetune, read_current_result
-from model.finetuning.request import make_request
+from beam_jobs.core.settings import format_value, parse_assignments, read_options
+from model.finetuning.request import FinetuneConfig, make_request, read_encoder_option
 from model.options import FinetuneOptions
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Fine-tune, evaluate if asked for, and return the result.
+def finetune(
+    config: FinetuneConfig,
+    data: Path,
+    output: Path,
+    *,
+    encoder: str | Path | None = None,
+    architecture: str | Path | None = None,
+    teacher: Path | None = None,
+    evaluation: Path | None = None,
+    cache: Path | None = None,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Fit an arm to a task, write it to the folder `output`, and return result.json: the settings,
+    the metrics on dev, what was tried, the seconds.
 
-    A run that was killed during its evaluation does not train again.
+    `data` is the folder or file of the task; `encoder` a model folder or a name on the hub;
+    `architecture` the folder whose config.json and tokenizer random weights take; `teacher` a
+    fine-tuned folder to distil from. With `evaluation` the model is also evaluated on test, into
+    that folder, and the result has the metrics as `test`. `cache` keeps tokens and states for other
+    calls. `device` is auto, cpu, cuda or xla. UserError names a wrong parameter or field.
+
+    A call that was killed continues; killed during its evaluation, it does not train again.
     """
-    arguments = read_options(FinetuneOptions, argv, "python -m model.finetune", __doc__)
-    request = make_request(arguments)
-    evaluated_in = arguments.evaluation
+    from model.evaluation.evaluate import evaluate_model  # loads torch
+    from model.finetuning.fit import finetune_network, read_current_result
+
+    request = make_request(
+        config, data, encoder=encoder, architecture=architecture, teacher=teacher, cache=cache
+    )
     result = None
-    if evaluated_in:
-        make_writable_folder("--evaluation", evaluated_in)
-        if not (evaluated_in / "metrics.json").exists():
-            result = read_current_result(request, arguments.output)
-    fit: Callable[..., dict[str, Any]] = finetune
+    if evaluation:
+        make_writable_folder("evaluation", evaluation)
+        if not (evaluation / "metrics.json").exists():
+            result = read_current_result(request, output)
+    fit: Callable[..., dict[str, Any]] = finetune_network
     if request.start.baseline:
         from model.baselines.fit import fit_baseline as fit  # loads scikit-learn: 2 CPU seconds
-    result = result or fit(request, arguments.output, arguments.device)
-    if evaluated_in:
-        evaluation = evaluate_model(
-            arguments.output,
-            request.task,
-            request.data,
-            evaluated_in,
-            device=arguments.device,
-            cache=request.cache,
+    result = result or fit(request, output, device)
+    if evaluation:
+        evaluated = evaluate_model(
+            output, request.task, data, evaluation, device=device, cache=request.cache
         )
-        result["test"] = {name: metric["value"] for name, metric in evaluation["metrics"].items()}
+        result["test"] = {name: metric["value"] for name, metric in evaluated["metrics"].items()}
     return result
+
+
+def read_config(options: FinetuneOptions) -> tuple[FinetuneConfig, dict[str, Any]]:
+    """Return what a command line asks for: the config, and `encoder`, `architecture`, `teacher` and
+    `cache` as `finetune` takes them.
+    """
+    texts = parse_assignments("--set", options.set, "FIELD=VALUE")
+    if options.learning_rate:
+        texts["learning_rates"] = format_value(options.learning_rate)
+    fields, encoder = read_encoder_option(options.encoder)
+    config = FinetuneConfig(
+        task=options.task,
+        seed=options.seed,
+        recipe=options.recipe,
+        initializer_range=options.initializer_range,
+        settings=texts,
+        **fields,
+    )
+    names = ("architecture", "teacher", "cache")
+    return config, {"encoder": encoder, **{name: getattr(options, name) for name in names}}
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    """Read the options and call `finetune`."""
+    options = read_options(FinetuneOptions, argv, "python -m model.finetune", __doc__)
+    config, sources = read_config(options)
+    more: dict[str, Any] = {"evaluation": options.evaluation, "device": options.device}
+    return finetune(config, options.data, options.output, **sources, **more)
 
 
 if __name__ == "__main__":

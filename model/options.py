@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from beam_jobs.core.settings import Settings
+from beam_jobs.core.settings import LARGEST_SEED, Settings
 from model.config import RecipeName
 from model.encoders.places import FORMS
 
@@ -162,7 +162,10 @@ class FinetuneOptions(Settings):
         default=None, description="also evaluate on test and write the evaluation into this folder"
     )
     seed: int = Field(
-        default=0, description="decides the head, the order, dropout and the training examples"
+        default=0,
+        ge=0,
+        le=LARGEST_SEED,
+        description="decides the head, the order, dropout and the training examples",
     )
     recipe: RecipeName | None = Field(
         default=None, description="take the fine-tuning settings of this recipe as defaults"

@@ -26,7 +26,7 @@ def fit_baseline(request: Request, output: Path, device: str = "auto") -> dict[s
     """Write the folder of a baseline as that of a fine-tuning is, with result.json; return it."""
     started, cpu_started = time.perf_counter(), time.process_time()
     request.check()
-    make_writable_folder("--output", output)
+    make_writable_folder("output", output)
     write_json(output / "run.json", request.describe())
     (train, train_left), (dev, dev_left) = (load_split(request, s) for s in ("train", "dev"))
     labels = np.fromiter((example.label for example in train), np.int64, len(train))

@@ -63,11 +63,11 @@ class PreparedData:
     warnings: list[str]
 
 
-def finetune(request: Request, output: Path, device: str = "auto") -> dict[str, Any]:
+def finetune_network(request: Request, output: Path, device: str = "auto") -> dict[str, Any]:
     """Write the fine-tuned model folder and result.json to `output`; return the result."""
     started, cpu_started = time.perf_counter(), time.process_time()
     request.check()
-    make_writable_folder("--output", output)
+    make_writable_folder("output", output)
     write_json(output / "run.json", request.describe())
     target = open_device(device, request.settings.precision)
     prepared = prepare_data(request)

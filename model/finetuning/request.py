@@ -9,18 +9,56 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import format_value, parse_assignments, replace_settings
-from model.config import FinetuningSettings
+from beam_jobs.core.settings import LARGEST_SEED, Settings, replace_settings
+from model.config import FinetuningSettings, RecipeName
 from model.finetuning import VERSION
 from model.finetuning.examples import Example, Sampling, Split, Task, load_examples
 from model.finetuning.tasks import find_task
-from model.options import FinetuneOptions
 from model.recipes import RECIPES
 
 FROZEN = "frozen:"
 """Before the encoder of `--encoder`: its weights stay, logistic regression reads its states."""
 PART_OF_TEACHER = re.compile(r"half|layers:([1-9][0-9]*)")
+
+
+class FinetuneConfig(Settings):
+    """What decides the result of a fine-tuning, besides its data and the encoder."""
+
+    task: str = Field(
+        description="name of a task (model/finetuning/tasks/README.md), or table:text=…,label=…"
+    )
+    arm: str = Field(
+        default="finetuned",
+        description="what is fitted: finetuned (a network), tfidf (logistic regression on "
+        "n-grams) or frozen (logistic regression on the states of an encoder)",
+    )
+    start: str = Field(
+        default="trained",
+        pattern=r"^(trained|random|half|layers:[1-9]\d*)$",
+        description="weights that the network begins with: trained (the encoder's), random, half "
+        "or layers:N (layers of the teacher)",
+    )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=LARGEST_SEED,
+        description="decides the head, the order, dropout and the training examples",
+    )
+    recipe: RecipeName | None = Field(
+        default=None, description="take the fine-tuning settings of this recipe as defaults"
+    )
+    initializer_range: float | None = Field(
+        default=None,
+        gt=0,
+        description="of random weights: standard deviation, drawn as transformers does; none: "
+        "drawn as the pre-training of the architecture did, if its config.json says how",
+    )
+    settings: dict[str, str] = Field(
+        default={}, description="fields of FinetuningSettings (model/config.py) and their values"
+    )
 
 
 @dataclass(frozen=True)
@@ -80,8 +118,6 @@ class Request:
             )
         if self.start.baseline and self.start.teacher:
             raise UserError(f"--teacher has no effect on --encoder {self.start.encoder}")
-        if not 0 <= self.seed < 2**32:
-            raise UserError(f"--seed {self.seed}: give a number from 0 to {2**32 - 1}")
 
     def describe(self) -> dict[str, Any]:
         """Return what run.json says of it."""
@@ -104,26 +140,64 @@ class Request:
         return [f for folder in folders for f in (folder, *folder.rglob("*")) if f.exists()]
 
 
-def make_request(options: FinetuneOptions) -> Request:
-    """Return what the command line asks for: the settings are the defaults, changed by the recipe
-    and then by the options. A UserError names a wrong option.
+def make_request(
+    config: FinetuneConfig,
+    data: Path,
+    *,
+    encoder: str | Path | None = None,
+    architecture: str | Path | None = None,
+    teacher: Path | None = None,
+    cache: Path | None = None,
+) -> Request:
+    """Return the request with the settings of the recipe, changed by those of the config; UserError
+    names a wrong one.
     """
-    base = RECIPES[options.recipe].finetuning if options.recipe else FinetuningSettings()
-    texts = parse_assignments("--set", options.set, "FIELD=VALUE")
-    if options.learning_rate:
-        texts["learning_rates"] = format_value(options.learning_rate)
+    base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
     try:
-        settings = change_settings(base, texts)
+        settings = change_settings(base, config.settings)
     except UserError as mistake:
-        raise UserError(f"--set {mistake}") from None
-    task = find_task(options.task, options.data)
-    if options.initializer_range is not None and options.encoder != "random":
+        raise UserError(f"settings: {mistake}") from None
+    task = find_task(config.task, data)
+    if config.initializer_range is not None and config.start != "random":
         raise UserError(
-            f"--initializer-range {options.initializer_range:g}: it is for --encoder random; "
-            "other encoders have weights"
+            f"initializer_range: {config.initializer_range:g}; it is for random weights, and the "
+            f"start is {config.start}"
         )
-    start = Start(options.encoder, options.architecture, options.teacher, options.initializer_range)
-    return Request(start, task, options.data, settings, options.seed, options.cache)
+    return Request(
+        Start(
+            spell_encoder(config, encoder),
+            str(architecture) if architecture else None,
+            teacher,
+            config.initializer_range,
+        ),
+        task,
+        data,
+        settings,
+        config.seed,
+        cache,
+    )
+
+
+def spell_encoder(config: FinetuneConfig, encoder: str | Path | None) -> str:
+    """Return what `--encoder` says of a start; UserError where the encoder is missing."""
+    if config.arm == "tfidf":
+        return config.arm
+    if config.start != "trained":
+        return config.start
+    if encoder is None:
+        raise UserError(f"encoder: missing; the arm {config.arm} needs a model folder or hub name")
+    return f"{FROZEN}{encoder}" if config.arm == "frozen" else str(encoder)
+
+
+def read_encoder_option(text: str) -> tuple[dict[str, str], str | None]:
+    """Return the fields of FinetuneConfig that `--encoder` stands for, and the encoder, if any."""
+    if text == "tfidf":
+        return {"arm": text}, None
+    if text.startswith(FROZEN):
+        return {"arm": "frozen"}, text.removeprefix(FROZEN)
+    if text == "random" or is_part_of_teacher(text):
+        return {"start": text}, None
+    return {}, text
 
 
 def change_settings(base: FinetuningSettings, texts: Mapping[str, str]) -> FinetuningSettings:

@@ -17,7 +17,14 @@ from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.nesting import load_json
 from beam_jobs.core.settings import describe_unknown, format_value, read_options
 from model.config import FinetuningSettings
-from model.finetuning.request import OF_DISTILLATION, Request, change_settings, make_request
+from model.finetune import read_config
+from model.finetuning.request import (
+    OF_DISTILLATION,
+    FinetuneConfig,
+    Request,
+    change_settings,
+    make_request,
+)
 from model.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -49,10 +56,31 @@ another batch or another number of epochs the same step is another place on the 
 """
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    arguments = read_options(SearchOptions, argv, "python -m model.finetuning.search", __doc__)
-    space = read_space(arguments.space, distils=arguments.teacher is not None)
-    request = make_request(arguments)
+def search(
+    config: FinetuneConfig,
+    space: Space,
+    trials: int,
+    data: Path,
+    output: Path,
+    *,
+    encoder: str | Path | None = None,
+    architecture: str | Path | None = None,
+    teacher: Path | None = None,
+    cache: Path | None = None,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Try settings of a fine-tuning and return the best on dev, with how many trials were completed
+    and pruned; `output` gets trials.json, best.json and Optuna's database.
+
+    `space` maps a setting to a list of choices, or to {"low", "high", "log"}; `trials` are counted
+    with those of an earlier call that was killed. The other parameters are those of
+    `model.finetune.finetune`. UserError names a wrong setting of the space.
+    """
+    for mistake in find_mistakes(space, distils=teacher is not None):
+        raise UserError(f"space: {mistake}")
+    request = make_request(
+        config, data, encoder=encoder, architecture=architecture, teacher=teacher, cache=cache
+    )
     try:
         import optuna
     except ImportError:
@@ -62,22 +90,38 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     from model.finetuning.fit import load_start_teacher, prepare_data
 
     request.check()
-    make_writable_folder("--output", arguments.output)
+    make_writable_folder("output", output)
     prepared = prepare_data(request)
-    device = open_device(arguments.device, request.settings.precision)
-    teacher = load_start_teacher(request, prepared, device)
+    target = open_device(device, request.settings.precision)
+    loaded = load_start_teacher(request, prepared, target)
     study = optuna.create_study(
         direction="maximize",
-        storage=f"sqlite:///{arguments.output.resolve()}/optuna.db",
+        storage=f"sqlite:///{output.resolve()}/optuna.db",
         study_name="search",
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
     )
-    objective = Objective(request, prepared, arguments.device, teacher, space)
-    for number in range(len(_list_finished_trials(study)), arguments.trials):
-        study.sampler = optuna.samplers.TPESampler(seed=(arguments.seed + number) % 2**32)
+    objective = Objective(request, prepared, device, loaded, space)
+    for number in range(len(_list_finished_trials(study)), trials):
+        study.sampler = optuna.samplers.TPESampler(seed=(config.seed + number) % 2**32)
         study.optimize(objective, n_trials=1)
-    return _write_results(study, request.task.metrics[0], arguments.output)
+    return _write_results(study, request.task.metrics[0], output)
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    """Read the options and call `search`."""
+    options = read_options(SearchOptions, argv, "python -m model.finetuning.search", __doc__)
+    space = read_space(options.space, distils=options.teacher is not None)
+    config, sources = read_config(options)
+    return search(
+        config,
+        space,
+        options.trials,
+        options.data,
+        options.output,
+        **sources,
+        device=options.device,
+    )
 
 
 def _list_finished_trials(study: Any) -> list[Any]:

@@ -145,7 +145,7 @@ def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
         told = {"seed": seed, "dev": {"accuracy": accuracy, "loss": loss}}
         write_json(folder / "result.json", told)
         write_json(folder / "task.json", {"kind": kind})
-        return export.Cell(arm, folder)
+        return export.ExportCell(arm, folder)
 
     cells = [cell("a", 0, 0.99), cell("a", 1, 0.5), cell("b", 0, 0.8), cell("b", 1, 0.9)]
     assert export.choose_best(cells).folder.name == "b-1"
@@ -185,12 +185,12 @@ def test_the_temperature_is_found_that_the_logits_were_multiplied_with():
 
 
 def test_mistakes_are_named(made, tmp_path):
-    with pytest.raises(UserError, match=r"--cells x=/nowhere: no task.json"):
-        export.read_cells(["x=/nowhere"], [])
+    with pytest.raises(UserError, match=r"cells: /nowhere has no task.json"):
+        export.check_cells(export.read_cells(["x=/nowhere"], []))
     cell, frozen = make_cell(made, "roberta"), tmp_path / "frozen"
     with pytest.raises(UserError, match="one for each of the 1 --cells"):
         export.read_cells([str(cell)], [Path("a"), Path("b")])
     task = json.loads((cell / "task.json").read_text())
     write_json(Path(shutil.copytree(cell, frozen), "task.json"), task | {"kind": "frozen"})
     with pytest.raises(UserError, match="the head of a frozen encoder has no class"):
-        export.read_cells([str(frozen)], [])
+        export.check_cells(export.read_cells([str(frozen)], []))

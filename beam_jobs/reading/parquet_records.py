@@ -15,6 +15,7 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
+from beam_jobs.reading import fields
 from beam_jobs.reading.dates import SECONDS_OF_A_DAY
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
@@ -80,9 +81,20 @@ def read_rows(
     schema, longest = pq.ParquetFile(file).schema_arrow, layout.max_record_bytes
     partition = {column for column, _ in layout.partition} - {*schema.names}
     names = sorted(layout.read_columns - partition)
-    unread: dict[str, Any] = {n: [] for n in names if not _is_flat(find_type(schema, n), longest)}
-    nested = [n for n in names if n not in unread and n not in schema.names]
-    columns = {n.partition(LIST)[0] if n in nested else n for n in names if n not in unread}
+    text = dict(layout.mapping).get("text", "")
+    labels = {n for field, n in layout.mapping if field.startswith(fields.LABEL)}
+    collected = {n for field, n in layout.mapping if fields.is_collected(field, n, text)}
+
+    def is_read(name: str) -> bool:
+        kind: Any = find_type(schema, name)
+        if name in labels and isinstance(kind, pa.ListType | pa.LargeListType):
+            kind = kind.value_type  # several classes
+        return _is_flat(kind, longest)
+
+    unread: dict[str, Any] = {n: [] for n in names if not is_read(n)}
+    inside = [n for n in names if n not in unread and n not in schema.names]
+    nested = [n for n in inside if n not in collected]
+    columns = {n.partition(LIST)[0] if n in inside else n for n in names if n not in unread}
     source = BoundedParquet(file, name, Limits(longest, max_expansion), sorted(columns))
 
     def read_group(group: int, row: int) -> Iterator[Item]:
@@ -109,7 +121,6 @@ def read_rows(
             items = read_group(group, first_row)
             items = expand_records(items, nested, tally) if nested else items
             items = add_columns(items, dict(layout.partition)) if layout.partition else items
-            text = dict(layout.mapping).get("text", "")
             for item in join_columns(items, layout.joined, text) if layout.joined else items:
                 tally.lines = item[0]
                 yield item

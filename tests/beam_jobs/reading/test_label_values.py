@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.reading.label_values import LabelValues, decide_values, describe_values
@@ -106,6 +108,11 @@ def test_lists_and_repeated_columns_have_several_values(tmp_path):
     assert count_rows(tmp_path / "a") == {"late": 80, "broken": 80, None: 240}
     [line] = result["warnings"]
     assert "160 texts have one value, 160 have 2, 80 none" in line
+    texts = [f"The kettle {i} boils" for i in range(400)]
+    table = pa.table({"text": texts, "why": [lists[i % 5] for i in range(400)]})
+    pq.write_table(table, tmp_path / "dump.parquet")
+    run_job(tmp_path / "c", "--input", tmp_path / "dump.parquet", "--label", "why")
+    assert count_rows(tmp_path / "c") == {"late": 80, "broken": 80, None: 240}
     header = "text,why,why,why"
     cells = [[*values, "", "", ""][:3] for values in lists]
     rows = [f"The kettle {i} boils,{','.join(cells[i % 5])}" for i in range(400)]
@@ -125,10 +132,12 @@ def test_nested_choices_are_of_one_review(tmp_path):
         for i in range(300)
     ]
     (tmp_path / "a.json").write_text(json.dumps(records))
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "a.parquet")
     label = "annotations[].result[].value.choices[]"
     arguments = ("--columns", "text=data.text", "--label", label)
-    result = run_job(tmp_path / "a", "--input", tmp_path / "a.json", *arguments)
-    assert result["read"] == 300
+    for kind in ("json", "parquet"):
+        result = run_job(tmp_path / kind, "--input", tmp_path / f"a.{kind}", *arguments)
+        assert result["read"] == 300
     assert "200 texts have one value, 100 have 2" in result["warnings"][0]
     assert set(result["labels"][label]["classes"]) == {"late", "broken"}
 

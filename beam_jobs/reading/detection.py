@@ -177,10 +177,10 @@ def detect_layout(
             refuse_without_header(head, found, meant, shown)
             once = {n for n in columns if found.columns.count(n) < 2 or n in meant.values()}
             ordered = [n for n in dict.fromkeys([*found.columns, *sorted(columns)]) if n in once]
-            first = records[:FIRST_RECORDS]
-            if not fields.find_column("text", once) and not fields.propose_text(once, first):
+            some = records[:FIRST_RECORDS]
+            if not fields.find_column("text", once) and not fields.propose_text(once, some):
                 ordered = [*dict.fromkeys([*found.columns, *sorted(columns)])]
-            mapping = fields.map_columns(ordered, meant, shown, first)
+            mapping = fields.map_columns(ordered, meant, shown, some)
             texts = fields.split_joined(mapping["text"], columns)
             joined = tuple(texts) if len(texts) > 1 else ()
             found = replace(found, mapping=tuple(mapping.items()), joined=joined)

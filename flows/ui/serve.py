@@ -11,6 +11,7 @@ from prefect.runner import Runner
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.terminal import print
 from flows.runs.lost_runs import crash_lost_runs
+from flows.runs.missed_runs import watch_for_missed_runs
 from flows.servers.settings import READY_FILE, read_run_limit
 from flows.store.store import Store
 from flows.ui import automations
@@ -24,6 +25,7 @@ def serve_deployments(store: Path) -> None:
         runner.add_deployment(deployment)
     automations.create_automations()
     crash_lost_runs(Store(store))
+    watch_for_missed_runs()
     (store / READY_FILE).parent.mkdir(parents=True, exist_ok=True)
     (store / READY_FILE).touch()
     with suppress(KeyboardInterrupt, TerminationSignal):

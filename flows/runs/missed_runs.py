@@ -1,0 +1,81 @@
+"""Lets a schedule catch up with one run, however many were missed.
+
+Prefect keeps each run that a schedule has made: after an hour in which nothing served the
+deployments, or one training took all places, all of them would start at once.
+"""
+
+import threading
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.states import Cancelled
+from prefect.types import DateTime
+
+from beam_jobs.core.progress import format_count
+from beam_jobs.core.terminal import print
+from flows.servers.settings import TAG
+
+LOOK_SECONDS = 10.0
+"""As often as Prefect's runner looks for runs that are due."""
+AT_ONCE = 200
+"""Prefect's server returns at most so many runs at a time."""
+WAITING = ["Scheduled", "Late"]
+"""Names of the states of a run that has not begun; one that is to be tried again has another."""
+
+
+def cancel_missed_runs() -> list[UUID]:
+    """Cancel the runs of a schedule that are due and have not begun, but for the latest one;
+    return their ids. Runs that a person or an event has started stay.
+    """
+    latest = set[tuple[Any, Any]]()
+    missed = list[UUID]()
+    wanted = {
+        "state": {"name": {"any_": WAITING}},
+        "expected_start_time": {"before_": DateTime.now("UTC")},
+    }
+    with get_client(sync_client=True) as client:
+        due = []
+        while len(due) % AT_ONCE == 0:
+            found = client.read_flow_runs(
+                flow_run_filter=FlowRunFilter.model_validate(wanted),
+                deployment_filter=DeploymentFilter.model_validate({"tags": {"all_": [TAG]}}),
+                sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+                limit=AT_ONCE,
+                offset=len(due),
+            )
+            due += found
+            if not found:
+                break
+        for run in due:
+            schedule = run.deployment_id, run.created_by.id if run.created_by else None
+            if not run.auto_scheduled or run.run_count:
+                continue
+            if schedule not in latest:
+                latest.add(schedule)
+                continue
+            told: Any = Cancelled(message="missed: a later run of its schedule is due")
+            client.set_flow_run_state(run.id, told)
+            missed.append(run.id)
+    return missed
+
+
+def watch_for_missed_runs() -> None:
+    """Cancel missed runs now, and go on in a thread for as long as this process lives."""
+
+    def look() -> None:
+        try:
+            if missed := cancel_missed_runs():
+                print(f"{format_count(len(missed), 'run')} of schedules missed and cancelled")
+        except Exception as away:  # the server: the next look tries again
+            print(f"the runs of schedules could not be looked up: {away}")
+
+    def look_again() -> None:
+        while not over.wait(LOOK_SECONDS):
+            look()
+
+    over = threading.Event()
+    look()
+    threading.Thread(target=look_again, daemon=True).start()

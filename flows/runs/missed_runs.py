@@ -10,6 +10,7 @@ from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Cancelled
 from prefect.types import DateTime
@@ -37,8 +38,8 @@ def cancel_missed_runs() -> list[UUID]:
         "expected_start_time": {"before_": DateTime.now("UTC")},
     }
     with get_client(sync_client=True) as client:
-        due = []
-        while len(due) % AT_ONCE == 0:
+        due: list[FlowRun] = []
+        while not len(due) % AT_ONCE:
             found = client.read_flow_runs(
                 flow_run_filter=FlowRunFilter.model_validate(wanted),
                 deployment_filter=DeploymentFilter.model_validate({"tags": {"all_": [TAG]}}),

@@ -129,6 +129,24 @@ class PretrainOptions(Settings):
     )
 
 
+class ContrastiveOptions(Settings):
+    """Options of model.contrastive."""
+
+    encoder: Path = Field(
+        description="encoder to adapt: a folder that model.origin wrote, or one of model.pretrain"
+    )
+    corpus: Path = Field(description="folder that corpus_job wrote; its pretrain split gives pairs")
+    output: Path = Field(description="folder for checkpoints, metrics.jsonl and the encoder")
+    device: Device = Field(default="auto", description=DEVICE)
+    processes: int | None = Field(
+        default=None, ge=1, le=256, description="processes on this machine that share each batch"
+    )
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of each process")
+    set: tuple[str, ...] = Field(
+        default=(), description="any field of ContrastiveConfig in model/contrastive.py"
+    )
+
+
 class FinetuneOptions(Settings):
     """Options of the fine-tuning."""
 

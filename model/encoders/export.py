@@ -57,7 +57,7 @@ def write_model_folder(
     folder: Path, config: dict[str, Any], weights: dict[str, Tensor], vocabulary: Path, card: str
 ) -> None:
     """Write a transformers folder, whole or not at all."""
-    with _write_whole(folder, vocabulary, card) as temporary:
+    with write_folder(folder, vocabulary, card) as temporary:
         write_json(temporary / "config.json", config)
         save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
 
@@ -68,15 +68,17 @@ def write_module_folder(
     """Write a transformers folder of a module of transformers, whole or not at all; `config` wins
     over the module's own.
     """
-    with _write_whole(folder, vocabulary, card) as temporary:
+    with write_folder(folder, vocabulary, card) as temporary:
         network.save_pretrained(temporary)
         file = temporary / "config.json"
         write_json(file, load_json(file.read_text(encoding="utf-8")) | config)
 
 
 @contextmanager
-def _write_whole(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
-    """Give a folder for config.json and weights; add tokenizer, pooling and card, and rename it."""
+def write_folder(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
+    """Give a folder for config.json and weights; add the tokenizer of a vocabulary's or encoder's
+    folder, pooling and card, and rename it.
+    """
     temporary = folder.with_name(f"writing-{folder.name}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)

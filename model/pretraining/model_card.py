@@ -72,7 +72,7 @@ def render_model_card(
     if origin and role == "encoder":
         purpose = f"A masked language model, {origin} adapted to other text. {FINE_TUNE}"
     lines = [
-        *_render_front_matter(start),
+        *render_front_matter(start),
         f"# {origin}, adapted: {role}" if origin else f"# ELECTRA {role}, recipe {recipe.name}",
         "",
         f"{purpose} `{head}.from_pretrained` and `AutoTokenizer.from_pretrained` load it.",
@@ -121,7 +121,7 @@ def render_model_card(
     return escape_controls("\n".join(lines))
 
 
-def _render_front_matter(start: Mapping[str, Any]) -> list[str]:
+def render_front_matter(start: Mapping[str, Any]) -> list[str]:
     """Return the card's YAML: the licence and data of the encoder that training began with, where
     they are known, so that who goes on from here finds them too.
     """

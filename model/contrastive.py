@@ -1,0 +1,580 @@
+"""Adapts an encoder to a corpus by contrast, without a label: each title shall find its own body.
+
+    python -m model.contrastive --encoder DIR --corpus DIR --output DIR
+
+A title and the body below it were written by one person about one thing, so that the title is a
+label that nobody had to give. Both are encoded by the same network; the loss is the symmetric
+InfoNCE (van den Oord et al. 2018, arXiv 1807.03748; Radford et al. 2021, arXiv 2103.00020) of the
+cosines of a batch: each title has to find its body among all of the batch, and each body its title.
+The negatives are those of the whole batch however many pairs a device takes at once: embeddings are
+made first, then the gradient of the loss by them, then that of the weights, part by part (Gao et
+al. 2021, arXiv 2101.06983). With several processes each embeds its share, and all know all.
+
+The output has the layout of model.pretrain: `encoder` is a transformers folder for --start-from.
+"""
+
+import hashlib
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional
+
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_file, make_writable_folder, write_json
+from beam_jobs.core.progress import Progress
+from beam_jobs.core.settings import (
+    LARGEST_SEED,
+    Settings,
+    parse_assignments,
+    read_options,
+    replace_settings,
+)
+from model.config import AUTO_PRECISION, Precision
+from model.device import Device, open_device
+from model.encoders.card import UNKNOWN
+from model.encoders.config import TRAINED_LENGTH, count_positions
+from model.encoders.export import write_folder
+from model.encoders.origin import describe_start
+from model.finetuning.network import load_tokenizer, open_autocast
+from model.options import ContrastiveOptions
+from model.pretraining import checkpoint
+from model.pretraining.input.pairs import Pairs, read_pairs
+from model.pretraining.model_card import ORIGIN_FIELDS, render_front_matter
+from model.pretraining.optimizer import compute_learning_rate
+from model.processes import run_processes
+from model.tracking.metrics_log import MetricsLog
+
+COMPUTATION_VERSION = 1
+"""Raise this whenever the numbers of a step change: no checkpoint is then continued."""
+EXIT_TERMINATED = 128 + signal.SIGTERM
+MIN_PAIRS = 16
+SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
+"""Where `epochs` is not set, passes until so many pairs were seen: 10,089 once gained 1.2 to 4.7
+points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170.
+"""
+CPU_ROWS = 32
+"""Texts of about one length that a CPU encodes at once: short ones are then padded little."""
+
+
+class ContrastiveConfig(Settings):
+    """What decides the result of a contrastive adaptation; docs/results.md has what was tried."""
+
+    seed: int = Field(
+        default=0, ge=0, le=LARGEST_SEED, description="decides the order of the pairs"
+    )
+    epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="passes; none: until 10,000 pairs were seen, at most 3",
+    )
+    batch: int = Field(default=128, ge=2, le=65_536, description="pairs in one step")
+    device_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="pairs whose activations a device holds at once; fewer take less memory and a "
+        "third more time, and change no negative; none: the batch",
+    )
+    learning_rate: float = Field(default=1e-4, gt=0, le=1, description="peak, of AdamW")
+    warmup: float = Field(default=0.1, ge=0, le=1, description="share of the steps")
+    weight_decay: float = Field(default=0.01, ge=0, le=1, description="of matrices")
+    clip: float = Field(default=1.0, gt=0, description="largest global norm of the gradient")
+    temperature: float = Field(
+        default=0.05, gt=0, le=10, description="the cosines are divided by it"
+    )
+    title_tokens: int = Field(default=24, ge=4, le=65_535, description="of a title at most")
+    body_tokens: int = Field(default=64, ge=4, le=65_535, description="of a body at most")
+    precision: Precision = Field(default="auto", description=AUTO_PRECISION)
+    log_every: int = Field(default=10, ge=1, description="steps")
+    checkpoint_every: int = Field(default=100, ge=1, description="steps")
+    keep_checkpoints: int = Field(default=1, ge=1, description="number of checkpoints to keep")
+
+
+FREE_SETTINGS = {"device_batch", "log_every", "checkpoint_every", "keep_checkpoints"}
+"""These change how the work is cut up or what is written, not what is learned."""
+
+
+@dataclass(frozen=True)
+class ContrastiveResult:
+    """What an adaptation did; result.json beside the encoder."""
+
+    encoder: str
+    """Folder for --start-from."""
+    pairs: int
+    reviews: int
+    left_out: dict[str, int]
+    """Reviews of the pretrain split that gave no pair, by reason."""
+    epochs: int
+    steps: int
+    tokens: int
+    """Of titles and bodies, over all epochs."""
+    loss: float
+    """Mean of the last logged steps."""
+    accuracy: float
+    """Share of the titles whose body was the nearest of the batch, likewise."""
+    seconds: float
+    cpu_seconds: float
+    joules: float | None
+    peak_memory_mb: float
+    parameters: int
+    device: str
+    precision: str
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Totals:
+    """What all runs of one output have done."""
+
+    step: int = 0
+    tokens: int = 0
+    loss: float = 0.0
+    accuracy: float = 0.0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    joules: float = 0.0
+
+
+class Texts:
+    """Token ids of all titles and bodies, and which titles are equal."""
+
+    def __init__(self, pairs: Pairs, tokenizer: Tokenizer, config: ContrastiveConfig) -> None:
+        self.titles = _tokenize(tokenizer, pairs.titles, config.title_tokens)
+        self.bodies = _tokenize(tokenizer, pairs.bodies, config.body_tokens)
+        self.title_numbers = pairs.number_titles()
+
+    def hash(self) -> str:
+        digest = hashlib.sha256()
+        for ids in (*self.titles, *self.bodies):
+            digest.update(np.asarray(ids, np.int64).tobytes() + b"|")
+        return digest.hexdigest()
+
+
+def _tokenize(tokenizer: Tokenizer, texts: list[str], longest: int) -> list[list[int]]:
+    tokenizer.enable_truncation(longest)
+    return [one.ids for one in tokenizer.encode_batch_fast(texts)]
+
+
+def iterate_batches(pairs: int, batch: int, seed: int, first: int) -> Iterator[np.ndarray]:
+    """Yield the pairs of each step from `first` on, without an end: every epoch shuffles all anew,
+    and leaves out the last that fill no batch.
+    """
+    per_epoch, step = pairs // batch, first
+    while True:
+        epoch, place = divmod(step, per_epoch)
+        order = np.random.default_rng((seed, epoch)).permutation(pairs)
+        for start in range(place * batch, per_epoch * batch, batch):
+            yield order[start : start + batch]
+            step += 1
+
+
+def compute_loss(
+    titles: Tensor, bodies: Tensor, numbers: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Return the symmetric InfoNCE of a batch, and the share of titles that find their body.
+
+    Embeddings are fp32 [pairs, width] of length 1, `numbers` [pairs] equal for equal titles: such
+    pairs are no negatives of each other.
+    """
+    cosines = titles @ bodies.T / temperature
+    own = torch.eye(len(numbers), dtype=torch.bool, device=numbers.device)
+    is_other = (numbers[:, None] != numbers[None]) | own
+    cosines = cosines.masked_fill(~is_other, -torch.inf)
+    target = torch.arange(len(numbers), device=numbers.device)
+    both = [functional.cross_entropy(one, target) for one in (cosines, cosines.T)]
+    found = (cosines.detach().argmax(1) == target).float().mean()
+    return (both[0] + both[1]) / 2, found
+
+
+class Contrast:
+    """The network, its texts and its optimizer; `take_step` moves it forward."""
+
+    def __init__(
+        self, config: ContrastiveConfig, network: Any, texts: Texts, device: Device, steps: int
+    ) -> None:
+        self.config, self.texts, self.device, self.steps = config, texts, device, steps
+        self.totals = Totals()
+        self.network = network.to(device.torch).eval()  # no dropout
+        self.network.set_attn_implementation("eager")  # fused ones are slower for such short texts
+        words = self.network.get_input_embeddings().weight
+        words.requires_grad_(False)  # words that the pairs lack must not stay behind
+        learning = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
+        matrices = [p for p in learning.values() if p.ndim > 1]
+        others = [p for p in learning.values() if p.ndim <= 1]
+        self.parameters = [*matrices, *others]
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": config.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=config.learning_rate,
+            fused=device.fused_optimizer,
+        )
+        self.pad = self.network.config.pad_token_id or 0
+
+    def take_step(self, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Take one step on the pairs of a batch; return loss and accuracy, unread."""
+        config, device, texts = self.config, self.device, self.texts
+        progress = (self.totals.step + 1) / (self.steps + 1)
+        for group in self.optimizer.param_groups:
+            group["lr"] = compute_learning_rate(config.learning_rate, config.warmup, progress)
+        share = len(chosen) // device.world_size
+        mine = slice(device.rank * share, (device.rank + 1) * share)
+        rows = [texts.titles[i] for i in chosen[mine]] + [texts.bodies[i] for i in chosen[mine]]
+        holds_all = (config.device_batch or share) >= share
+        parts = self._cut(rows, share if holds_all else config.device_batch or share)
+
+        with torch.set_grad_enabled(holds_all), open_autocast(device):
+            found = [self._embed(rows, part) for part in parts]
+        order = torch.as_tensor(np.argsort(np.concatenate(parts)), device=device.torch)
+        embedded = torch.cat(found)[order]
+
+        every = self._gather(embedded.detach(), share).requires_grad_()
+        numbers = torch.as_tensor(texts.title_numbers[chosen], device=device.torch)
+        half = len(chosen)
+        loss, accuracy = compute_loss(every[:half], every[half:], numbers, config.temperature)
+        [wanted] = torch.autograd.grad(loss, every)
+        wanted = torch.cat([wanted[:half][mine], wanted[half:][mine]])
+
+        if holds_all:
+            embedded.backward(wanted)
+        else:
+            for part in parts:
+                with open_autocast(device):
+                    again = self._embed(rows, part)
+                again.backward(wanted[torch.as_tensor(part, device=device.torch)])
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        device.all_reduce_sum(gradients)
+        nn.utils.clip_grad_norm_(self.parameters, config.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        device.end_step()
+        self.totals.step += 1
+        self.totals.tokens += sum(
+            len(texts.titles[i]) + len(texts.bodies[i]) for i in chosen.tolist()
+        )
+        return loss.detach(), accuracy
+
+    def _cut(self, rows: list[list[int]], pairs: int) -> list[np.ndarray]:
+        """Return which rows are encoded at once: on a CPU those of about one length, elsewhere
+        titles and bodies apart, padded to one length each, so that shapes never change.
+        """
+        half = len(rows) // 2
+        if self.device.kind != "cpu":
+            ways = (np.arange(half), np.arange(half, len(rows)))
+            return [one for way in ways for one in np.split(way, range(pairs, half, pairs))]
+        order = np.argsort([len(row) for row in rows], kind="stable")
+        size = min(CPU_ROWS, 2 * pairs)
+        return np.split(order, range(size, len(rows), size))
+
+    def _embed(self, rows: list[list[int]], part: np.ndarray) -> Tensor:
+        """Return the mean over the tokens of each text's last states, fp32 [texts, width], at
+        length 1.
+        """
+        chosen = [rows[i] for i in part]
+        if self.device.kind == "cpu":
+            longest = max(map(len, chosen))
+        else:
+            is_title = part[0] < len(rows) // 2
+            longest = self.config.title_tokens if is_title else self.config.body_tokens
+        ids = np.full((len(chosen), longest), self.pad, np.int64)
+        for row, one in zip(ids, chosen, strict=True):
+            row[: len(one)] = one
+        lengths = np.array([len(one) for one in chosen])
+        inputs = self.device.put(
+            {"input_ids": ids, "attention_mask": (np.arange(longest) < lengths[:, None]) * 1}
+        )
+        states = self.network(**inputs).last_hidden_state.float()
+        mask = inputs["attention_mask"].unsqueeze(-1).float()
+        means = (states * mask).sum(1) / mask.sum(1)
+        return functional.normalize(means, dim=1)
+
+    def _gather(self, embedded: Tensor, share: int) -> Tensor:
+        """Return the embeddings of all processes: all titles, then all bodies."""
+        device = self.device
+        if device.world_size == 1:
+            return embedded
+        every = embedded.new_zeros(2, device.world_size, share, embedded.shape[1])
+        every[:, device.rank] = embedded.view(2, share, -1)
+        device.all_reduce_sum([every])
+        return every.flatten(0, 2)
+
+
+def adapt_contrastively(
+    config: ContrastiveConfig, encoder: Path, corpus: Path, output: Path, device: str = "auto"
+) -> ContrastiveResult:
+    """Adapt the encoder of a folder to the pairs of a corpus's pretrain split, and write it to
+    `output/encoder`; continue from the last checkpoint there, if there is one.
+
+    Raise UserError where there are too few pairs, or the folder has no encoder that can be adapted.
+    A SIGTERM ends it with a checkpoint and exit status 143.
+    """
+    opened = open_device(device, config.precision)
+    try:
+        return _adapt(config, encoder, corpus, output, opened)
+    finally:
+        opened.close()
+
+
+def _adapt(
+    config: ContrastiveConfig, encoder: Path, corpus: Path, output: Path, device: Device
+) -> ContrastiveResult:
+    network = load_network(encoder)
+    tokenizer = load_tokenizer(str(encoder))
+    config = fit_lengths(config, network)
+    pairs = read_pairs(corpus, config.body_tokens)
+    if len(pairs) < MIN_PAIRS:
+        told = ", ".join(f"{n} {reason}" for reason, n in pairs.left_out.most_common())
+        raise UserError(
+            f"{corpus}: {len(pairs)} pairs of title and body in its pretrain split ({told}); "
+            f"contrastive adaptation needs {MIN_PAIRS}: leave it out"
+        )
+    batch = min(config.batch, len(pairs)) // device.world_size * device.world_size
+    if not batch:
+        raise UserError(f"batch={config.batch}: {device.world_size} processes cannot share it")
+    epochs = config.epochs or min(MAX_EPOCHS, math.ceil(SEEN_PAIRS / len(pairs)))
+    texts = Texts(pairs, tokenizer, config)
+    contrast = Contrast(config, network, texts, device, epochs * (len(pairs) // batch))
+    identity = {
+        "contrastive": COMPUTATION_VERSION,
+        **{n: v for n, v in config.model_dump().items() if n not in FREE_SETTINGS},
+        "epochs": epochs,
+        "encoder": hash_file(encoder / "model.safetensors"),
+        "pairs": texts.hash(),
+    }
+    make_writable_folder("--output", output)
+    writer = checkpoint.CheckpointWriter(output / "checkpoints", config.keep_checkpoints)
+    resume(contrast, writer.folder, identity, output)
+    start = describe_start(encoder)
+    if device.is_rank0:
+        write_json(output / "config.json", {"contrastive": identity, "start": start})
+    train(contrast, writer, identity, batch, output)
+
+    totals, folder = contrast.totals, output / "encoder"
+    result = ContrastiveResult(
+        encoder=str(folder),
+        pairs=len(pairs),
+        reviews=pairs.reviews,
+        left_out={str(reason): n for reason, n in pairs.left_out.items()},
+        epochs=epochs,
+        steps=totals.step,
+        tokens=totals.tokens,
+        loss=totals.loss,
+        accuracy=totals.accuracy,
+        seconds=round(totals.seconds, 3),
+        cpu_seconds=round(totals.cpu_seconds, 3),
+        joules=round(totals.joules) if totals.joules else None,
+        peak_memory_mb=round(device.measure_memory_mb()),
+        parameters=sum(p.numel() for p in contrast.network.parameters()),
+        device=device.kind,
+        precision="bf16" if device.bf16 else "fp32",
+    )
+    if device.is_rank0:
+        write_encoder(contrast.network, encoder, folder, render_card(config, result, start))
+        write_json(output / "result.json", asdict(result))
+    return result
+
+
+def load_network(encoder: Path) -> Any:
+    """Return the trunk of a folder by transformers' own module, in fp32; no code is ever run."""
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if not (encoder / "model.safetensors").is_file():
+        raise UserError(
+            f"--encoder {encoder}: no model.safetensors there; `python -m model.origin --place "
+            f"{encoder} --output DIR` makes a folder that has one"
+        )
+    try:
+        torch.manual_seed(0)  # a pooler that the file lacks is not used, but written
+        return AutoModel.from_pretrained(encoder, trust_remote_code=False, dtype=torch.float32)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"--encoder {encoder}: {str(error).splitlines()[0]}") from error
+
+
+def fit_lengths(config: ContrastiveConfig, network: Any) -> ContrastiveConfig:
+    """Return the settings with texts no longer than the encoder has positions for."""
+    limits = (count_positions(network.config), getattr(network.config, TRAINED_LENGTH, None))
+    limit = min((one for one in limits if one), default=config.body_tokens)
+    return config.replace(
+        title_tokens=min(config.title_tokens, limit), body_tokens=min(config.body_tokens, limit)
+    )
+
+
+def resume(contrast: Contrast, folder: Path, identity: dict[str, Any], output: Path) -> None:
+    """Continue from the newest checkpoint, if any; rank 0 chooses it."""
+    device = contrast.device
+    state = checkpoint.load_newest_state(folder) if device.is_rank0 else None
+    step = int(device.all_reduce_max(state.step if state else -1)[0])
+    if step < 0:
+        return
+    state = state or checkpoint.load_state(checkpoint.build_path(folder, step))
+    checkpoint.check_same_run(identity, state.numbers["identity"], output)
+    checkpoint.restore_tensors(
+        state.tensors, contrast.network, contrast.optimizer, device.fused_optimizer
+    )
+    contrast.totals = Totals(**state.numbers["totals"])
+
+
+def train(
+    contrast: Contrast,
+    writer: checkpoint.CheckpointWriter,
+    identity: dict[str, Any],
+    batch: int,
+    output: Path,
+) -> None:
+    """Train to the last step; a SIGTERM ends it after a step, with a checkpoint."""
+    config, device, totals = contrast.config, contrast.device, contrast.totals
+    stopping: list[int] = []
+    previous = signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+    log = MetricsLog(output, after_step=totals.step or None) if device.is_rank0 else None
+    batches = iterate_batches(len(contrast.texts.titles), batch, config.seed, totals.step)
+    sums: list[tuple[Tensor, Tensor]] = []
+    begun = np.array([time.monotonic(), time.process_time(), device.read_joules()])
+    tokens = totals.tokens
+
+    def read_window() -> dict[str, float]:
+        """Add what the steps since the last reading took, and return their means."""
+        nonlocal begun, tokens
+        device.wait()
+        loss, accuracy = (float(torch.stack(one).mean()) for one in zip(*sums, strict=True))
+        now = np.array([time.monotonic(), time.process_time(), device.read_joules()])
+        seconds, cpu, joules = (now - begun).tolist()
+        cpu, joules = device.add_numbers(cpu, joules)
+        totals.loss, totals.accuracy = loss, accuracy
+        totals.seconds += seconds
+        totals.cpu_seconds += cpu
+        totals.joules += joules if math.isfinite(joules) else 0.0
+        numbers = {
+            "contrastive_loss": loss,
+            "contrastive_accuracy": accuracy,
+            "pairs_per_second": len(sums) * batch / max(seconds, 1e-9),
+            "tokens_per_second": (totals.tokens - tokens) / max(seconds, 1e-9),
+        }
+        begun, tokens = now, totals.tokens
+        sums.clear()
+        return numbers
+
+    try:
+        with Progress(contrast.steps, "steps", "contrastive adaptation", done=totals.step) as bar:
+            while totals.step < contrast.steps:
+                sums.append(contrast.take_step(next(batches)))
+                is_last = totals.step == contrast.steps
+                ends = device.all_reduce_max(float(bool(stopping)))[0] > 0
+                keeping = ends or (totals.step % config.checkpoint_every == 0 and not is_last)
+                if is_last or keeping or totals.step % config.log_every == 0:
+                    numbers = read_window()
+                    if not math.isfinite(numbers["contrastive_loss"]):
+                        raise UserError(
+                            f"step {totals.step}: the loss is not a number any more; take a lower "
+                            "learning_rate, in another --output"
+                        )
+                    if log:
+                        log.log(totals.step, **numbers)
+                    bar.update(totals.step, loss=round(numbers["contrastive_loss"], 3))
+                if keeping and device.is_rank0:
+                    told = {"totals": vars(totals).copy(), "identity": identity}
+                    tensors = checkpoint.copy_tensors(contrast.network, contrast.optimizer)
+                    writer.write(checkpoint.State(totals.step, tensors, told), best_step=-1)
+                if ends and not is_last:
+                    raise SystemExit(EXIT_TERMINATED)
+    finally:
+        writer.wait()
+        signal.signal(signal.SIGTERM, previous)
+
+
+def write_encoder(network: Any, source: Path, folder: Path, card: str) -> None:
+    """Write the source's folder with the trained weights in the place of its own; a head that the
+    source has stays as it is.
+    """
+    tensors = load_file(source / "model.safetensors")
+    inside = f"{network.base_model_prefix}."
+    trained = {n: t.detach().float().cpu().contiguous() for n, t in network.state_dict().items()}
+    prefixed = any(name.startswith(inside) for name in tensors)
+    for name, tensor in trained.items():
+        key = f"{inside}{name}" if prefixed else name
+        is_known = key in tensors or not _is_without_use(name)
+        if is_known:
+            tensors[key] = tensor.clone()
+    config = json.loads((source / "config.json").read_text("utf-8"))
+    length = config.get(TRAINED_LENGTH) or count_positions(network.config) or 512
+    config |= {TRAINED_LENGTH: length, "dtype": "float32"}
+    with write_folder(folder, source, card) as temporary:
+        write_json(temporary / "config.json", config)
+        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
+
+
+def _is_without_use(name: str) -> bool:
+    """Return whether a weight is drawn where a file lacks it, and no encoder needs it."""
+    return name.startswith("pooler.")
+
+
+def render_card(config: ContrastiveConfig, result: ContrastiveResult, start: dict[str, Any]) -> str:
+    """Return the encoder's README.md."""
+    origin = start.get("name", "an encoder")
+    left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(result.left_out.items()))
+    lines = [
+        *render_front_matter(start),
+        f"# {origin}, adapted by contrast",
+        "",
+        f"{origin}, trained without a label to tell which title belongs to which review. Fine-tune "
+        "it, or take the mean of its tokens' states. `AutoModel.from_pretrained` loads it.",
+        *("", "## Data", ""),
+        f"{result.pairs:,} pairs of title and body from {result.reviews:,} reviews of the corpus's "
+        f"pretrain split{f'; left out: {left_out}' if left_out else ''}.",
+        *("", "## Training", ""),
+        f"{result.steps:,} steps, {result.epochs} epochs, {result.tokens:,} tokens, "
+        f"{result.seconds:,.0f} seconds on {result.device} in {result.precision}. At the end the "
+        f"loss was {result.loss:.3f}, and {result.accuracy:.1%} of the titles found their body "
+        f"among those of a batch.",
+        *("", "## Lineage", ""),
+        *(
+            f"- origin's {title}: {start.get(name) or UNKNOWN}"
+            for name, title in ORIGIN_FIELDS.items()
+            if start.get(name)
+        ),
+        *("", "## Settings", "", "```json"),
+        json.dumps(config.model_dump(), indent=1),
+        *("```", ""),
+    ]
+    return "\n".join(lines)
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    """Adapt as a command line says; return the result."""
+    options = read_options(ContrastiveOptions, argv, "python -m model.contrastive", __doc__)
+    processes = options.processes or 1
+    if processes > 1 and "RANK" not in os.environ:
+        return run_processes(run, sys.argv[1:] if argv is None else argv, processes)
+    settings = parse_assignments("--set", options.set, "FIELD=VALUE")
+    try:
+        [config] = replace_settings([ContrastiveConfig()], settings, "contrastive")
+    except UserError as mistake:
+        raise UserError(f"--set {mistake}") from None
+    if options.threads or processes > 1:
+        torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) // processes))
+    result = adapt_contrastively(
+        config, options.encoder, options.corpus, options.output, options.device
+    )
+    return asdict(result)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,168 @@
+"""Reads the (title, body) pairs of a corpus for contrastive adaptation, without a label.
+
+Only reviews of the pretrain split give pairs. A pair is left out, and counted by reason, where its
+title says nothing that the body does not begin with, or is a number of stars: "Five Stars" is what
+Amazon writes where the buyer leaves the title empty, and so a label by the back door.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.core.errors import UserError
+
+MIN_WORDS = 3
+"""Words of a body."""
+CHARACTERS_PER_TOKEN = 16
+"""Of a text that is tokenized at most; what follows would be cut off anyway."""
+SCRIPTS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+"""Characters of scripts that write no spaces between words, and Hangul; each counts as a word."""
+WORD = re.compile(rf"[{SCRIPTS}]|[^\W{SCRIPTS}]+")
+
+NUMBERS = {
+    *("1", "2", "3", "4", "5"),
+    *("one", "two", "three", "four", "five"),
+    *("ein", "eine", "zwei", "drei", "vier", "funf", "fuenf"),
+    *("un", "une", "deux", "trois", "quatre", "cinq"),
+    *("una", "uno", "dos", "tres", "cuatro", "cinco"),
+    *("due", "tre", "quattro", "cinque"),
+    *("um", "uma", "dois", "duas", "quatro"),
+    *("een", "twee", "drie", "vijf"),
+    *("jedna", "dwie", "trzy", "cztery", "piec"),
+    *("bir", "iki", "uc", "dort", "bes"),
+    *("en", "ett", "tva", "fyra", "fem"),
+    *("одна", "две", "три", "четыре", "пять"),
+}
+STAR_WORDS = {
+    *("star", "stars", "stern", "sterne", "sternen", "etoile", "etoiles", "estrella", "estrellas"),
+    *("stella", "stelle", "estrela", "estrelas", "ster", "sterren", "gwiazdka", "gwiazdki"),
+    *("gwiazdek", "yıldız", "yildiz", "stjarna", "stjarnor", "звезда", "звезды", "звезд"),
+}
+FILLERS = {
+    *("0", "a", "out", "of", "von", "sur", "de", "su", "van", "na", "av", "из", "review", "rating"),
+    *("only", "solid", "nur", "solo"),
+}
+"""May stand beside the number and the stars: "4.0 out of 5 stars"."""
+STARS_ALONE = re.compile(
+    r"[\s★☆⭐*]+|[1-5]\s*/\s*5|"
+    r"[1-5一二三四五１-５하나둘셋넷다섯두세네한]?\s*[つ个颗顆]?\s*[星별](점|级|評価|评价)?\s*"
+    r"[つ1-5１-５]*\s*(점|개|하나|둘|셋|넷|다섯)?つ?[！!。.]*"
+)
+"""Signs instead of words, and the scripts that write both in one."""
+
+Reason = Literal[
+    "no title", "a title of stars", "a short body", "a title that begins the body", "no text"
+]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Titles and bodies, parallel, in the order of the corpus."""
+
+    titles: list[str]
+    bodies: list[str]
+    reviews: int
+    """Of the pretrain split; those that gave no pair are in `left_out` by reason."""
+    left_out: Counter[Reason] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.titles)
+
+    def number_titles(self) -> np.ndarray:
+        """Return int64 [pairs], equal where titles are equal but for case, accents and signs."""
+        numbers: dict[str, int] = {}
+        folded = (fold_words(title) or title for title in self.titles)
+        return np.array([numbers.setdefault(title, len(numbers)) for title in folded], np.int64)
+
+
+def read_pairs(corpus: Path, body_tokens: int) -> Pairs:
+    """Return the pairs of the pretrain split; UserError where the folder is no corpus.
+
+    Bodies are cut to what `body_tokens` tokens can hold: a million pairs take about 0.6 GB.
+    """
+    titles: list[str] = []
+    bodies: list[str] = []
+    left_out: Counter[Reason] = Counter()
+    reviews = 0
+    for title, body in _read_reviews(corpus):
+        reviews += 1
+        body = body[: CHARACTERS_PER_TOKEN * body_tokens]
+        if reason := find_reason(title, body):
+            left_out[reason] += 1
+            continue
+        titles.append(title)
+        bodies.append(body)
+    return Pairs(titles, bodies, reviews, left_out)
+
+
+def find_reason(title: str, body: str) -> Reason | None:
+    """Return why a title and a body are no pair, or None."""
+    if not title.strip():
+        return "no title"
+    if not body.strip():
+        return "no text"
+    if is_title_of_stars(title):
+        return "a title of stars"
+    if len(WORD.findall(body)) < MIN_WORDS:
+        return "a short body"
+    begins, whole = fold_words(title), fold_words(body)
+    if not begins or whole.startswith(begins):
+        return "a title that begins the body"
+    return None
+
+
+def is_title_of_stars(title: str) -> bool:
+    """Return whether a title says a number of stars and nothing else, in any language that the
+    reader knows columns of: "Five Stars", "5 Sterne!", "4.0 out of 5 stars", "★★★", "星5つ".
+    """
+    if STARS_ALONE.fullmatch(title.strip()):
+        return True
+    words = fold_words(title).split()
+    return bool(
+        words
+        and not STAR_WORDS.isdisjoint(words)
+        and not NUMBERS.isdisjoint(words)
+        and set(words) <= NUMBERS | STAR_WORDS | FILLERS
+    )
+
+
+def fold_words(text: str) -> str:
+    """Return the words of a text, with a space between, without case, accents and signs."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    plain = "".join(c for c in decomposed if not unicodedata.combining(c))
+    return " ".join(WORD.findall(unicodedata.normalize("NFKC", plain)))
+
+
+def _read_reviews(corpus: Path) -> Iterator[tuple[str, str]]:
+    """Yield title ("" where there is none) and body of each review of the pretrain split."""
+    files = sorted(corpus.glob("corpus-*.parquet"))
+    if not files:
+        raise UserError(
+            f"{corpus}: no corpus-*.parquet; give a folder that beam_jobs.corpus_job wrote"
+        )
+    for file in files:
+        try:
+            parquet = pq.ParquetFile(file)
+            columns = ["split", "has_title", "sentences"]
+            if missing := [name for name in columns if name not in parquet.schema_arrow.names]:
+                raise UserError(
+                    f"{file}: columns {', '.join(missing)} are missing; run the corpus job again"
+                )
+            for batch in parquet.iter_batches(columns=columns):
+                table = batch.to_pydict()
+                for split, has_title, sentences in zip(
+                    table["split"], table["has_title"], table["sentences"], strict=True
+                ):
+                    if split == "pretrain":
+                        cut = int(bool(has_title) and len(sentences) > 0)
+                        yield " ".join(sentences[:cut]), " ".join(sentences[cut:])
+        except (OSError, pa.ArrowException) as error:
+            raise UserError(f"{file}: not whole ({error}); run the corpus job again") from None

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import suppress
 from pathlib import Path
@@ -249,35 +249,54 @@ def measure_question(job: Job) -> None:
     counting = pool.submit(count_ngrams, job.work)
 
     steps = found["adaptations"] = {}
-    steps |= job.run_all({"contrastive-0": contrast(published, "contrastive-0", 0, 3)})
-    job.write("question", found)
-    commands = {f"mlm-{s}": mask(f"mlm-{s}", s) for s in seeds[:2]}
-    commands |= {
-        f"contrastive-{s}": contrast(published, f"contrastive-{s}", s, 3) for s in seeds[1:]
-    }
-    commands["once"] = contrast(published, "once", 0, 1)
-    steps |= job.run_all(commands)
-    job.write("question", found)
-    steps |= job.run_all(
-        {
+    writer = StateWriter(job)
+    futures: dict[Future[Any], tuple[Any, ...]] = {}
+
+    def submit(tasks: Sequence[str]) -> None:
+        known = {fit[:2] for fit in futures.values()}
+        new = [arm for arm in writer.seconds if not {(arm, task) for task in tasks} & known]
+        for fit in list_fits(job, new, tasks):
+            futures[pool.submit(fit_states, job.work, *fit)] = fit
+
+    def write_states(arms: dict[str, Path]) -> None:
+        for arm, folder in arms.items():
+            writer.write(arm, folder)
+            submit(("polarity", "balanced"))
+        found["states"] = writer.seconds
+        job.write("question", found)
+
+    def list_encoders() -> dict[str, Path]:
+        made = {n: Path(one["encoder"]) for n, one in steps.items() if "encoder" in one}
+        return {n: folder for n, folder in made.items() if n not in writer.seconds}
+
+    # adaptations run beside the states and regressions of those before them
+    with ThreadPoolExecutor(1) as beside:
+        steps |= job.run_all({"contrastive-0": contrast(published, "contrastive-0", 0, 3)})
+        commands = {f"mlm-{s}": mask(f"mlm-{s}", s) for s in seeds[:2]}
+        for s in seeds[1:]:
+            commands[f"contrastive-{s}"] = contrast(published, f"contrastive-{s}", s, 3)
+        commands["once"] = contrast(published, "once", 0, 1)
+        running = beside.submit(job.run_all, commands)
+        write_states({"published": published, **list_encoders()})
+        steps |= running.result()
+        commands = {
             f"both-{s}": contrast(Path(steps[f"mlm-{s}"]["encoder"]), f"both-{s}", s, 3)
             for s in seeds[:2]
             if "encoder" in steps[f"mlm-{s}"]
         }
-    )
-    job.write("question", found)
-
-    arms = {"published": published}
-    arms |= {name: Path(one["encoder"]) for name, one in steps.items() if "encoder" in one}
-    found["states"] = compute_states(job, arms)
-    fits = list(list_fits(job, list(arms)))
-    futures = {pool.submit(fit_states, job.work, *fit): fit for fit in fits}
+        running = beside.submit(job.run_all, commands)
+        write_states(list_encoders())
+        steps |= running.result()
+        write_states(list_encoders())
     with suppress(Exception):
         counting.result(timeout=max(1.0, job.left() - 60))
-        tfidf = [("tfidf", *one) for one in list_tfidf_fits(job)]
-        futures |= {pool.submit(fit_tfidf, job.work, *fit[1:]): fit for fit in tfidf}
-    note(f"{len(futures)} regressions begin")
+        for fit in list_tfidf_fits(job):
+            futures[pool.submit(fit_tfidf, job.work, *fit)] = ("tfidf", *fit)
+    submit(("stars",))
+    note(f"{len(futures)} regressions")
 
+    arms = {"published": published}
+    arms |= {n: Path(one["encoder"]) for n, one in steps.items() if "encoder" in one}
     found["fine-tuned"] = {}
     for counts in (None,), (3000,), (800,):
         if job.left() > 45 and not job.toy:
@@ -314,43 +333,48 @@ def write_inputs(job: Job) -> None:
     )
 
 
-def compute_states(job: Job, arms: dict[str, Path]) -> dict[str, Any]:
-    """Write the frozen states of all labelled reviews for each arm, as the product does."""
-    from model.baselines import frozen
-    from model.device import open_device
-    from model.finetuning import network
-    from model.finetuning.examples import Example
-    from model.finetuning.network import Head
-    from model.finetuning.tasks.corpus import TASKS
+class StateWriter:
+    """Writes the frozen states of all labelled reviews for an arm, as the product computes them."""
 
-    device, task = open_device("auto", "auto"), TASKS[0]
-    head = Head(task.name, task.shape, task.labels, LENGTH, 64, kind="frozen")
-    texts = json.loads((job.work / "texts.json").read_text())
-    examples = [Example(str(i), text, label=0) for i, text in enumerate(texts)]
-    features = head.make_featurizer(network.load_tokenizer(str(job.encoder)))(examples)
-    found = {}
-    for name, folder in arms.items():
+    def __init__(self, job: Job) -> None:
+        from model.device import open_device
+        from model.finetuning import network
+        from model.finetuning.examples import Example
+        from model.finetuning.network import Head
+        from model.finetuning.tasks.corpus import TASKS
+
+        self.work, self.device, self.task = job.work, open_device("auto", "auto"), TASKS[0]
+        self.head = Head(
+            self.task.name, self.task.shape, self.task.labels, LENGTH, 64, kind="frozen"
+        )
+        texts = json.loads((job.work / "texts.json").read_text())
+        featurizer = self.head.make_featurizer(network.load_tokenizer(str(job.encoder)))
+        self.features = featurizer([Example(str(i), text, label=0) for i, text in enumerate(texts)])
+        self.seconds: dict[str, float] = {}
+
+    def write(self, arm: str, folder: Path) -> None:
+        from model.baselines import frozen
+
         began = time.monotonic()
-        encoder = frozen.open_encoder(str(folder), task, head, device)
-        states = frozen.compute_states(encoder, features, LENGTH, device, None)
-        np.save(job.work / f"states-{name}.npy", states)
-        found[name] = {"texts": len(texts), "seconds": round(time.monotonic() - began, 2)}
-        note(f"states of {name}: {found[name]['seconds']} s")
-    return found
+        encoder = frozen.open_encoder(str(folder), self.task, self.head, self.device)
+        states = frozen.compute_states(encoder, self.features, LENGTH, self.device, None)
+        np.save(self.work / f"states-{arm}.npy", states)
+        self.seconds[arm] = round(time.monotonic() - began, 2)
+        note(f"states of {arm}: {self.seconds[arm]} s")
 
 
-def list_fits(job: Job, arms: Sequence[str]) -> Iterator[tuple[str, str, int, int]]:
+def list_fits(
+    job: Job, arms: Sequence[str], tasks: Sequence[str]
+) -> Iterator[tuple[str, str, int, int]]:
     """Yield arm, task, labels (0: all) and sample, in order of worth."""
-    counts, samples = ((50, 200), 2) if job.toy else (COUNTS, SAMPLES)
-    for task in ("polarity", "balanced"):
+    for task in tasks:
+        samples = 2 if job.toy else 3 if task == "stars" else SAMPLES
+        counts = (50, 200) if job.toy else COUNTS[1:] if task == "stars" else COUNTS
+        if task == "polarity":
+            yield from ((arm, task, 0, 0) for arm in arms)
         for count in counts:
             for sample in range(samples):
                 yield from ((arm, task, count, sample) for arm in arms)
-        if task == "polarity":
-            yield from ((arm, task, 0, 0) for arm in arms)
-    for count in (200, 800, 3000)[: 1 if job.toy else 3]:
-        for sample in range(min(3, samples)):
-            yield from ((arm, "stars", count, sample) for arm in arms)
 
 
 def list_tfidf_fits(job: Job) -> Iterator[tuple[str, int, int]]:
@@ -573,7 +597,7 @@ def measure_objective(job: Job) -> None:
     _, labelled, shards = prepare(job)
     found: dict[str, Any] = {}
     recipe = "sample" if job.toy else "small"
-    seconds = 4 if job.toy else max(30.0, min(110.0, (job.left() - 75) / 2.3))
+    seconds = 4 if job.toy else max(30.0, min(110.0, (job.left() - 65) / 2.3))
     common = ["model.pretrain", "--recipe", recipe, "--shards", str(shards)]
     # a fifteenth of the paper's compute: a higher rate and longer warm-up than for a million steps
     common += ["--set", f"batch={4 if job.toy else 256}"]
@@ -616,7 +640,12 @@ def measure_objective(job: Job) -> None:
                     *("model.finetune", *start, "--task", "polarity", "--data", str(labelled)),
                     *("--output", str(output), "--evaluation", f"{output}-test"),
                     *("--seed", str(seed), "--recipe", recipe, "--set", f"n_train={count}"),
-                    *("--set", "epochs=0.1" if job.toy else "epochs=3", "--set", "n_dev=1000"),
+                    *(
+                        "--set",
+                        f"epochs={0.1 if job.toy else 5 if count == 2000 else 2}",
+                        "--set",
+                        "n_dev=1000",
+                    ),
                     *(("--set", "n_test=60") if job.toy else ()),
                 ]
     told = job.run_all(commands, at_once=6, margin=6)

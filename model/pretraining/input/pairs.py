@@ -54,7 +54,7 @@ FILLERS = {
 STARS_ALONE = re.compile(
     r"[\s★☆⭐*]+|[1-5]\s*/\s*5|"
     r"[1-5一二三四五１-５하나둘셋넷다섯두세네한]?\s*[つ个颗顆]?\s*[星별](점|级|評価|评价)?\s*"
-    r"[つ1-5１-５]*\s*(점|개|하나|둘|셋|넷|다섯)?つ?[！!。.]*"
+    r"[1-5１-５]?\s*(하나|둘|셋|넷|다섯|한|두|세|네)?\s*(점|개|つ)?[！!。.]*"
 )
 """Signs instead of words, and the scripts that write both in one."""
 

@@ -1,4 +1,4 @@
-"""Contrastive adaptation: which pairs it reads, its loss, and that cuts and kills change nothing."""
+"""Contrastive adaptation: the pairs it reads, its loss, and that cuts and kills change nothing."""
 
 import json
 import os

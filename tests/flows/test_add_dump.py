@@ -71,10 +71,10 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
 def test_an_added_dump_takes_its_texts_as_the_base_did(store, new):
     chosen = {"near_duplicates": 0.8, "split_by": "product", "title": False}
     settings = [f"corpus.{name}={value}" for name, value in chosen.items()]
-    made_run(store.root, *settings, "dump.stars_scale=1-10")
+    made_run(store.root, *settings, "dump.stars_scale=0-5")
     parameters, _ = planned(store, new)
     assert parameters.corpus.model_dump(include=chosen) == chosen
-    assert parameters.dump.stars_scale == "1-10"
+    assert parameters.dump.stars_scale == "0-5"
     parameters, _ = planned(store, new, "dump.stars_scale=1-5")
     assert parameters.dump.stars_scale == "1-5"
 

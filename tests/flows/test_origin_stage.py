@@ -207,7 +207,7 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
 def test_a_dry_run_warns_of_reviews_that_the_encoder_does_not_read(encoder, tmp_path, capsys):
     (encoder / "README.md").write_text("---\nlanguage: en\n---\n")
     bad = "Der Deckel war nach {} Tagen kaputt und das ist schade.,{}\n"
-    german = [bad.format(i, i % 5 + 1) for i in range(30)]
+    german = [bad.format(i, i % 5 + 1) for i in range(300)]
     (tmp_path / "own.csv").write_text("text,stars\n" + "".join(german))
     words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
     where = ["--start-from", str(encoder), "--recipe", "published", "--dry-run"]

@@ -90,7 +90,7 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
         return stages["corpus"].arguments(store, tmp_path)
 
     dump = tmp_path / "reviews.csv"
-    rows = [f"text {i},{i % 5 + 1},body {i},{i % 5 + 1}\n" for i in range(20)]
+    rows = [f"text {i},{i % 5 + 1},body {i},{i % 5 + 1}\n" for i in range(200)]
     dump.write_text("".join(["text,stars,body,score\n", *rows]))
     settings = ["dump.columns=text=body,stars=score", "dump.format=delimited"]
     settings += ["dump.encoding=cp1252"]

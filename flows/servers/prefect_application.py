@@ -8,9 +8,11 @@
   so any page in a browser on this machine could else send events and read the history.
 - Its pages may load and send nothing elsewhere: Prefect's newer UI brings a package that reports to
   a third party, and the Markdown of an artifact may name an image of any server.
-- What a worker or the serving process runs (pull steps, entrypoints, job variables, templates of
-  pools) is set by an administrator alone, who knows AMAZON_ELECTRA_PREFECT_ADMIN: everybody else
-  may start runs of the deployments that there are, but no program of their own.
+- What a worker, the serving process or a run executes is set by an administrator alone, who knows
+  AMAZON_ELECTRA_PREFECT_ADMIN. Everybody else may start and steer runs of the deployments that
+  there are, with the fields of `FIELDS` and nothing else: no pull steps, entrypoints, job variables
+  or templates of pools, no blocks and variables that these may name, and no data of a state, which
+  Prefect's engine unpickles.
 - A change that the database could not take, since another connection was writing, is tried again.
   Prefect answers it with 503, which its clients repeat and its UI does not: a click on Submit or
   Resume would be lost.
@@ -23,7 +25,7 @@ import os
 import random
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,13 +49,51 @@ reach the server.
 ATTEMPTS = 12
 """Of a change that meets 503; the pauses between them add up to half a minute at most."""
 MAX_PAUSE_SECONDS = 4.0
-WHAT_RUNS = {
-    *("pull_steps", "entrypoint", "path", "job_variables", "base_job_template"),
-    *("storage_document_id", "infrastructure_document_id"),
+READS = {
+    *("filter", "count", "history", "paginate", "lateness", "next-runs", "validate"),
+    *("get_scheduled_flow_runs", "get_runs", "concurrency_status"),
 }
-"""Fields of deployments, runs, schedules, automations and pools that decide which program runs."""
-OF_USERS = {"parameters", "parameter_openapi_schema", "context", "labels", "state"}
-"""Fields whose content has names of the users' own."""
+"""Last parts of the paths whose POST reads."""
+UNRELATED = {
+    *("logs", "concurrency_limits", "v2", "saved_searches", "templates", "ui"),
+}
+"""Parts of the API that decide of no program."""
+PARTS = {
+    *("flows", "flow_runs", "task_runs", "deployments", "work_pools", "work_queues"),
+    *("artifacts", "automations"),
+}
+"""Parts of which everybody may set `FIELDS`; of the others (blocks, variables, the server's own
+settings) nothing.
+"""
+FIELDS = {
+    # flows, runs, tasks
+    *("name", "tags", "labels", "flow_id", "flow_version", "deployment_id", "parent_task_run_id"),
+    *("parameters", "context", "empirical_policy", "idempotency_key", "state", "force"),
+    *("id", "flow_run_id", "task_run_id", "task_key", "dynamic_key", "task_version", "task_inputs"),
+    *("cache_key", "cache_expiration", "infrastructure_pid", "run_input", "key", "value", "sender"),
+    # deployments, their schedules, pools, queues
+    *("description", "version", "version_info", "paused", "schedules", "concurrency_limit"),
+    *("concurrency_options", "global_concurrency_limit_id", "enforce_parameter_schema"),
+    *("parameter_openapi_schema", "work_pool_name", "work_queue_name", "collision_strategy"),
+    *("grace_period_seconds", "active", "schedule", "max_scheduled_runs", "slug", "replaces"),
+    *("start_time", "end_time", "min_time", "min_runs", "max_runs", "type", "is_paused"),
+    *("priority", "filter", "last_polled", "heartbeat_interval_seconds"),
+    *("metadata", "return_id"),
+    # artifacts, automations, and changes of several runs at once
+    *("data", "metadata_", "enabled", "trigger", "actions", "actions_on_trigger", "source"),
+    *("actions_on_resolve", "owner_resource", "schedule_after", "message", "automation_id"),
+    *("work_pool_id", "work_queue_id", "block_document_id", "payload", "subject", "body"),
+    *("flows", "flow_runs", "deployments", "limit"),
+}
+"""Fields that everybody may set, at any depth."""
+OF_USERS = {
+    *("parameters", "parameter_openapi_schema", "context", "labels", "value", "run_input"),
+    *("empirical_policy", "task_inputs", "filter", "flows", "flow_runs", "deployments"),
+    *("schedule", "trigger", "version_info", "metadata_", "metadata", "payload"),
+}
+"""Fields whose content is taken as it is: names of the users' own, filters, schedules."""
+STATE_FIELDS = {"type", "name", "message", "state_details"}
+"""Fields of a state that everybody may set. Its `data` says which file Prefect unpickles."""
 
 
 class ChangeMiddleware:
@@ -66,6 +106,9 @@ class ChangeMiddleware:
         self.app, self.admin = app, admin.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self.app(scope, self.check_messages(scope, receive, send), send)
+            return
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self.app(scope, receive, send)
             return
@@ -79,34 +122,53 @@ class ChangeMiddleware:
                 return
             await asyncio.sleep(random.uniform(0, min(0.05 * 2**attempt, MAX_PAUSE_SECONDS)))
 
+    def check_messages(self, scope: Scope, receive: Receive, send: Send) -> Receive:
+        """Return what receives the messages of a WebSocket, and closes one whose event sets what an
+        administrator alone may set.
+        """
+        if is_administrator(Headers(scope=scope), self.admin):
+            return receive
+
+        async def receive_checked() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.receive":
+                try:
+                    sent = json.loads(message.get("text") or message.get("bytes") or b"{}")
+                    is_refused = bool(find_refused("events", sent))
+                except (ValueError, RecursionError):
+                    is_refused = True
+                if is_refused:
+                    await send({"type": "websocket.close", "code": WS_1008_POLICY_VIOLATION})
+                    return {"type": "websocket.disconnect", "code": WS_1008_POLICY_VIOLATION}
+            return message
+
+        return receive_checked
+
     async def explain_refusal(self, scope: Scope, body: bytes) -> str:
         """Return why a change is an administrator's, or an empty text.
 
         The forms of the UI send the job variables of a deployment back as they are; that is none.
         """
         headers = Headers(scope=scope)
-        given = headers.get(ADMIN_HEADER, "").encode()
-        if self.admin and secrets.compare_digest(given, self.admin):
+        if is_administrator(headers, self.admin):
             return ""
-        parts = scope["path"].strip("/").split("/")
+        parts = scope["path"].strip("/").removeprefix("api/").split("/")
+        if parts[-1] in READS or parts[0] in UNRELATED or parts[2:] == ["labels"]:
+            return ""
         try:
-            found = {} if "admin" in parts else find_fields(json.loads(body or b"{}"))
-        except RecursionError:
-            return "the request is nested too deeply"
-        except ValueError:  # no JSON: Prefect takes nothing from it
-            return ""
-        if found.get("job_variables") and "deployments" in parts[:-1]:
-            place = "/".join(parts[: parts.index("deployments") + 2])
+            found = find_refused(parts[0], json.loads(body or b"{}"))
+        except (ValueError, RecursionError):
+            return "the request is not JSON, or nested too deeply"
+        if found.get("job_variables") and parts[0] == "deployments" and len(parts) > 1:
+            place = f"{scope['path'].split('/deployments/')[0]}/deployments/{parts[1]}"
             names = {"authorization", "host"} & set(headers)
             transport = httpx.ASGITransport(self.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as inner:
-                there = await inner.get(f"/{place}", headers={n: headers[n] for n in names})
+                there = await inner.get(place, headers={n: headers[n] for n in names})
             if there.is_success and found["job_variables"] == [there.json().get("job_variables")]:
                 del found["job_variables"]
-        if found or "admin" in parts:
-            what = ", ".join(sorted(found)) or "the server's own settings"
-            return f"{what}: only an administrator may set this ({ADMIN_VARIABLE})"
-        return ""
+        what = ", ".join(sorted(found))
+        return f"{what}: only an administrator may set this ({ADMIN_VARIABLE})" if what else ""
 
     async def forward(
         self, scope: Scope, body: bytes, receive: Receive, send: Send, is_last: bool
@@ -133,18 +195,64 @@ class ChangeMiddleware:
         return refused
 
 
+def is_administrator(headers: Headers, admin: bytes) -> bool:
+    """Return whether a request has the administrator's secret; an empty one is nobody's."""
+    given = headers.get(ADMIN_HEADER, "").encode()
+    return bool(admin) and secrets.compare_digest(given, admin)
+
+
+def find_refused(part: str, content: Any) -> dict[str, list[Any]]:
+    """Return what a change of a part of the API sets that an administrator alone may set, by name,
+    at any depth.
+    """
+    if part == "events":
+        events = content if isinstance(content, list) else [content]
+        return collect(map(find_state_of_event, events))
+    if part not in PARTS:
+        return {part: [content]}
+    if part == "artifacts" and isinstance(content, dict):
+        data = content.get("data")  # an object would be read as the place of a result
+        return {"data": [data]} if isinstance(data, dict) else find_fields({**content, "data": ""})
+    return find_fields(content)
+
+
 def find_fields(content: Any) -> dict[str, list[Any]]:
-    """Return what JSON sets of `WHAT_RUNS`, by name, at any depth; empty values set nothing."""
-    found: dict[str, list[Any]] = {}
-    items = content.items() if isinstance(content, dict) else ()
-    for name, value in items:
-        if name in WHAT_RUNS and value:
-            found.setdefault(name, []).append(value)
-    inner = [v for n, v in items if n not in WHAT_RUNS | OF_USERS]
-    for value in content if isinstance(content, list) else inner:
-        for name, values in find_fields(value).items():
-            found.setdefault(name, []).extend(values)
-    return found
+    """Return what JSON sets besides `FIELDS` and `STATE_FIELDS`; empty values set nothing."""
+    if isinstance(content, list):
+        return collect(map(find_fields, content))
+    found = []
+    for name, value in content.items() if isinstance(content, dict) else ():
+        if name == "state" and isinstance(value, dict):
+            found.append(find_state_fields(value))
+        elif value and name not in FIELDS:
+            found.append({name: [value]})
+        elif name not in OF_USERS:
+            found.append(find_fields(value))
+    return collect(found)
+
+
+def find_state_fields(state: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return what a state sets besides `STATE_FIELDS`."""
+    return {f"state.{n}": [v] for n, v in state.items() if v and n not in STATE_FIELDS}
+
+
+def find_state_of_event(event: Any) -> dict[str, list[Any]]:
+    """Return what an event sets of the state of a task run, which the server takes from it."""
+    payload = event.get("payload") if isinstance(event, dict) else None
+    if not isinstance(payload, dict):
+        return {}
+    run = payload.get("task_run")
+    states = [payload.get("validated_state"), run.get("state") if isinstance(run, dict) else None]
+    return collect(find_state_fields(state) for state in states if isinstance(state, dict))
+
+
+def collect(found: Iterable[Mapping[str, list[Any]]]) -> dict[str, list[Any]]:
+    """Return values by name, of several."""
+    values: dict[str, list[Any]] = {}
+    for each in found:
+        for name, some in each.items():
+            values.setdefault(name, []).extend(some)
+    return values
 
 
 class WebSocketOriginMiddleware:

@@ -40,6 +40,8 @@ NO_TELEMETRY = {
 """Environment under which nothing of this project calls home."""
 CLIENT = {
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+    "PREFECT_TASKS_DEFAULT_PERSIST_RESULT": "false",
     "PREFECT_API_REQUEST_TIMEOUT": "20",
     "PREFECT_CLIENT_MAX_RETRIES": "8",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
@@ -47,7 +49,8 @@ CLIENT = {
     "PYTHONSAFEPATH": "1",
 }
 """Environment of Prefect's clients. Eight retries wait for 2 + 4 + … + 256 s: a run outlives a
-server that is away for eight minutes. Runs import no code of the folder they are started in.
+server that is away for eight minutes. Runs import no code of the folder they are started in, and
+keep no results in Prefect, which would read them as code.
 """
 
 

@@ -1,9 +1,13 @@
 """The guards of the Prefect server: names, origins, tokens, and clicks beside a run that writes."""
 
 import asyncio
+import base64
+import json
 import os
+import pickle
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -103,16 +107,52 @@ def test_a_change_that_met_a_locked_database_is_tried_again(monkeypatch, failure
     assert bodies == [{"name": "x"}] * calls
 
 
+@pytest.mark.parametrize(
+    ("event", "admin", "taken"),
+    [
+        ({"payload": {"validated_state": {"type": "COMPLETED", "data": None}}}, "", True),
+        ({"payload": {"validated_state": {"data": {"storage_key": "/x"}}}}, "", False),
+        ({"payload": {"task_run": {"state": {"data": {"storage_key": "/x"}}}}}, "", False),
+        ({"payload": {"validated_state": {"data": {"storage_key": "/x"}}}}, "secret", True),
+    ],
+)
+def test_an_event_of_all_but_an_administrator_sets_no_data_of_a_state(event, admin, taken):
+    app, received = FastAPI(), []
+
+    @app.websocket("/api/events/in")
+    async def accept(socket: WebSocket):
+        await socket.accept()
+        async for text in socket.iter_text():
+            received.append(text)
+
+    guarded = prefect_application.ChangeMiddleware(app, "secret")
+    with (
+        suppress(WebSocketDisconnect),
+        TestClient(guarded, OWN).websocket_connect(
+            "/api/events/in", headers={ADMIN_HEADER: admin}
+        ) as socket,
+    ):
+        socket.send_json(event)
+    assert len(received) == taken
+
+
 @asynccontextmanager
-async def open_api():
+async def open_api(headers=()):
     """A client of the server as a page of its own is one, its name, and a flow that it made."""
     client = str(uuid.uuid4())
     async with httpx.AsyncClient(
-        base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS
+        base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS, auth=read_password()
     ) as api:
         token = await api.get("/csrf-token", params={"client": client})
         api.headers = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token.json()["token"]}
+        api.headers.update(headers)
         yield api, client, (await api.post("/flows/", json={"name": client})).json()["id"]
+
+
+def read_password():
+    """Name and password of the server, if it has one."""
+    name, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+    return (name, password) if name else None
 
 
 async def answers_to_programs(admin):
@@ -134,6 +174,12 @@ async def answers_to_programs(admin):
             ("POST", "/automations/", {"actions": [own]}),
             ("PATCH", "/work_pools/cpu", {"base_job_template": own}),
             ("PUT", "/admin/storage", {}),
+            ("POST", "/work_pools/", {"name": client, "storage_configuration": {"a": "b"}}),
+            ("POST", "/variables/", {"name": "of_a_pull_step", "value": "mine"}),
+            ("POST", "/block_types/", {"name": client, "slug": client}),
+            ("POST", "/block_schemas/", {"fields": {}, "block_type_id": client}),
+            ("POST", "/block_documents/", {"name": client, "data": {}}),
+            ("DELETE", f"/block_documents/{client}", None),
         ]
         told = [await api.request(how, where, json=what) for how, where, what in changes]
         assert all("administrator" in answer.json()["detail"] for answer in told)
@@ -153,6 +199,75 @@ def test_only_an_administrator_says_which_program_runs(prefect_home):
     refused, others = asyncio.run(answers_to_programs(os.environ[ADMIN_VARIABLE]))
     assert set(refused) == {403}
     assert others == [201, 201, 204, 403, 204]
+
+
+class Executes:
+    """What is executed when this is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.fixture
+def attack(tmp_path):
+    """Data of a state that names a pickle which makes a file when it is read, and that file."""
+    mark, pickled = tmp_path / "executed", tmp_path / "result"
+    serializer = {"type": "pickle", "picklelib": "cloudpickle"}
+    code = base64.encodebytes(pickle.dumps(Executes(mark))).decode()
+    pickled.write_text(json.dumps({"metadata": {"serializer": serializer}, "result": code}))
+    return {"storage_key": str(pickled), "serializer": serializer}, mark
+
+
+async def set_data(data):
+    """Tries all ways to give a state data that are read as code, as one who has the password;
+    returns the answers. What came of it is read as Prefect's engine does.
+    """
+    from prefect.client.orchestration import get_client
+
+    state = {"type": "COMPLETED", "data": data}
+    async with open_api() as (api, _, flow), get_client() as reader:
+        run = (await api.post("/flow_runs/", json={"flow_id": flow})).json()["id"]
+        task = {"task_key": "a", "dynamic_key": "b", "flow_run_id": run}
+        event = {
+            "occurred": "2026-01-01T00:00:00Z",
+            "event": "prefect.task-run.Completed",
+            "resource": {"prefect.resource.id": f"prefect.task-run.{uuid.uuid4()}"},
+            "related": [
+                {
+                    "prefect.resource.id": f"prefect.flow-run.{run}",
+                    "prefect.resource.role": "flow-run",
+                }
+            ],
+            "payload": {"validated_state": state, "task_run": task},
+            "id": str(uuid.uuid4()),
+        }
+        ways = [
+            ("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True}),
+            ("POST", "/flow_runs/bulk_set_state", {"flow_runs": {}, "state": state}),
+            ("POST", "/flow_runs/", {"flow_id": flow, "state": state}),
+            ("POST", "/task_runs/", {**task, "state": state}),
+            ("POST", "/events", [event]),
+            ("POST", "/artifacts/", {"type": "result", "data": data}),
+        ]
+        answers = []
+        for how, where, what in ways:
+            answers.append((await api.request(how, where, json=what)).status_code)
+            found = (await reader.read_flow_run(run)).state
+            if found and found.is_completed():
+                with suppress(Exception):
+                    await found.aresult(raise_on_failure=False)
+                break
+        return answers
+
+
+def test_nobody_has_a_state_read_as_code(prefect_home, attack):
+    data, mark = attack
+    answers = asyncio.run(set_data(data))
+    assert not mark.exists()
+    assert answers == [403] * 6
 
 
 def test_the_guards_and_tokens_of_the_server_that_we_start(prefect_home):

@@ -2,12 +2,12 @@
 --task NAME --output DIR`.
 
 The best arm by dev becomes a folder for AutoModelForSequenceClassification, pipeline(), ONNX
-Runtime and text-embeddings-inference, or for skops where it is TF-IDF. `temperature` in config.json
-divides the logits before the softmax; it was fitted on dev.
+Runtime and text-embeddings-inference; or, as its arm says (model/arms), one for ONNX Runtime alone
+or for skops. `temperature` in config.json divides the logits before the softmax; it was fitted on
+dev, and is 1 where the weights hold it.
 """
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,53 +16,39 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.optimize import minimize_scalar
-from tokenizers import Tokenizer
-from torch import Tensor, nn
 
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.model_folder import (
     LEAST_PROBABILITY,
-    ONNX,
-    PIPELINE,
-    QUANTIZED,
     apply_temperature,
     take_logarithms,
 )
 from beam_jobs.core.settings import read_options
-from beam_jobs.core.terminal import print
+from model.arms import find_arm
+from model.arms.arm import Arm, Exported, Resources
 from model.config import FinetuningSettings
-from model.device import open_device
 from model.encoders.origin import describe_start
 from model.evaluation.metrics import METRICS, compute_metric, rank_arm, rank_dev_metrics
-from model.evaluation.predict import make_predictions, predict_examples
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import compare_arms
-from model.finetuning import network
-from model.finetuning.examples import Example, Task, load_examples
+from model.finetuning.examples import Task, load_examples
+from model.finetuning.network import NETWORK
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import find_task
 from model.options import ExportOptions
 from model.report.document import Table, render_template
 from model.report.sections import format_change, format_number
 
-CHECKED_TEXTS = 1_000
-"""Texts of dev on which ONNX is compared with torch."""
-LARGEST_DIFFERENCE = 1e-4
-"""Of a logit, between torch and ONNX in fp32."""
-MOST_CHANGED = 0.01
-"""Share of the labels that int8 may change."""
 TEMPERATURES = (0.2, 10.0)
 """Between which the best one is looked for: a dev set without a mistake would take none at all."""
-BATCH = 32
+LIBRARIES = {"transformers": "transformers", "onnx": "onnxruntime", "skops": "scikit-learn"}
+"""Library of an exported folder, by its format."""
 NAME = "amazon-electra"
 METRIC_TYPES = {"macro_f1": "f1", "matthews": "matthews_correlation"}
 """Names on the Hugging Face hub where they differ from ours."""
-POOLING = "1_Pooling"
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclass(frozen=True)
@@ -90,10 +76,8 @@ class ExportCell:
         return dict(json.loads((self.evaluation / "metrics.json").read_text(encoding="utf-8")))
 
     @property
-    def kind(self) -> str:
-        """Return transformers, tfidf or frozen."""
-        kind = str(self.described.get("kind", "network"))
-        return "transformers" if kind == "network" else kind
+    def arm_class(self) -> type[Arm]:
+        return find_arm(str(self.described.get("kind", NETWORK)))
 
     @property
     def is_random(self) -> bool:
@@ -102,10 +86,8 @@ class ExportCell:
 
     @property
     def is_candidate(self) -> bool:
-        """Whether it may become the model: transformers has no class for the head of a frozen
-        encoder.
-        """
-        return self.kind != "frozen" and not self.is_random
+        """Whether it may become the model."""
+        return not self.is_random
 
     @property
     def seed(self) -> int:
@@ -149,34 +131,31 @@ def write_model(
     settings = FinetuningSettings.from_run(trained)
     sampling = choose_sampling(settings, "dev", trained["seed"])
     examples = load_examples(task, data, "dev", sampling, fold=settings.fold)
-    told: dict[str, Any] = {}
-    if best.kind == "tfidf":
-        shutil.copyfile(best.folder / PIPELINE, output / PIPELINE)
-        dev = predict_examples(best.folder, task, examples)
-    else:
-        dev, told = write_network(best, task, examples, output)
+    fitted = best.arm_class.load(best.folder, Resources("cpu", "fp32"))
+    dev = fitted.predict_examples(examples, task)
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
-    write_config(best, output, temperature)
+    exported = fitted.export(output, examples, temperature, task)
+    write_config(best, output, exported)
     results = {
         "task": task.name,
         "labels": list(task.labels),
         "metric": metric,
         "arm": best.arm,
         "seed": best.seed,
-        "kind": best.kind,
+        "kind": best.arm_class.name,
         "best_arm": choose_best(cells).arm,
-        "best_is_random": choose_best(cells).is_random,
         "folds": best.measured.get("folds", 1),
         "arms": summarize_arms(cells, task.metrics),
         "temperature": temperature,
+        "is_calibrated": exported.temperature == 1,
         "calibration": {
             split: compare_calibration(predictions, temperature)
             for split, predictions in (("dev", dev), ("test", test))
             if predictions
         },
         "against": compare_with_simple_models(best, cells, dev, test, metric),
-        **told,
+        **exported.facts,
     }
     write_card(best, task, results, output)
     write_json(output / "results.json", results)
@@ -205,10 +184,7 @@ def check_cells(cells: Sequence[ExportCell]) -> None:
                     f"cells: {cell.folder} has no {name}; give folders made by model.finetune"
                 )
     if not any(cell.is_candidate for cell in cells):
-        raise UserError(
-            "cells: the head of a frozen encoder has no class in transformers, and random "
-            "weights are no candidate; give a fine-tuned encoder or TF-IDF too"
-        )
+        raise UserError("cells: random weights are no candidate; give another arm too")
 
 
 def choose_best(cells: Sequence[ExportCell]) -> ExportCell:
@@ -218,160 +194,6 @@ def choose_best(cells: Sequence[ExportCell]) -> ExportCell:
         devs_of.setdefault(cell.arm, []).append(cell.dev)
     best = max(devs_of, key=lambda arm: rank_arm(devs_of[arm]))
     return max((c for c in cells if c.arm == best), key=lambda cell: rank_dev_metrics(cell.dev))
-
-
-def write_network(
-    cell: ExportCell, task: Task, examples: Sequence[Example], output: Path
-) -> tuple[Predictions, dict[str, Any]]:
-    """Write weights, tokenizer and ONNX; return the predictions on dev and what int8 changed."""
-    model, head, tokenizer = network.load_finetuned(cell.folder)
-    features = head.make_featurizer(tokenizer)(examples)
-    device = open_device("cpu", "fp32")
-    logits = network.predict_logits(model, features, task.shape, device)
-    dev = make_predictions(logits, features, examples, task)
-    loaded: Any = model
-    loaded.save_pretrained(output)
-    names = INPUTS if getattr(loaded.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
-    write_tokenizer(cell.folder, output, head, names)
-    write_pooling(loaded.config, head.max_length, output)
-    export_onnx(model, names, output / ONNX)
-    some = list(range(min(CHECKED_TEXTS, len(examples))))
-    texts = [(examples[i].text, examples[i].pair) for i in some]
-    exact = np.stack(network.predict_logits(model, [features[i] for i in some], task.shape, device))
-    found = run_onnx(output / ONNX, output / "tokenizer.json", texts)
-    difference = float(np.abs(found - exact).max())
-    if difference > LARGEST_DIFFERENCE or (found.argmax(1) != exact.argmax(1)).any():
-        raise UserError(
-            f"{cell.folder}: the exported ONNX gives other logits than the network (by up to "
-            f"{difference:.2g}); torch.onnx does not export this architecture rightly"
-        )
-    return dev, {"onnx": {"largest_difference": difference}, "int8": quantize(output, texts, exact)}
-
-
-def write_pooling(config: Any, max_length: int, output: Path) -> None:
-    """Write what sentence-transformers reads: it gives the state that the head classifies, that of
-    the first token but for ModernBERT, which may have their mean.
-    """
-    kind = "sentence_transformers.models"
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"{kind}.Transformer"},
-        {"idx": 1, "name": "1", "path": POOLING, "type": f"{kind}.Pooling"},
-    ]
-    write_json(output / "modules.json", modules)
-    write_json(output / "sentence_bert_config.json", {"max_seq_length": max_length})
-    mode = getattr(config, "classifier_pooling", "cls")
-    (output / POOLING).mkdir(exist_ok=True)
-    pooling = {
-        "word_embedding_dimension": config.hidden_size,
-        "pooling_mode_cls_token": mode == "cls",
-        "pooling_mode_mean_tokens": mode == "mean",
-    }
-    write_json(output / POOLING / "config.json", pooling)
-
-
-def quantize(
-    output: Path, texts: Sequence[tuple[str, str | None]], exact: np.ndarray
-) -> dict[str, Any]:
-    """Write model_quantized.onnx, unless it changes too many labels; return how many.
-
-    Weights have seven bits: CPUs without VNNI add two products in 16 bits, where eight overflow.
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    file = output / QUANTIZED
-    quantize_dynamic(
-        output / ONNX,
-        file,
-        per_channel=True,
-        reduce_range=True,
-        weight_type=QuantType.QInt8,
-    )
-    found = run_onnx(file, output / "tokenizer.json", texts)
-    changed = int((found.argmax(1) != exact.argmax(1)).sum())
-    is_kept = changed <= MOST_CHANGED * len(texts)
-    if not is_kept:
-        file.unlink()
-        print(f"int8 changes {changed} of {len(texts)} labels of dev: it is not kept")
-    return {"texts": len(texts), "changed": changed, "kept": is_kept}
-
-
-class Logits(nn.Module):
-    """Gives the logits alone, of inputs by their places."""
-
-    def __init__(self, classifier: nn.Module) -> None:
-        super().__init__()
-        self.classifier = classifier
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> Tensor:
-        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        output = self.classifier(input_ids=input_ids, attention_mask=attention_mask, **types)
-        logits: Tensor = output.logits
-        return logits
-
-
-def export_onnx(model: nn.Module, names: Sequence[str], file: Path) -> None:
-    """Write a graph from ids [batch, tokens] to logits [batch, classes], both sides dynamic."""
-    ids = torch.randint(5, 20, (2, 8))
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    inputs["token_type_ids"] = torch.zeros_like(ids)
-    shape = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    torch.onnx.export(
-        Logits(model).eval(),
-        tuple(inputs[name] for name in names),
-        file,
-        input_names=list(names),
-        output_names=["logits"],
-        dynamic_shapes=dict.fromkeys(names, shape),
-        dynamo=True,
-        external_data=False,
-        verbose=False,
-    )
-
-
-def run_onnx(
-    file: Path, tokenizer_file: Path, texts: Sequence[tuple[str, str | None]]
-) -> np.ndarray:
-    """Return logits [texts, classes], as somebody computes them who has the folder alone."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    tokenizer.enable_padding()
-    rows = []
-    for start in range(0, len(texts), BATCH):
-        part = [
-            text if pair is None else (text, pair) for text, pair in texts[start : start + BATCH]
-        ]
-        encoded = tokenizer.encode_batch(part)
-        columns = {
-            "input_ids": [one.ids for one in encoded],
-            "attention_mask": [one.attention_mask for one in encoded],
-            "token_type_ids": [one.type_ids for one in encoded],
-        }
-        rows.append(session.run(["logits"], {n: np.array(columns[n], np.int64) for n in names})[0])
-    return np.concatenate(rows)
-
-
-def write_tokenizer(source: Path, output: Path, head: network.Head, names: Sequence[str]) -> None:
-    """Write tokenizer.json, which cuts to the head's length, and tokenizer_config.json, with which
-    transformers takes it as it is.
-    """
-    from transformers import AutoTokenizer
-
-    tokenizer = network.load_tokenizer(str(source))
-    tokenizer.enable_truncation(head.max_length)
-    tokenizer.save(str(output / "tokenizer.json"))
-    special = AutoTokenizer.from_pretrained(source).special_tokens_map
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": head.max_length,
-        "model_input_names": list(names),
-        **{name: str(token) for name, token in special.items() if isinstance(token, str)},
-    }
-    write_json(output / "tokenizer_config.json", config)
 
 
 def fit_temperature(dev: Predictions) -> float:
@@ -396,16 +218,17 @@ def compare_calibration(predictions: Predictions, temperature: float) -> dict[st
     return {"before": compute_metric("ece", predictions), "after": compute_metric("ece", tempered)}
 
 
-def write_config(cell: ExportCell, output: Path, temperature: float) -> None:
+def write_config(cell: ExportCell, output: Path, exported: Exported) -> None:
     """Add to config.json what transformers has no field for; write it where there is none."""
-    file, told = output / "config.json", cell.described
+    file, told, arm = output / "config.json", cell.described, cell.arm_class
     config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     config["id2label"] = {str(place): label for place, label in enumerate(told["labels"])}
     config["label2id"] = {label: place for place, label in enumerate(told["labels"])}
-    config["temperature"] = temperature
-    own = {"kind": cell.kind, "task": told["task"]}
-    if cell.kind == "transformers":
-        own["max_length"] = told["max_length"]
+    config["temperature"] = exported.temperature
+    read = dict(exported.config)
+    if "pad_token_id" in read:
+        config["pad_token_id"] = read.pop("pad_token_id")
+    own = {"kind": arm.format, "arm": arm.name, "task": told["task"], **read}
     write_json(file, config | {"amazon_electra": own})
 
 
@@ -424,7 +247,7 @@ def summarize_arms(cells: Sequence[ExportCell], metrics: Sequence[str]) -> list[
             split: {name: float(np.mean([one[name] for one in values])) for name in metrics}
             for split, values in splits.items()
         }
-        rows.append({"arm": arm, "kind": own[0].kind, "seeds": len(own), **means})
+        rows.append({"arm": arm, "kind": own[0].arm_class.name, "seeds": len(own), **means})
     return rows
 
 
@@ -448,7 +271,7 @@ def compare_with_simple_models(
         for cell in cells
         if cell.evaluation
         and cell.arm != best.arm
-        and (cell.kind == "tfidf" or cell.arm == "champion")
+        and (not cell.arm_class.reads_encoder or cell.arm == "champion")
     }
     found = {name: compare_arms(METRICS[metric], [test], [other]) for name, other in others.items()}
     return {
@@ -467,7 +290,7 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
     measured = cell.measured.get("metrics", {})
     data = ModelCardData(
         license=license if license != "unknown" else None,
-        library_name="transformers" if cell.kind == "transformers" else "scikit-learn",
+        library_name=LIBRARIES[cell.arm_class.format],
         pipeline_tag="text-classification",
         model_name=NAME,
         eval_results=[
@@ -484,14 +307,13 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
             if np.isfinite(value["value"])
         ],
     )
-    usage = NETWORK_USAGE if cell.kind == "transformers" else PIPELINE_USAGE
     text = render_template(
         "classifier_card.md.j2",
         front_matter=data.to_yaml(),
         name=NAME,
         question=task.question or task.source,
         labels=", ".join(task.labels),
-        usage=usage,
+        usage=cell.arm_class.usage,
         results=results,
         encoder=encoder,
         arms=build_arm_table(results),
@@ -499,16 +321,6 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
         format_change=format_change,
     )
     (output / "README.md").write_text(text, encoding="utf-8")
-
-
-NETWORK_USAGE = """from transformers import pipeline
-
-classify = pipeline("text-classification", model="THIS FOLDER", truncation=True)
-classify(["A lamp that broke on the first day."])"""
-PIPELINE_USAGE = """import skops.io
-
-classifier = skops.io.load("THIS FOLDER/model.skops")
-classifier.predict(["A lamp that broke on the first day."])"""
 
 
 def build_arm_table(results: Mapping[str, Any]) -> Table:

@@ -1,18 +1,28 @@
 """Fine-tune an encoder on a task: `python -m model.finetune --encoder DIR|random --task NAME
---data DIR --output DIR`. `--encoder tfidf` and `--encoder frozen:DIR` fit a baseline instead.
+--data DIR --output DIR`. `--encoder ARM` or `--encoder ARM:DIR` fits another arm (model/arms).
 
 Every learning rate is trained from the same start and the best on dev is kept: the same care for
 every arm of a comparison, a random encoder included.
 """
 
-from collections.abc import Callable
+import json
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.command import main
-from beam_jobs.core.files import make_writable_folder
+from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.settings import format_value, parse_assignments, read_options
-from model.finetuning.request import FinetuneConfig, make_request, read_encoder_option
+from model.arms import find_arm
+from model.arms.arm import WORK, Resources
+from model.finetuning.request import (
+    FinetuneConfig,
+    Request,
+    load_split,
+    make_request,
+    read_encoder_option,
+)
 from model.options import FinetuneOptions
 
 
@@ -40,7 +50,6 @@ def finetune(
     A call that was killed continues; killed during its evaluation, it does not train again.
     """
     from model.evaluation.evaluate import evaluate_model  # loads torch
-    from model.finetuning.fit import finetune_network, read_current_result
 
     request = make_request(
         config, data, encoder=encoder, architecture=architecture, teacher=teacher, cache=cache
@@ -50,16 +59,52 @@ def finetune(
         make_writable_folder("evaluation", evaluation)
         if not (evaluation / "metrics.json").exists():
             result = read_current_result(request, output)
-    fit: Callable[..., dict[str, Any]] = finetune_network
-    if request.start.baseline:
-        from model.baselines.fit import fit_baseline as fit  # loads scikit-learn: 2 CPU seconds
-    result = result or fit(request, output, device)
+    result = result or fit_arm(request, output, device)
     if evaluation:
         evaluated = evaluate_model(
             output, request.task, data, evaluation, device=device, cache=request.cache
         )
         result["test"] = {name: metric["value"] for name, metric in evaluated["metrics"].items()}
     return result
+
+
+def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, Any]:
+    """Fit the arm of a request, write its folder, result.json last, and return the result."""
+    started, cpu_started = time.perf_counter(), time.process_time()
+    request.check()
+    make_writable_folder("output", output)
+    write_json(output / "run.json", request.describe())
+    (train, train_left), (dev, dev_left) = (load_split(request, s) for s in ("train", "dev"))
+    arm = find_arm(request.start.arm)
+    resources = Resources(device, request.settings.precision, request.cache)
+    fitted = arm.fit(train, dev, request, resources, output)
+    task = request.task
+    head = {"task": task.name, "shape": task.shape, "labels": task.labels, "kind": arm.name}
+    write_json(output / "task.json", head | {"max_length": 0, "stride": 0})
+    fitted.save(output)
+    result = request.describe() | {
+        **fitted.facts,
+        "n_dev": len(dev),
+        "left_out": {"train": dict(train_left), "dev": dict(dev_left)},
+        "seconds": round(time.perf_counter() - started, 3),
+        "cpu_seconds": round(time.process_time() - cpu_started, 3),
+    }
+    write_json(output / "result.json", result)
+    shutil.rmtree(output / WORK, ignore_errors=True)
+    return result
+
+
+def read_current_result(request: Request, output: Path) -> dict[str, Any] | None:
+    """Return the folder's result if it answers this request and its inputs are no newer."""
+    file = output / "result.json"
+    if not file.exists():
+        return None
+    result = dict(json.loads(file.read_text(encoding="utf-8")))
+    wanted = json.loads(json.dumps(request.describe()))
+    written = file.stat().st_mtime
+    if any(source.stat().st_mtime > written for source in request.list_sources()):
+        return None
+    return result if wanted == {name: result.get(name) for name in wanted} else None
 
 
 def read_config(options: FinetuneOptions) -> tuple[FinetuneConfig, dict[str, Any]]:

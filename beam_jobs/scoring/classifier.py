@@ -41,7 +41,8 @@ NO_FOLDER = "/dev/null/none"
 class Details(BaseModel):
     """What config.json says beside what transformers reads."""
 
-    kind: Literal["transformers", "tfidf"]
+    kind: Literal["transformers", "onnx", "skops"]
+    """How the folder is loaded: the first two by ONNX Runtime."""
     max_length: int = Field(default=512, ge=2)
 
 
@@ -104,7 +105,7 @@ def read_config(folder: str) -> ModelConfig:
 def list_model_files(folder: str, config: ModelConfig, precision: ScoringPrecision) -> list[str]:
     """Return the names of the files that score, the weights first; UserError for a missing one."""
     names = [PIPELINE]
-    if config.amazon_electra.kind == "transformers":
+    if config.amazon_electra.kind != "skops":
         names = [QUANTIZED if precision == "int8" else ONNX, "tokenizer.json"]
     elif precision == "int8":
         raise UserError(f"--precision int8: {folder} is no network; leave it out")

@@ -29,7 +29,7 @@ from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.stages.arms import AS_PUBLISHED
 from flows.store.store import ExistingStage, Stage, Store
-from model.baselines import TFIDF_ARM
+from model.arms import TFIDF_ARM
 from model.report.document import escape_markdown
 from model.tracking.mlflow_client import hide_credentials
 from model.tracking.mlflow_run import Tracking

@@ -20,7 +20,7 @@ from flows.stages.finetuning import (
 from flows.stages.origin import POSITIONS, describe_origin, get_name
 from flows.stages.pretraining import describe_training, shares_cores
 from flows.store.store import Stage, Store
-from model.baselines import TFIDF_ARM
+from model.arms import TFIDF_ARM
 from model.finetuning.tasks.corpus import LABEL, POLARITY, STARS
 from model.recipes import RECIPES
 

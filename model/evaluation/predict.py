@@ -9,20 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from model.arms import find_arm
+from model.arms.arm import Resources
 from model.config import Precision
-from model.device import open_device
 from model.evaluation import spans
 from model.evaluation.predictions import Predictions, compute_log_softmax
 from model.finetuning.examples import Example, Task
-from model.finetuning.feature_cache import load_features
 from model.finetuning.features import Feature
-from model.finetuning.network import (
-    load_finetuned,
-    load_tokenizer,
-    predict_logits,
-    prepare_network,
-    read_task_head,
-)
+from model.finetuning.network import read_task_head
 
 
 def predict_examples(
@@ -33,28 +27,11 @@ def predict_examples(
     device: str = "auto",
     cache: Path | None = None,
 ) -> Predictions:
-    """Return the predictions of a folder that model.finetune wrote, a baseline's too; `cache` keeps
-    the tokens of the examples for others.
+    """Return the predictions of a folder that model.finetune wrote, whatever its arm; `cache`
+    keeps the tokens of the examples for others.
     """
-    head = read_task_head(folder)
-    features: Sequence[Feature] = []
-    if head.kind == "tfidf":
-        from model.baselines import tfidf  # scikit-learn takes 2 CPU seconds, for who needs it
-
-        logits = tfidf.predict_logits(folder, examples, head.labels)
-    else:
-        featurizer = head.make_featurizer(load_tokenizer(str(folder)))
-        features = load_features(featurizer, examples, cache)
-        target = open_device(device, precision)
-        if head.kind == "frozen":
-            from model.baselines import frozen
-
-            logits = frozen.predict_logits(folder, task, head, features, target, cache)
-        else:
-            model, _, _ = load_finetuned(folder)
-            prepare_network(model, head, target)
-            logits = predict_logits(model, features, head.shape, target)
-    return make_predictions(logits, features, examples, task, head.threshold)
+    arm = find_arm(read_task_head(folder).kind)
+    return arm.load(folder, Resources(device, precision, cache)).predict_examples(examples, task)
 
 
 def make_predictions(

@@ -21,7 +21,7 @@ FORMAT = 3
 MOST_EXAMPLES = 200_000
 """Of a file; 60 MB where texts have 100 tokens. More are tokenized again."""
 FOLDER_BYTES = 1 << 30
-"""Of all files, those of states too (model/baselines/frozen.py); beyond it those go that were
+"""Of all files, those of states too (model/arms/states.py); beyond it those go that were
 unused for longest.
 """
 

@@ -3,11 +3,8 @@ on after a kill.
 """
 
 import hashlib
-import json
 import math
-import shutil
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +15,6 @@ import torch
 from torch import nn
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.progress import Progress
 from beam_jobs.core.terminal import print
 from model.config import FinetuningSettings
@@ -58,58 +54,50 @@ class PreparedData:
     dev: Sequence[Example]
     train_features: PackedFeatures
     dev_features: PackedFeatures
-    left_out: dict[str, dict[str, int]]
-    """Split → reason → number of examples that are not used."""
     warnings: list[str]
 
 
-def finetune_network(request: Request, output: Path, device: str = "auto") -> dict[str, Any]:
-    """Write the fine-tuned model folder and result.json to `output`; return the result."""
-    started, cpu_started = time.perf_counter(), time.process_time()
-    request.check()
-    make_writable_folder("output", output)
-    write_json(output / "run.json", request.describe())
+def train_network(
+    request: Request,
+    train: Sequence[Example],
+    dev: Sequence[Example],
+    device: str,
+    output: Path,
+) -> tuple[nn.Module, Head, dict[str, Any]]:
+    """Return the network that is best on dev, its head, and what result.json says of it; a killed
+    training continues from the checkpoints in `output`.
+    """
     target = open_device(device, request.settings.precision)
-    prepared = prepare_data(request)
+    prepared = prepare_examples(request, train, dev)
     model, best, attempts = _train_all_rates(request, prepared, target, output)
     head = replace(prepared.head, threshold=best.dev.get("threshold", 0.0))
-    network.save_finetuned(model, head, find_tokenizer(request.start), output)
-    result = request.describe() | {
-        "learning_rate": best.learning_rate,
-        "dev": best.dev,
-        "tried": [attempt.summarize() for attempt in attempts],
-        "n_train": prepared.n_train,
-        "n_dev": len(prepared.dev),
-        "left_out": prepared.left_out,
-        **({"warnings": prepared.warnings} if prepared.warnings else {}),
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "examples_per_second": best.examples_per_second,
-        "device": target.kind,
-        "seconds": round(time.perf_counter() - started, 3),
-        "cpu_seconds": round(time.process_time() - cpu_started, 3),
-    }
-    write_json(output / "result.json", result)
-    shutil.rmtree(output / "attempts", ignore_errors=True)
-    return result
-
-
-def read_current_result(request: Request, output: Path) -> dict[str, Any] | None:
-    """Return the folder's result if it answers this request and its inputs are no newer."""
-    file = output / "result.json"
-    if not file.exists():
-        return None
-    result = json.loads(file.read_text(encoding="utf-8"))
-    wanted = json.loads(json.dumps(request.describe()))
-    written = file.stat().st_mtime
-    if any(source.stat().st_mtime > written for source in request.list_sources()):
-        return None
-    return result if wanted == {name: result.get(name) for name in wanted} else None
+    return (
+        model,
+        head,
+        {
+            "learning_rate": best.learning_rate,
+            "dev": best.dev,
+            "tried": [attempt.summarize() for attempt in attempts],
+            "n_train": prepared.n_train,
+            **({"warnings": prepared.warnings} if prepared.warnings else {}),
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "examples_per_second": best.examples_per_second,
+            "device": target.kind,
+        },
+    )
 
 
 def prepare_data(request: Request) -> PreparedData:
     """Read and tokenize the train and dev splits; print the warnings too."""
+    (train, _), (dev, _) = (load_split(request, split) for split in ("train", "dev"))
+    return prepare_examples(request, train, dev)
+
+
+def prepare_examples(
+    request: Request, train: Sequence[Example], dev: Sequence[Example]
+) -> PreparedData:
+    """Tokenize the examples; print the warnings too."""
     task, settings, seed = request.task, request.settings, request.seed
-    (train, train_left), (dev, dev_left) = (load_split(request, s) for s in ("train", "dev"))
     folder = find_tokenizer(request.start)
     max_length, warning = network.choose_max_length(folder, task, settings)
     head = Head(task.name, task.shape, task.labels, max_length, settings.stride)
@@ -128,7 +116,6 @@ def prepare_data(request: Request) -> PreparedData:
         dev=dev,
         train_features=features,
         dev_features=load_features(featurizer, dev, request.cache),
-        left_out={"train": dict(train_left), "dev": dict(dev_left)},
         warnings=[warning] if warning else [],
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,8 +41,8 @@ DEFAULT_TOKENS = {"span": 384}
 """Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384): at 128 tokens 76% of
 SubjQA's windows have no answer, at 384 43%.
 """
-Kind = Literal["network", "frozen", "tfidf"]
-"""What a folder of model.finetune holds: a fine-tuned network, or a baseline (model/baselines)."""
+NETWORK = "finetuned"
+"""The arm (model/arms) of a network that loads with its architecture's own class."""
 PREDICTION_BATCH = 64
 PREDICTION_TOKENS = {"cuda": 32_768}
 """Tokens that fill a device, by its kind: a batch has more texts there where they are short."""
@@ -70,7 +70,8 @@ class Head:
     threshold: float = 0.0
     """For `span`: by how much "no answer" must outscore the best answer to be given; chosen on dev.
     """
-    kind: Kind = "network"
+    kind: str = NETWORK
+    """Name of the arm (model/arms) that wrote the folder."""
 
     def make_featurizer(self, tokenizer: Tokenizer) -> Featurizer:
         """Return what turns examples into the features this head was trained on."""
@@ -369,16 +370,20 @@ def read_task_head(folder: Path) -> Head:
     )
 
 
+def make_task(head: Head) -> Task:
+    """Return a task without data for the head of a folder."""
+    return Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
+
+
 def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, Tokenizer]:
     """Load a folder that `save_finetuned` wrote, ready to predict.
 
     `dropout` is for a network that is trained further; None keeps its own.
     """
     head = read_task_head(folder)
-    if head.kind != "network":
-        raise UserError(f"{folder}: a baseline ({head.kind}); give a fine-tuned network")
-    task = Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
-    config = _load_config(str(folder), task, dropout)
+    if head.kind != NETWORK:
+        raise UserError(f"{folder}: holds the arm {head.kind}; give a fine-tuned network")
+    config = _load_config(str(folder), make_task(head), dropout)
     model, lost = _load_weights(_choose_auto_class(head.shape), str(folder), config)
     _refuse_missing_weights(lost, str(folder))
     return model.eval(), head, load_tokenizer(str(folder))

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import LARGEST_SEED, Settings, replace_settings
+from model.arms import find_arm, list_arms
 from model.config import FinetuningSettings, RecipeName
 from model.finetuning import VERSION
 from model.finetuning.examples import Example, Sampling, Split, Task, load_examples
@@ -32,8 +33,8 @@ class FinetuneConfig(Settings):
     )
     arm: str = Field(
         default="finetuned",
-        description="what is fitted: finetuned (a network), tfidf (logistic regression on "
-        "n-grams) or frozen (logistic regression on the states of an encoder)",
+        description="what is fitted: the name of an arm (model/arms), such as finetuned, a "
+        "network that is trained whole",
     )
     start: str = Field(
         default="trained",
@@ -66,24 +67,14 @@ class Start:
     """What the network is before fine-tuning."""
 
     encoder: str
-    """Folder or hub name, `random`, `half` or `layers:N` of the teacher, or a baseline: `tfidf`, or
-    `frozen:` before a folder or hub name.
+    """Folder or hub name, or `random`, `half` or `layers:N` of the teacher; empty for an arm that
+    reads no encoder.
     """
     architecture: str | None = None
     teacher: Path | None = None
     initializer_range: float | None = None
     """Of a random encoder; None: as the pre-training of its architecture began."""
-
-    @property
-    def baseline(self) -> Literal["tfidf", "frozen"] | None:
-        if self.encoder == "tfidf":
-            return "tfidf"
-        return "frozen" if self.encoder.startswith(FROZEN) else None
-
-    @property
-    def source(self) -> str:
-        """The folder or hub name of the encoder."""
-        return self.encoder.removeprefix(FROZEN)
+    arm: str = "finetuned"
 
     @property
     def part_of(self) -> Path | None:
@@ -111,13 +102,14 @@ class Request:
     def check(self) -> None:
         """Raise a UserError for what can be refused before anything is read."""
         check_for_task(self.settings, self.task, self.start.teacher is not None)
-        if self.start.baseline and self.task.shape != "classification":
+        arm = find_arm(self.start.arm)
+        if self.task.shape not in arm.shapes:
             raise UserError(
-                f"--encoder {self.start.encoder}: baselines are for classification; "
-                f"{self.task.name} is a task of {self.task.shape}"
+                f"arm: {arm.name} is for {', '.join(arm.shapes)}; {self.task.name} is "
+                f"{self.task.shape}"
             )
-        if self.start.baseline and self.start.teacher:
-            raise UserError(f"--teacher has no effect on --encoder {self.start.encoder}")
+        if arm.settings is not None and self.start.teacher:
+            raise UserError(f"teacher: has no effect on the arm {arm.name}; leave it out")
 
     def describe(self) -> dict[str, Any]:
         """Return what run.json says of it."""
@@ -125,7 +117,8 @@ class Request:
             "version": VERSION,
             "task": self.task.name,
             "seed": self.seed,
-            "encoder": self.start.encoder,
+            "arm": self.start.arm,
+            "encoder": self.start.encoder or self.start.arm,
             "architecture": self.start.architecture,
             "initializer_range": self.start.initializer_range,
             "teacher": str(self.start.teacher) if self.start.teacher else None,
@@ -135,7 +128,7 @@ class Request:
 
     def list_sources(self) -> list[Path]:
         """Return every local file that the result is made of."""
-        named = (self.start.source, self.start.architecture, self.start.teacher)
+        named = (self.start.encoder, self.start.architecture, self.start.teacher)
         folders = [self.data, *(Path(name) for name in named if name)]
         return [f for folder in folders for f in (folder, *folder.rglob("*")) if f.exists()]
 
@@ -165,10 +158,11 @@ def make_request(
         )
     return Request(
         Start(
-            spell_encoder(config, encoder),
+            choose_encoder(config, encoder),
             str(architecture) if architecture else None,
             teacher,
             config.initializer_range,
+            config.arm,
         ),
         task,
         data,
@@ -178,23 +172,29 @@ def make_request(
     )
 
 
-def spell_encoder(config: FinetuneConfig, encoder: str | Path | None) -> str:
-    """Return what `--encoder` says of a start; UserError where the encoder is missing."""
-    if config.arm == "tfidf":
-        return config.arm
+def choose_encoder(config: FinetuneConfig, encoder: str | Path | None) -> str:
+    """Return the encoder that a network begins with, `random`, `half` or `layers:N`, or nothing for
+    an arm that reads none; UserError where it is missing.
+    """
+    arm = find_arm(config.arm)
+    if not arm.reads_encoder:
+        return ""
     if config.start != "trained":
         return config.start
     if encoder is None:
         raise UserError(f"encoder: missing; the arm {config.arm} needs a model folder or hub name")
-    return f"{FROZEN}{encoder}" if config.arm == "frozen" else str(encoder)
+    return str(encoder)
 
 
 def read_encoder_option(text: str) -> tuple[dict[str, str], str | None]:
-    """Return the fields of FinetuneConfig that `--encoder` stands for, and the encoder, if any."""
-    if text == "tfidf":
-        return {"arm": text}, None
-    if text.startswith(FROZEN):
-        return {"arm": "frozen"}, text.removeprefix(FROZEN)
+    """Return the fields of FinetuneConfig that `--encoder` stands for, and the encoder, if any.
+
+    The option has an arm's name alone, or before a colon and the encoder; or a start of a network.
+    """
+    name, colon, encoder = text.partition(":")
+    arm = list_arms().get(name)
+    if arm and arm.reads_encoder == bool(colon):
+        return {"arm": name}, encoder or None
     if text == "random" or is_part_of_teacher(text):
         return {"start": text}, None
     return {}, text

@@ -13,7 +13,7 @@ from typing import Any
 from beam_jobs.core.command import main
 from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import read_options
-from model.baselines import TFIDF_ARM
+from model.arms import TFIDF_ARM
 from model.encoders.known import warn_of_languages
 from model.options import ReportOptions
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names

@@ -15,7 +15,8 @@ from beam_jobs.core import model_folder
 SCRIPT = Path(__file__).with_name("serving.py")
 PACKAGES = {
     "transformers": ("transformers", "torch"),
-    "tfidf": ("scikit-learn", "skops"),
+    "onnx": ("onnxruntime", "tokenizers"),
+    "skops": ("scikit-learn", "skops"),
 }
 
 

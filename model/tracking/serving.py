@@ -29,7 +29,7 @@ Score = Callable[[list[str]], np.ndarray]
 
 
 class ReviewClassifier(PythonModel):
-    """Loads a folder of model.export with transformers or skops."""
+    """Loads a folder of model.export with transformers, ONNX Runtime or skops."""
 
     def load_context(self, context: PythonModelContext) -> None:
         folder = Path(context.artifacts["model"])
@@ -39,9 +39,11 @@ class ReviewClassifier(PythonModel):
         model_folder.check_labels(self.labels)
         model_folder.check_temperature(self.temperature)
         self.score: Score = (
-            load_pipeline(folder, self.labels)
-            if config["amazon_electra"]["kind"] == "tfidf"
-            else load_network(folder, self.labels)
+            load_network(folder, self.labels)
+            if config["amazon_electra"]["kind"] == "transformers"
+            else load_graph(folder, config, len(self.labels))
+            if config["amazon_electra"]["kind"] == "onnx"
+            else load_pipeline(folder, self.labels)
         )
         self.score([model_folder.PROBE])
 
@@ -85,6 +87,36 @@ def load_network(folder: Path, labels: list[str]) -> Score:
         scores = np.array([[row[label] for label in labels] for row in by_label], np.float64)
         model_folder.check_scores(scores, len(texts), len(labels))
         return scores
+
+    return score
+
+
+def load_graph(folder: Path, config: dict[str, Any], classes: int) -> Score:
+    """Return what scores texts by ONNX Runtime, without transformers."""
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    weights = (folder / model_folder.ONNX).read_bytes()
+    session = onnxruntime.InferenceSession(weights, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(config["amazon_electra"]["max_length"])
+    tokenizer.enable_padding(pad_id=config.get("pad_token_id") or 0)
+
+    def score(texts: list[str]) -> np.ndarray:
+        rows = []
+        for start in range(0, len(texts), BATCH):
+            encoded = tokenizer.encode_batch(texts[start : start + BATCH])
+            columns = {
+                "input_ids": [one.ids for one in encoded],
+                "attention_mask": [one.attention_mask for one in encoded],
+                "token_type_ids": [one.type_ids for one in encoded],
+            }
+            given = {name: np.array(columns[name], np.int64) for name in names}
+            rows += list(session.run(["logits"], given)[0])
+        scores = np.array(rows, np.float64).reshape(len(texts), classes)
+        model_folder.check_scores(scores, len(texts), classes)
+        return model_folder.apply_temperature(scores, 1.0)
 
     return score
 

@@ -38,7 +38,7 @@ LENGTH = 128
 """Tokens of a sequence, and of a text that is classified."""
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
-"""Of a regression on standardized states; those of model/baselines/frozen.py."""
+"""Of a regression on standardized states; those of model/arms/states.py."""
 TFIDF_STRENGTHS = (1.0, 4.0, 16.0)
 COUNTS = (50, 200, 800, 3000)
 SAMPLES = 5
@@ -353,7 +353,7 @@ class StateWriter:
         self.seconds: dict[str, float] = {}
 
     def write(self, arm: str, folder: Path) -> None:
-        from model.baselines import frozen
+        from model.arms import states as frozen
 
         began = time.monotonic()
         encoder = frozen.open_encoder(str(folder), self.task, self.head, self.device)
@@ -460,7 +460,7 @@ def count_ngrams(work: Path) -> None:
     from scipy import sparse
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    from model.baselines.tfidf import HASHED_FEATURES, N_GRAMS
+    from model.arms.words import HASHED_FEATURES, N_GRAMS
 
     texts = json.loads((work / "texts.json").read_text())
     for unit, lengths in N_GRAMS:
@@ -479,7 +479,7 @@ def fit_tfidf(work: Path, task: str, count: int, sample: int) -> tuple[Any, ...]
     from scipy import sparse
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    from model.baselines.tfidf import N_GRAMS
+    from model.arms.words import N_GRAMS
 
     train, test, classes = draw(work, task, count, sample)
     parts = []

@@ -17,7 +17,7 @@ from transformers import (
 
 from beam_jobs.sample.sample_dump import write_sample
 from flows.cli import main
-from model.export import run_onnx
+from model.arms.onnx import run_onnx
 from tests.served import electra
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from transformers import (
+    AutoModel,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     RobertaConfig,
@@ -23,12 +24,20 @@ from transformers import (
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from beam_jobs.core.model_folder import apply_temperature
+from beam_jobs.scoring.classifier import load_classifier
 from model import export
+from model.arms import onnx
 from model.evaluation.predictions import Predictions, read_predictions
 from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.tasks import find_task
 from model.tracking.served_model import write_served_model
-from tests.model.corpora import write_corpus, write_distilbert, write_electra, write_tokenizer
+from tests.model.corpora import (
+    write_bert,
+    write_corpus,
+    write_distilbert,
+    write_electra,
+    write_tokenizer,
+)
 from tests.model.finetuning.few_steps import LEARN, tune
 
 TASK = find_task("polarity")
@@ -59,13 +68,19 @@ def made(tmp_path_factory):
     return folder
 
 
+def make_encoder(made, name):
+    folder = made / name
+    return folder if folder.exists() else write_bert(folder)
+
+
 def make_cell(made, arm):
     """Return the folder of a fine-tuned arm; `-test` is its evaluation."""
     cell = made / f"{arm}-cell"
     if not cell.exists():
         if arm in ENCODERS:
             ENCODERS[arm](made / arm)
-        tune(made, cell.name, *LEARN, "--evaluation", f"{cell}-test", encoder=arm)
+        encoder = f"frozen:{make_encoder(made, 'bert')}" if arm == "frozen" else arm
+        tune(made, cell.name, *LEARN, "--evaluation", f"{cell}-test", encoder=encoder)
     return cell
 
 
@@ -79,7 +94,7 @@ def run_export(made, output, *arms, **more):
 
 @pytest.mark.parametrize(
     "arm",
-    ["roberta", "tfidf", *(pytest.param(arm, marks=pytest.mark.slow) for arm in OTHERS)],
+    ["roberta", "tfidf", "frozen", *(pytest.param(arm, marks=pytest.mark.slow) for arm in OTHERS)],
 )
 def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     examples = load_examples(TASK, made / "corpus", "test", Sampling())
@@ -93,7 +108,7 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     assert results == {name: value for name, value in written.items() if name != "arms"}
     config = json.loads((folder / "config.json").read_text())
     assert config["id2label"] == {"0": "negative", "1": "positive"}
-    assert config["temperature"] == results["temperature"]
+    assert config["temperature"] == (1 if arm == "frozen" else results["temperature"])
 
     write_served_model(folder, tmp_path / "served")
     served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
@@ -110,6 +125,9 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
         import skops.io
 
         assert skops.io.load(folder / "model.skops").predict(texts).tolist() == expected
+        return
+    if arm == "frozen":
+        check_frozen(folder, made / "bert", texts, answers)
         return
 
     classify = pipeline("text-classification", model=str(folder))
@@ -128,7 +146,7 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
         first = model.base_model(**batch).last_hidden_state[:, 0].numpy()
     assert np.abs(states - first).max() < 1e-5, "the state that the head classifies"
     pairs = [(text, None) for text in texts]
-    found = export.run_onnx(folder / "model.onnx", folder / "tokenizer.json", pairs)
+    found = onnx.run_onnx(folder / "model.onnx", folder / "tokenizer.json", pairs)
     assert np.abs(found - logits).max() < 1e-4
     assert (found.argmax(1) == logits.argmax(1)).all()
     assert config["amazon_electra"]["max_length"] == 48
@@ -138,8 +156,28 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     model.save_pretrained(tmp_path / "again")
 
 
+def check_frozen(folder, encoder, texts, answers):
+    """`score` gives the probabilities of MLflow's server, transformers refuses the folder, and
+    sentence-transformers gives the mean of the encoder's last states.
+    """
+    probabilities = [[row[label] for label in TASK.labels] for row in answers["probabilities"]]
+    scored = load_classifier(str(folder), "fp32").score(texts)
+    assert np.abs(scored - np.array(probabilities)).max() < 1e-6
+    with pytest.raises((OSError, ValueError)):
+        pipeline("text-classification", model=str(folder))
+    from sentence_transformers import SentenceTransformer
+
+    states = SentenceTransformer(str(folder), device="cpu").encode(texts[:3])
+    batch = AutoTokenizer.from_pretrained(folder / "encoder")(texts[:3], truncation=True)
+    model = AutoModel.from_pretrained(encoder).eval()
+    for state, ids in zip(states, batch["input_ids"], strict=True):
+        with torch.no_grad():
+            mean = model(torch.tensor([ids])).last_hidden_state[0].mean(0).numpy()
+        assert np.abs(state - mean).max() < 1e-5
+
+
 def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
-    def cell(arm, seed, accuracy, loss=0.5, kind="transformers"):
+    def cell(arm, seed, accuracy, loss=0.5, kind="finetuned"):
         folder = tmp_path / f"{arm}-{seed}"
         folder.mkdir()
         told = {"seed": seed, "dev": {"accuracy": accuracy, "loss": loss}}
@@ -187,10 +225,6 @@ def test_the_temperature_is_found_that_the_logits_were_multiplied_with():
 def test_mistakes_are_named(made, tmp_path):
     with pytest.raises(UserError, match=r"cells: /nowhere has no task.json"):
         export.check_cells(export.read_cells(["x=/nowhere"], []))
-    cell, frozen = make_cell(made, "roberta"), tmp_path / "frozen"
+    cell = make_cell(made, "roberta")
     with pytest.raises(UserError, match="one for each of the 1 --cells"):
         export.read_cells([str(cell)], [Path("a"), Path("b")])
-    task = json.loads((cell / "task.json").read_text())
-    write_json(Path(shutil.copytree(cell, frozen), "task.json"), task | {"kind": "frozen"})
-    with pytest.raises(UserError, match="the head of a frozen encoder has no class"):
-        export.check_cells(export.read_cells([str(frozen)], []))

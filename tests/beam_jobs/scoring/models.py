@@ -77,7 +77,7 @@ def write_tfidf(folder: Path) -> tuple[Path, object]:
     labels = ["positive", "negative", "positive", "negative", "neutral", "negative"] * 3
     features = make_union(TfidfVectorizer(), TfidfVectorizer(analyzer="char_wb"))
     pipeline = make_pipeline(features, LogisticRegression()).fit(texts, labels)
-    write_config(folder, "tfidf", LABELS)
+    write_config(folder, "skops", LABELS)
     from skops import io
 
     io.dump(pipeline, folder / "model.skops")

@@ -52,7 +52,7 @@ def test_tf_idf_gives_the_probabilities_of_its_pipeline(tmp_path):
         expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         np.testing.assert_allclose(found, expected, atol=1e-6)
     assert list(pipeline.classes_) == LABELS
-    write_config(folder, "tfidf", ["mixed", *LABELS])
+    write_config(folder, "skops", ["mixed", *LABELS])
     found = load_classifier(str(folder), "fp32").score(["good phone"])
     assert found[0, 0] < 1e-6, "no text of its training was mixed"
 
@@ -198,7 +198,7 @@ def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):
         hash_model(str(folder), "int8")
     (folder / "model.onnx").rename(folder / "model_quantized.onnx")
     load_classifier(str(folder), "int8")
-    write_config(folder, "tfidf", LABELS)
+    write_config(folder, "skops", LABELS)
     with pytest.raises(UserError, match="is no network"):
         hash_model(str(folder), "int8")
 

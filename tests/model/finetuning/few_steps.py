@@ -17,7 +17,8 @@ LEARN = format_settings(*LEARNING)
 
 def tune(made, name, *more, task="polarity", encoder="electra"):
     """Run model.finetune into the folder `name`; the encoder is one of `made`, or no folder."""
-    is_folder = (made / encoder).exists() or encoder not in ("random", "half", "layers:5", "tfidf")
+    named = ("random", "half", "layers:5", "tfidf")
+    is_folder = (made / encoder).exists() or not (encoder in named or ":" in encoder)
     places = ["--encoder", str(made / encoder) if is_folder else encoder, "--task", task]
     places += ["--data", str(made / "corpus"), "--output", str(made / name)]
     rate = [] if "--learning_rate" in more else ["--learning_rate", "5e-3"]

@@ -127,7 +127,8 @@ def test_what_attempts_took_is_timed_and_counted_to_the_last_step(made, monkeypa
     clock = {"perf_counter": iter([100.0, 107.5]), "process_time": iter([10.0, 13.25])}
     monkeypatch.setattr(fit, "Progress", track)
     monkeypatch.setattr(
-        fit, "time", SimpleNamespace(**{name: partial(next, v) for name, v in clock.items()})
+        "model.finetune.time",
+        SimpleNamespace(**{name: partial(next, v) for name, v in clock.items()}),
     )
     result = tune(made, "timed", "--learning_rate", "1e-3", "5e-3")
     assert (result["seconds"], result["cpu_seconds"]) == (7.5, 3.25)

@@ -10,8 +10,9 @@ import torch
 
 from beam_jobs.core.errors import UserError
 from model.config import FinetuningSettings
+from model.finetune import fit_arm
 from model.finetuning.features import Feature, cut_prediction_batches
-from model.finetuning.fit import finetune_network, prepare_data
+from model.finetuning.fit import prepare_data
 from model.finetuning.network import choose_max_length
 from model.finetuning.request import Request, Start
 from model.finetuning.tasks import find_task
@@ -84,7 +85,7 @@ def test_the_result_of_a_span_task_says_once_that_its_default_was_cut(encoder, t
     for chosen, said in (({}, 1), ({"max_length": 48}, 0)):
         settings = FinetuningSettings(epochs=1, stride=4, learning_rates=(1e-3, 2e-3), **chosen)
         request = Request(Start(folder), find_task("squad2"), data, settings)
-        result = finetune_network(request, tmp_path / f"out-{said}", "cpu")
+        result = fit_arm(request, tmp_path / f"out-{said}", "cpu")
         told = result.get("warnings", [])
         assert [("take 384, but" in w and "48 are used" in w) for w in told] == [True] * said
         assert capsys.readouterr().err.count("are used") == said

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from beam_jobs.scoring.classifier import load_classifier
 from beam_jobs.scoring.score_files import prepare_text
-from model.baselines.regression import save_pipeline
+from model.arms.regression import save_pipeline
 from model.tracking.served_model import write_served_model
 
 LABELS = ["label", "reason"]
@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
     pipeline = make_pipeline(HashingVectorizer(n_features=64), LogisticRegression())
     save_pipeline(pipeline.fit([*TEXTS, "good"], [*LABELS, LABELS[0]]), folder)
     config = {"id2label": dict(enumerate(LABELS)), "temperature": 1.5}
-    config["amazon_electra"] = {"kind": "tfidf"}
+    config["amazon_electra"] = {"kind": "skops"}
     (folder / "config.json").write_text(json.dumps(config))
     write_served_model(folder, folder.parent / "served")
     return folder

@@ -19,12 +19,10 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from beam_jobs.core.progress import Progress
-from model.baselines.regression import (
+from model.arms.regression import (
     Attempt,
     ScoreDev,
-    compute_logits,
     fit_regression,
-    load_pipeline,
 )
 from model.device import Device
 from model.finetuning.examples import Task
@@ -74,20 +72,6 @@ def fit_pipeline(
     best, tried = fit_regression(states, labels, dev_states, len(classes), STRENGTHS, score_dev)
     best.classes_ = np.array(classes)[best.classes_]
     return make_pipeline(scaler, best), tried
-
-
-def predict_logits(
-    folder: Path,
-    task: Task,
-    head: Head,
-    features: Sequence[Feature],
-    device: Device,
-    cache: Path | None = None,
-) -> list[np.ndarray]:
-    """Return float32 [classes] for each feature, in the order of the head's labels."""
-    encoder = open_encoder(str(folder), task, head, device)
-    states = compute_states(encoder, features, head.max_length, device, cache)
-    return list(compute_logits(load_pipeline(folder, len(head.labels)), states, head.labels))
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
-from model.baselines import frozen
+from model.arms import states as frozen
 from model.device import open_device
 from model.finetuning.features import Feature
 

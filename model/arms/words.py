@@ -7,7 +7,6 @@ seconds to load, and the one of a million more than the reviews.
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from sklearn.base import clone
@@ -15,12 +14,11 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from beam_jobs.core.terminal import print
-from model.baselines.regression import (
+from model.arms.regression import (
     Attempt,
     ScoreDev,
     compute_logits,
     fit_regression,
-    load_pipeline,
 )
 from model.finetuning.examples import Example
 
@@ -97,12 +95,11 @@ def fit_pipeline(
 
 
 def predict_logits(
-    folder: Path, examples: Sequence[Example], classes: Sequence[str]
-) -> list[np.ndarray]:
-    """Return float32 [classes] for each example, in the order of `classes`."""
-    pipeline = load_pipeline(folder, len(classes))
-    logits: list[np.ndarray] = []
+    pipeline: Pipeline, examples: Sequence[Example], classes: Sequence[str]
+) -> np.ndarray:
+    """Return float32 [examples, classes], in the order of `classes`."""
+    logits = np.empty((len(examples), len(classes)), np.float32)
     for start in range(0, len(examples), AT_ONCE):
         texts = prepare_texts(examples[start : start + AT_ONCE])
-        logits += list(compute_logits(pipeline, texts, classes))
+        logits[start : start + AT_ONCE] = compute_logits(pipeline, texts, classes)
     return logits

@@ -1,11 +1,11 @@
 """Logistic regression whose strength and class weights are chosen on dev, and the file that keeps
-it with what comes before it, `model.skops`: what both baselines share.
+it with what comes before it, `model.skops`: what the arms with a regression share.
 """
 
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,9 @@ from threadpoolctl import threadpool_limits
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.model_folder import PIPELINE, check_pipeline
 from beam_jobs.core.progress import Progress
-from model.evaluation.metrics import rank_dev_metrics
+from model.evaluation.metrics import compute_metric, rank_dev_metrics
+from model.evaluation.predict import make_predictions
+from model.finetuning.examples import Example, Task
 
 STEPS = 200
 """Of L-BFGS at most; those of the largest C need 30 to 90."""
@@ -85,6 +87,27 @@ def fit_regression(
     return best, tried
 
 
+def list_labels(examples: Sequence[Example]) -> np.ndarray:
+    """Return the classes of examples, int64 [examples]."""
+    return np.fromiter((example.label for example in examples), np.int64, len(examples))
+
+
+def make_dev_scorer(dev: Sequence[Example], task: Task) -> ScoreDev:
+    """Return what measures the logits of dev."""
+
+    def score(logits: np.ndarray) -> dict[str, float]:
+        predictions = make_predictions(list(logits), [], dev, task)
+        return {name: compute_metric(name, predictions) for name in task.metrics}
+
+    return score
+
+
+def summarize_attempts(tried: Sequence[Attempt]) -> dict[str, Any]:
+    """Return what result.json says of the regressions that were tried, and of the best."""
+    best = max(tried, key=lambda attempt: rank_dev_metrics(attempt.dev))
+    return asdict(best) | {"tried": [asdict(attempt) for attempt in tried]}
+
+
 def expand_logits(decision: np.ndarray, order: Sequence[int], classes: int) -> np.ndarray:
     """Return float32 [examples, classes] of scikit-learn's decision function, whose columns are the
     classes `order`, and which has one column for two classes.
@@ -136,7 +159,7 @@ def load_pipeline(folder: Path, classes: int) -> Pipeline:
         return skops.io.loads(content)
     except Exception as error:
         raise UserError(
-            f"{folder / PIPELINE}: not the model of a baseline ({str(error).splitlines()[0]})"
+            f"{folder / PIPELINE}: not the model of a regression ({str(error).splitlines()[0]})"
         ) from error
 
 

@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from beam_jobs.core.errors import UserError
 from model import evaluate, finetune
-from model.baselines import frozen, tfidf
-from model.baselines.regression import ABSENT
+from model.arms import states, words
+from model.arms.regression import ABSENT
 from model.config import FinetuningSettings
 from model.evaluation.predict import predict_examples
 from model.evaluation.predictions import read_predictions
@@ -29,7 +29,7 @@ POLARITY = find_task("polarity")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A corpus, an encoder, and the folders `tfidf` and `frozen` with their evaluations."""
-    folder = tmp_path_factory.mktemp("baselines")
+    folder = tmp_path_factory.mktemp("arms")
     torch.manual_seed(0)
     write_corpus(folder / "corpus")
     write_bert(folder / "bert")
@@ -44,7 +44,7 @@ def fit(folder: Path, name: str, encoder: str, *more: str, task: str = "polarity
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "frozen"])
-def test_a_baseline_writes_what_a_fine_tuning_does(made, kind):
+def test_a_regression_writes_what_a_fine_tuning_does(made, kind):
     run, result, head = (
         json.loads((made / kind / f"{name}.json").read_text()) for name in ("run", "result", "task")
     )
@@ -152,7 +152,7 @@ def test_threads_change_no_byte(made, tmp_path):
 def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
     made, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(frozen, "MOST_LABELS", 40)
+    monkeypatch.setattr(states, "MOST_LABELS", 40)
     where = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
     result = finetune.run(["--encoder", f"frozen:{made / 'bert'}", "--task", "polarity", *where])
     whole = json.loads((made / "frozen" / "result.json").read_text())["n_train"]
@@ -167,7 +167,7 @@ def test_a_class_without_an_example_is_never_the_answer():
 
     texts = ["a bad lamp", "a bad book", "a good lamp", "a good book"] * 3
     labels = np.array([0, 0, 2, 2] * 3)
-    pipeline, tried = tfidf.fit_pipeline(texts, labels, ["bad", "good"], ("1", "2", "3"), score_dev)
+    pipeline, tried = words.fit_pipeline(texts, labels, ["bad", "good"], ("1", "2", "3"), score_dev)
     assert {one.class_weight for one in tried} == {None, "balanced"}
     assert pipeline.predict(["bad lamp", "good book"]).tolist() == ["1", "3"]
 
@@ -176,7 +176,7 @@ def test_a_class_without_an_example_is_never_the_answer():
     ("encoder", "task", "message"),
     [
         ("tfidf", "sst-2", "no such file"),
-        ("tfidf", "squad1", "baselines are for classification"),
+        ("tfidf", "squad1", "arm: tfidf is for classification"),
         ("frozen:/no/such/folder", "polarity", "no transformers model there"),
     ],
 )

@@ -1,0 +1,48 @@
+"""Arms: the ways to fit a classifier that a run compares. An arm is one class in one file.
+
+Who asks for an arm by its name asks the class everything else: whether it reads an encoder, whether
+it takes seconds or minutes, which settings it reads, how its exported folder is loaded. Importing
+an arm loads neither torch nor scikit-learn.
+
+An arm of another package is added by `register`, or by the entry point group `amazon_electra.arms`,
+whose entries name the class.
+"""
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import describe_unknown
+from model.arms.arm import Arm
+
+OURS = ("finetuned", "frozen", "tfidf")
+"""Modules of this package that hold an arm each."""
+TFIDF_ARM = "TF-IDF"
+"""How runs and their reports call the arm of TF-IDF and logistic regression."""
+GROUP = "amazon_electra.arms"
+_ARMS: dict[str, type[Arm]] = {}
+
+
+def register(arm: type[Arm]) -> type[Arm]:
+    """Add an arm, also as the decorator of its class; ValueError for a name that is taken."""
+    if _ARMS.setdefault(arm.name, arm) is not arm:
+        raise ValueError(f"two arms are called {arm.name}")
+    return arm
+
+
+def list_arms() -> dict[str, type[Arm]]:
+    """Return every arm by its name: ours, registered ones, and those of entry points."""
+    for module in OURS:
+        import_module(f"{__name__}.{module}")
+    for entry in entry_points(group=GROUP):
+        register(entry.load())
+    return dict(sorted(_ARMS.items()))
+
+
+def find_arm(name: str) -> type[Arm]:
+    """Return an arm; UserError names those that there are."""
+    if name not in _ARMS:
+        list_arms()
+    if name not in _ARMS:
+        raise UserError(f"arm: {name}: {describe_unknown(name, sorted(_ARMS), 'arm')}")
+    return _ARMS[name]

@@ -1,0 +1,137 @@
+"""What every arm has: the base class."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from beam_jobs.core.model_folder import apply_temperature
+from model.config import Precision
+from model.finetuning.examples import Example, Shape, Task
+
+if TYPE_CHECKING:
+    from model.evaluation.predictions import Predictions
+    from model.finetuning.request import Request
+
+WORK = "attempts"
+"""Folder in that of a fit, which is removed after it."""
+Format = Literal["transformers", "onnx", "skops"]
+"""How an exported folder is loaded: by AutoModelForSequenceClassification (ONNX Runtime too), by
+ONNX Runtime alone, or by skops. `score` and `mlflow models serve` know these and no arm."""
+OF_EXAMPLES = (
+    *("n_train", "n_dev", "n_test", "fold", "sampling", "balanced_test"),
+    *("max_length", "precision"),
+)
+"""The fields of FinetuningSettings that say which examples are read, and how texts are."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What an arm computes with; none of it decides the result."""
+
+    device: str = "auto"
+    precision: Precision = "auto"
+    cache: Path | None = None
+    """Folder of tokens and states that fits and evaluations share."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What `Arm.export` wrote."""
+
+    temperature: float = 1.0
+    """By which readers of the folder divide the logits: 1 where the weights hold it."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """Fields of config.json that readers need: max_length, pad_token_id."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """For results.json and the card."""
+
+
+class Arm(ABC):
+    """A fitted classifier; the class says what others ask of its kind.
+
+    `model.finetune.finetune` calls `fit` and `save`, every evaluation `load` and `predict`,
+    `model.export.export` calls `load` and `export`.
+    """
+
+    name: ClassVar[str]
+    """In FinetuneConfig.arm, forms and task.json."""
+    title: ClassVar[str]
+    """In reports; of an arm that reads an encoder the encoder's name stands before it."""
+    description: ClassVar[str]
+    reads_encoder: ClassVar[bool] = False
+    """Whether it needs the folder of an encoder."""
+    is_cheap: ClassVar[bool] = True
+    """Whether a fit takes seconds on a CPU: the arms of the label curve."""
+    uses_seed: ClassVar[bool] = False
+    """Whether the seed decides more than which examples are drawn."""
+    shapes: ClassVar[tuple[Shape, ...]] = ("classification",)
+    """The shapes of task that it is for."""
+    settings: ClassVar[tuple[str, ...] | None] = OF_EXAMPLES
+    """The fields of FinetuningSettings that it reads; None: all that the task reads."""
+    format: ClassVar[Format]
+    usage: ClassVar[str]
+    """Lines of Python that load the exported folder, for its card."""
+
+    facts: dict[str, Any]
+    """What `fit` chose and counted, for result.json: `dev` ({metric: value}), `tried`, `n_train`,
+    `parameters`, `device`, and whatever else the arm knows."""
+
+    @classmethod
+    @abstractmethod
+    def fit(
+        cls,
+        train: Sequence[Example],
+        dev: Sequence[Example],
+        request: "Request",
+        resources: Resources,
+        output: Path,
+    ) -> Self:
+        """Return the arm fitted to the training examples; its `facts` hold the metrics on dev.
+
+        What is kept in the folder `output` / WORK meanwhile lets a killed fit continue.
+        """
+
+    @abstractmethod
+    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return logits, float [examples, classes] in the order of the task's labels: any numbers
+        whose softmax are the probabilities, such as their logarithms.
+        """
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write what `load` reads, to a folder that has task.json already."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path, resources: Resources) -> Self:
+        """Return what `save` wrote; UserError where it is missing or damaged."""
+
+    @abstractmethod
+    def export(
+        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
+    ) -> Exported:
+        """Write the folder that others load, but for config.json and the card. `examples` are those
+        of dev, to check the exported model with; logits are to be divided by `temperature`.
+        """
+
+    def predict(self, texts: Sequence[str]) -> np.ndarray:
+        """Return probabilities [texts, classes]."""
+        examples = [Example(str(i), text) for i, text in enumerate(texts)]
+        return apply_temperature(np.asarray(self.predict_logits(examples)), 1.0)
+
+    def predict_examples(self, examples: Sequence[Example], task: Task) -> "Predictions":
+        """Return the predictions for examples of a task."""
+        from model.evaluation.predict import make_predictions
+
+        return make_predictions(list(self.predict_logits(examples)), [], examples, task)
+
+    def score_dev(self, examples: Sequence[Example], task: Task) -> dict[str, float]:
+        """Return the task's metrics on examples."""
+        from model.evaluation.metrics import compute_metric
+
+        predictions = self.predict_examples(examples, task)
+        return {name: compute_metric(name, predictions) for name in task.metrics}

@@ -1,0 +1,97 @@
+"""The arm of a network that is fine-tuned whole, for every shape of task."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from model.arms import register
+from model.arms.arm import Arm, Exported, Resources
+from model.finetuning.examples import Example, Task
+from model.finetuning.request import Request
+
+if TYPE_CHECKING:
+    from model.evaluation.predictions import Predictions
+
+
+@register
+class Finetuned(Arm):
+    name = "finetuned"
+    title = "fine-tuned"
+    description = "the whole network is trained further"
+    reads_encoder = True
+    is_cheap = False
+    uses_seed = True
+    shapes = ("classification", "regression", "tokens", "span", "choice")
+    settings = None
+    format = "transformers"
+    usage = """from transformers import pipeline
+
+classify = pipeline("text-classification", model="THIS FOLDER", truncation=True)
+classify(["A lamp that broke on the first day."])"""
+
+    def __init__(
+        self,
+        model: Any,
+        head: Any,
+        tokenizer: str | Path,
+        resources: Resources,
+        facts: dict[str, Any],
+    ) -> None:
+        self.model, self.head, self.tokenizer = model, head, str(tokenizer)
+        self.resources, self.facts = resources, facts
+
+    @classmethod
+    def fit(
+        cls,
+        train: Sequence[Example],
+        dev: Sequence[Example],
+        request: Request,
+        resources: Resources,
+        output: Path,
+    ) -> Self:
+        from model.finetuning.fit import find_tokenizer, train_network  # loads torch
+
+        model, head, facts = train_network(request, train, dev, resources.device, output)
+        return cls(model, head, find_tokenizer(request.start), resources, facts)
+
+    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+        return np.stack(self._predict(examples)[0])
+
+    def predict_examples(self, examples: Sequence[Example], task: Task) -> "Predictions":
+        from model.evaluation.predict import make_predictions
+
+        logits, features = self._predict(examples)
+        return make_predictions(logits, features, examples, task, self.head.threshold)
+
+    def _predict(self, examples: Sequence[Example]) -> tuple[list[np.ndarray], Any]:
+        """Return the logits of each example, or window, in the shape of the task, and features."""
+        from model.device import open_device
+        from model.finetuning import network
+        from model.finetuning.feature_cache import load_features
+
+        featurizer = self.head.make_featurizer(network.load_tokenizer(self.tokenizer))
+        features = load_features(featurizer, examples, self.resources.cache)
+        device = open_device(self.resources.device, self.resources.precision)
+        network.prepare_network(self.model, self.head, device)
+        return network.predict_logits(self.model, features, self.head.shape, device), features
+
+    def save(self, folder: Path) -> None:
+        from model.finetuning.network import save_finetuned
+
+        save_finetuned(self.model, self.head, self.tokenizer, folder)
+
+    @classmethod
+    def load(cls, folder: Path, resources: Resources) -> Self:
+        from model.finetuning.network import load_finetuned
+
+        model, head, _ = load_finetuned(folder)
+        return cls(model, head, folder, resources, {})
+
+    def export(
+        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
+    ) -> Exported:
+        from model.arms.onnx import write_network
+
+        return write_network(Path(self.tokenizer), examples, temperature, task, folder)

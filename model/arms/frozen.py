@@ -1,0 +1,152 @@
+"""The arm of logistic regression on the states of an encoder whose weights stay."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from model.arms import register
+from model.arms.arm import Arm, Exported, Resources
+from model.finetuning.examples import Example, Task
+from model.finetuning.request import Request
+
+
+@register
+class Frozen(Arm):
+    name = "frozen"
+    title = "frozen"
+    description = "logistic regression on the states of an encoder"
+    reads_encoder = True
+    format = "onnx"
+    usage = """# transformers has no class for this head: pipeline() does not load this folder.
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+tokenizer = Tokenizer.from_file("THIS FOLDER/tokenizer.json")
+tokenizer.enable_padding()
+session = onnxruntime.InferenceSession("THIS FOLDER/model.onnx")
+encoded = tokenizer.encode_batch(["A lamp that broke on the first day."])
+inputs = {
+    "input_ids": [one.ids for one in encoded],
+    "attention_mask": [one.attention_mask for one in encoded],
+    "token_type_ids": [one.type_ids for one in encoded],
+}
+names = [one.name for one in session.get_inputs()]
+[logits] = session.run(["logits"], {name: np.array(inputs[name], np.int64) for name in names})
+
+# Embeddings, the mean of the encoder's last states:
+from sentence_transformers import SentenceTransformer
+
+SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."])"""
+
+    def __init__(
+        self,
+        pipeline: Any,
+        encoder: Any,
+        head: Any,
+        source: str,
+        resources: Resources,
+        facts: dict[str, Any],
+    ) -> None:
+        self.pipeline, self.encoder, self.head, self.source = pipeline, encoder, head, source
+        self.resources, self.facts = resources, facts
+
+    @classmethod
+    def fit(
+        cls,
+        train: Sequence[Example],
+        dev: Sequence[Example],
+        request: Request,
+        resources: Resources,
+        output: Path,
+    ) -> Self:
+        from model.arms.regression import list_labels, make_dev_scorer, summarize_attempts
+        from model.arms.states import MOST_LABELS, fit_pipeline, open_encoder
+        from model.device import open_device
+        from model.finetuning import network
+
+        task, settings, source = request.task, request.settings, request.start.encoder
+        device = open_device(resources.device, settings.precision)
+        length, warning = network.choose_max_length(source, task, settings)
+        warnings = [warning] if warning else []
+        if len(train) > MOST_LABELS:
+            warnings.append(
+                f"the regression on frozen states learns from {MOST_LABELS:,} of {len(train):,} "
+                "labels: more states would not fit into memory"
+            )
+            train = train[:MOST_LABELS]
+        for text in warnings:
+            print(f"warning: {text}", file=sys.stderr)
+        head = network.Head(
+            task.name, task.shape, task.labels, length, settings.stride, kind=cls.name
+        )
+        encoder = open_encoder(source, task, head, device)
+        arm = cls(None, encoder, head, source, resources, {})
+        arm.pipeline, tried = fit_pipeline(
+            arm.compute_states(train),
+            list_labels(train),
+            arm.compute_states(dev),
+            task.labels,
+            make_dev_scorer(dev, task),
+        )
+        weights = sum(p.numel() for p in encoder.parameters()) + arm.pipeline[-1].coef_.size
+        arm.facts = summarize_attempts(tried) | {
+            "n_train": len(train),
+            "parameters": int(weights),
+            "device": device.kind,
+            **({"warnings": warnings} if warnings else {}),
+        }
+        return arm
+
+    def compute_states(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return the states of examples, float32 [examples, layers · width]."""
+        from model.arms import states
+        from model.device import open_device
+        from model.finetuning import network
+        from model.finetuning.feature_cache import load_features
+
+        featurizer = self.head.make_featurizer(network.load_tokenizer(self.source))
+        features = load_features(featurizer, examples, self.resources.cache)
+        device = open_device(self.resources.device, self.resources.precision)
+        self.encoder.to(device.torch)
+        return states.compute_states(
+            self.encoder, features, self.head.max_length, device, self.resources.cache
+        )
+
+    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+        from model.arms.regression import compute_logits
+
+        return compute_logits(self.pipeline, self.compute_states(examples), self.head.labels)
+
+    def save(self, folder: Path) -> None:
+        from model.arms.regression import save_pipeline
+        from model.finetuning.network import save_finetuned
+
+        save_pipeline(self.pipeline, folder)
+        save_finetuned(self.encoder.cpu(), self.head, self.source, folder)
+
+    @classmethod
+    def load(cls, folder: Path, resources: Resources) -> Self:
+        from model.arms.regression import load_pipeline
+        from model.arms.states import open_encoder
+        from model.device import open_device
+        from model.finetuning.network import make_task, read_task_head
+
+        head = read_task_head(folder)
+        device = open_device(resources.device, resources.precision)
+        encoder = open_encoder(str(folder), make_task(head), head, device)
+        pipeline = load_pipeline(folder, len(head.labels))
+        return cls(pipeline, encoder, head, str(folder), resources, {})
+
+    def export(
+        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
+    ) -> Exported:
+        """Write one graph from ids to calibrated logits, and the encoder in a folder of its own:
+        beside the graph transformers would take it for a classifier and draw a head for it.
+        """
+        from model.arms.onnx import write_states_classifier
+
+        return write_states_classifier(self, examples, temperature, folder)

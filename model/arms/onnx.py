@@ -1,0 +1,283 @@
+"""Writes the exported folder of an arm that has a network: ONNX, tokenizer, and what
+sentence-transformers reads; checks that the graph is the network.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
+from beam_jobs.core.model_folder import ONNX, QUANTIZED
+from model.arms.arm import Exported
+from model.arms.regression import ABSENT
+from model.device import open_device
+from model.finetuning import network
+from model.finetuning.examples import Example, Task
+
+if TYPE_CHECKING:
+    from model.arms.frozen import Frozen
+
+CHECKED_TEXTS = 1_000
+"""Texts of dev on which ONNX is compared with torch."""
+LARGEST_DIFFERENCE = 1e-4
+"""Of a logit, between torch and ONNX in fp32."""
+MOST_CHANGED = 0.01
+"""Share of the labels that int8 may change."""
+BATCH = 32
+POOLING = "1_Pooling"
+ENCODER = "encoder"
+"""Folder of an encoder whose head transformers has no class for: in the model folder itself it
+would be loaded with a head of random weights."""
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def write_network(
+    source: Path, examples: Sequence[Example], temperature: float, task: Task, output: Path
+) -> Exported:
+    """Write weights, tokenizer and ONNX of the fine-tuned folder `source`; say what int8 changed.
+
+    UserError where the graph gives other logits than the network.
+    """
+    model, head, tokenizer = network.load_finetuned(source)
+    loaded: Any = model
+    loaded.save_pretrained(output)
+    names = INPUTS if getattr(loaded.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
+    write_tokenizer(source, output, head, names)
+    write_pooling(loaded.config, head.max_length, output)
+    export_onnx(Logits(model), names, output / ONNX)
+    some = list(examples[:CHECKED_TEXTS])
+    features = head.make_featurizer(tokenizer)(some)
+    device = open_device("cpu", "fp32")
+    exact = np.stack(network.predict_logits(model, features, task.shape, device))
+    config = {"max_length": head.max_length}
+    return Exported(temperature, config, check_onnx(source, output, some, exact))
+
+
+def check_onnx(
+    source: Path, output: Path, examples: Sequence[Example], exact: np.ndarray
+) -> dict[str, Any]:
+    """Return by how much the graph's logits differ from the exact ones [examples, classes], and
+    what int8 changes; UserError where the graph is another model.
+    """
+    texts = [(one.text, one.pair) for one in examples]
+    found = run_onnx(output / ONNX, output / "tokenizer.json", texts)
+    difference = float(np.abs(found - exact).max())
+    if difference > LARGEST_DIFFERENCE or (found.argmax(1) != exact.argmax(1)).any():
+        raise UserError(
+            f"{source}: the exported ONNX gives other logits than the network (by up to "
+            f"{difference:.2g}); torch.onnx does not export this architecture rightly"
+        )
+    return {"onnx": {"largest_difference": difference}, "int8": quantize(output, texts, exact)}
+
+
+class StatesClassifier(nn.Module):
+    """An encoder, the mean of each of its last layers, and the regression on them."""
+
+    def __init__(self, encoder: Any, layers: int, weight: np.ndarray, bias: np.ndarray) -> None:
+        super().__init__()
+        self.encoder, self.layers = encoder, layers
+        self.linear = nn.Linear(weight.shape[1], len(weight))
+        self.linear.load_state_dict(
+            {"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)}
+        )
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        output = self.encoder(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **types
+        )
+        last = torch.cat(output.hidden_states[-self.layers :], -1)
+        mask = attention_mask.unsqueeze(-1).to(last.dtype)
+        logits: Tensor = self.linear((last * mask).sum(1) / mask.sum(1))
+        return logits
+
+
+def fold_regression(
+    pipeline: Any, labels: Sequence[str], temperature: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weight [classes, width] and bias [classes], float32, of a linear layer on raw states
+    that does what a pipeline of standardization and regression does, with calibrated logits.
+    """
+    scaler, regression = pipeline
+    rows = np.asarray(regression.coef_, np.float64)
+    offsets = np.asarray(regression.intercept_, np.float64)
+    if len(rows) == 1:
+        rows, offsets = (
+            np.concatenate([-rows / 2, rows / 2]),
+            np.concatenate([-offsets / 2, offsets / 2]),
+        )
+    order = [list(labels).index(name) for name in regression.classes_]
+    weight = np.zeros((len(labels), rows.shape[1]))
+    bias = np.full(len(labels), ABSENT)
+    weight[order] = rows / scaler.scale_ / temperature
+    bias[order] = (offsets - rows @ (scaler.mean_ / scaler.scale_)) / temperature
+    return weight.astype(np.float32), bias.astype(np.float32)
+
+
+def write_states_classifier(
+    arm: "Frozen", examples: Sequence[Example], temperature: float, output: Path
+) -> Exported:
+    """Write one graph of encoder, pooling, standardization and regression, whose logits are
+    calibrated, and the encoder as sentence-transformers loads it: it gives the mean of the last
+    layer's states.
+    """
+    from model.arms.states import LAYERS, open_encoder
+
+    head, source = arm.head, Path(arm.source)
+    encoder: Any = open_encoder(
+        str(source), network.make_task(head), head, open_device("cpu", "fp32")
+    )
+    names = INPUTS if getattr(encoder.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
+    weight, bias = fold_regression(arm.pipeline, head.labels, temperature)
+    layers = min(LAYERS, encoder.config.num_hidden_layers)
+    model = StatesClassifier(encoder, layers, weight, bias).eval()
+    export_onnx(model, names, output / ONNX)
+    write_tokenizer(source, output, head, names)
+    (output / ENCODER).mkdir(exist_ok=True)
+    encoder.save_pretrained(output / ENCODER)
+    write_tokenizer(source, output / ENCODER, head, names)
+    write_pooling(encoder.config, head.max_length, output, ENCODER, "mean")
+    some = list(examples[:CHECKED_TEXTS])
+    exact = np.asarray(arm.predict_logits(some)) / temperature
+    config = {"max_length": head.max_length, "pad_token_id": encoder.config.pad_token_id}
+    return Exported(1.0, config, check_onnx(source, output, some, exact))
+
+
+def write_pooling(
+    config: Any, max_length: int, output: Path, encoder: str = "", mode: str = ""
+) -> None:
+    """Write what sentence-transformers reads, of the encoder in the folder `output` / `encoder`.
+
+    Unless a mode of pooling is given it gives the state that the head classifies, that of the first
+    token but for ModernBERT, which may have their mean.
+    """
+    kind = "sentence_transformers.models"
+    modules = [
+        {"idx": 0, "name": "0", "path": encoder, "type": f"{kind}.Transformer"},
+        {"idx": 1, "name": "1", "path": POOLING, "type": f"{kind}.Pooling"},
+    ]
+    write_json(output / "modules.json", modules)
+    write_json(output / encoder / "sentence_bert_config.json", {"max_seq_length": max_length})
+    mode = mode or getattr(config, "classifier_pooling", "cls")
+    (output / POOLING).mkdir(exist_ok=True)
+    pooling = {
+        "word_embedding_dimension": config.hidden_size,
+        "pooling_mode_cls_token": mode == "cls",
+        "pooling_mode_mean_tokens": mode == "mean",
+    }
+    write_json(output / POOLING / "config.json", pooling)
+
+
+def quantize(
+    output: Path, texts: Sequence[tuple[str, str | None]], exact: np.ndarray
+) -> dict[str, Any]:
+    """Write model_quantized.onnx, unless it changes too many labels; return how many.
+
+    Weights have seven bits: CPUs without VNNI add two products in 16 bits, where eight overflow.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    file = output / QUANTIZED
+    quantize_dynamic(
+        output / ONNX,
+        file,
+        per_channel=True,
+        reduce_range=True,
+        weight_type=QuantType.QInt8,
+    )
+    found = run_onnx(file, output / "tokenizer.json", texts)
+    changed = int((found.argmax(1) != exact.argmax(1)).sum())
+    is_kept = changed <= MOST_CHANGED * len(texts)
+    if not is_kept:
+        file.unlink()
+        print(f"int8 changes {changed} of {len(texts)} labels of dev: it is not kept")
+    return {"texts": len(texts), "changed": changed, "kept": is_kept}
+
+
+class Logits(nn.Module):
+    """Gives the logits alone, of inputs by their places."""
+
+    def __init__(self, classifier: nn.Module) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        output = self.classifier(input_ids=input_ids, attention_mask=attention_mask, **types)
+        logits: Tensor = output.logits
+        return logits
+
+
+def export_onnx(model: nn.Module, names: Sequence[str], file: Path) -> None:
+    """Write the graph from INPUTS [batch, tokens] to logits [batch, classes], both sides
+    dynamic.
+    """
+    ids = torch.randint(5, 20, (2, 8))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs["token_type_ids"] = torch.zeros_like(ids)
+    shape = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    torch.onnx.export(
+        model.eval(),
+        tuple(inputs[name] for name in names),
+        file,
+        input_names=list(names),
+        output_names=["logits"],
+        dynamic_shapes=dict.fromkeys(names, shape),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+
+
+def run_onnx(
+    file: Path, tokenizer_file: Path, texts: Sequence[tuple[str, str | None]]
+) -> np.ndarray:
+    """Return logits [texts, classes], as somebody computes them who has the folder alone."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer.enable_padding()
+    rows = []
+    for start in range(0, len(texts), BATCH):
+        part = [
+            text if pair is None else (text, pair) for text, pair in texts[start : start + BATCH]
+        ]
+        encoded = tokenizer.encode_batch(part)
+        columns = {
+            "input_ids": [one.ids for one in encoded],
+            "attention_mask": [one.attention_mask for one in encoded],
+            "token_type_ids": [one.type_ids for one in encoded],
+        }
+        rows.append(session.run(["logits"], {n: np.array(columns[n], np.int64) for n in names})[0])
+    return np.concatenate(rows)
+
+
+def write_tokenizer(source: Path, output: Path, head: network.Head, names: Sequence[str]) -> None:
+    """Write tokenizer.json, which cuts to the head's length, and tokenizer_config.json, with which
+    transformers takes it as it is.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = network.load_tokenizer(str(source))
+    tokenizer.enable_truncation(head.max_length)
+    tokenizer.save(str(output / "tokenizer.json"))
+    special = AutoTokenizer.from_pretrained(source).special_tokens_map
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": head.max_length,
+        "model_input_names": list(names),
+        **{name: str(token) for name, token in special.items() if isinstance(token, str)},
+    }
+    write_json(output / "tokenizer_config.json", config)

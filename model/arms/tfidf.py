@@ -1,0 +1,81 @@
+"""The arm of TF-IDF over words and characters with logistic regression: what needs no network."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from beam_jobs.core.model_folder import PIPELINE
+from model.arms import register
+from model.arms.arm import Arm, Exported, Resources
+from model.finetuning.examples import Example, Task
+from model.finetuning.request import Request
+
+
+@register
+class Tfidf(Arm):
+    name = "tfidf"
+    title = "TF-IDF"
+    description = "logistic regression on n-grams"
+    format = "skops"
+    usage = """import skops.io
+
+classifier = skops.io.load("THIS FOLDER/model.skops")
+classifier.predict(["A lamp that broke on the first day."])"""
+
+    def __init__(
+        self, pipeline: Any, labels: Sequence[str], facts: dict[str, Any], folder: Path | None
+    ) -> None:
+        self.pipeline, self.labels, self.facts, self.folder = pipeline, labels, facts, folder
+
+    @classmethod
+    def fit(
+        cls,
+        train: Sequence[Example],
+        dev: Sequence[Example],
+        request: Request,
+        resources: Resources,
+        output: Path,
+    ) -> Self:
+        from model.arms.regression import list_labels, make_dev_scorer, summarize_attempts
+        from model.arms.words import fit_pipeline, prepare_texts  # scikit-learn: 2 CPU seconds
+
+        texts, dev_texts = prepare_texts(train), prepare_texts(dev)
+        score = make_dev_scorer(dev, request.task)
+        labels = request.task.labels
+        pipeline, tried = fit_pipeline(texts, list_labels(train), dev_texts, labels, score)
+        facts = summarize_attempts(tried) | {
+            "n_train": len(train),
+            "parameters": int(np.count_nonzero(pipeline[-1].coef_)),
+            "device": "cpu",
+        }
+        return cls(pipeline, labels, facts, None)
+
+    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+        from model.arms.words import predict_logits
+
+        return predict_logits(self.pipeline, examples, self.labels)
+
+    def save(self, folder: Path) -> None:
+        from model.arms.regression import save_pipeline
+
+        save_pipeline(self.pipeline, folder)
+
+    @classmethod
+    def load(cls, folder: Path, resources: Resources) -> Self:
+        from model.arms.regression import load_pipeline
+        from model.finetuning.network import read_task_head
+
+        labels = read_task_head(folder).labels
+        return cls(load_pipeline(folder, len(labels)), labels, {}, folder)
+
+    def export(
+        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
+    ) -> Exported:
+        if self.folder is None:
+            self.save(folder)
+        else:
+            shutil.copyfile(self.folder / PIPELINE, folder / PIPELINE)
+        return Exported(temperature)

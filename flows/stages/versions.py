@@ -15,7 +15,7 @@ VERSIONS = {
     "dev-shards": 1,
     "pretraining": 10,
     "search": 9,
-    "finetuning": 14,
+    "finetuning": 15,
     "evaluation": 4,
     "latency": 3,
     "model": 4,

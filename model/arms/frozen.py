@@ -63,7 +63,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         resources: Resources,
         output: Path,
     ) -> Self:
-        from model.arms.regression import list_labels, make_dev_scorer, summarize_attempts
+        from model.arms.regression import list_labels, summarize_attempts
         from model.arms.states import MOST_LABELS, fit_pipeline, open_encoder
         from model.device import open_device
         from model.finetuning import network
@@ -88,12 +88,11 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         arm.pipeline, tried = fit_pipeline(
             arm.compute_states(train),
             list_labels(train),
-            arm.compute_states(dev),
             task.labels,
-            make_dev_scorer(dev, task),
         )
         weights = sum(p.numel() for p in encoder.parameters()) + arm.pipeline[-1].coef_.size
         arm.facts = summarize_attempts(tried) | {
+            "dev": arm.score_dev(dev, task),
             "n_train": len(train),
             "parameters": int(weights),
             "device": device.kind,

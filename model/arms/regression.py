@@ -1,10 +1,10 @@
-"""Logistic regression whose strength and class weights are chosen on dev, and the file that keeps
-it with what comes before it, `model.skops`: what the arms with a regression share.
+"""Logistic regression whose C and class weights are chosen by cross-validation, and the file that
+keeps it with what comes before it, `model.skops`: what the arms with a regression share.
 """
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
@@ -14,77 +14,100 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.model_folder import PIPELINE, check_pipeline
 from beam_jobs.core.progress import Progress
-from model.evaluation.metrics import compute_metric, rank_dev_metrics
-from model.evaluation.predict import make_predictions
-from model.finetuning.examples import Example, Task
+from model.evaluation.predictions import compute_log_softmax
+from model.finetuning.examples import Example
 
 STEPS = 200
 """Of L-BFGS at most; those of the largest C need 30 to 90."""
+FOLDS = 5
+WORTH_BALANCING = 0.01
+"""Of macro-F1, from which on balanced classes are taken: their log-loss cannot be compared."""
 ABSENT = -30.0
 """Logit of a class that no training example has."""
-ScoreDev = Callable[[np.ndarray], dict[str, float]]
-"""Returns {metric: value} on dev of logits [examples, classes]; the first decides."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One regression that was tried."""
+    """One regression that was tried, with its figures on the held-out folds."""
 
     C: float
     class_weight: Literal["balanced"] | None
-    dev: dict[str, float]
+    loss: float
+    macro_f1: float
 
 
 def fit_regression(
-    features: Any,
-    labels: np.ndarray,
-    dev_features: Any,
-    classes: int,
-    strengths: Sequence[float],
-    score_dev: ScoreDev,
+    features: Any, labels: np.ndarray, classes: int, strengths: Sequence[float]
 ) -> tuple[LogisticRegression, list[Attempt]]:
-    """Return the regression that is best on dev, and all that were tried: each strength with
-    natural and with balanced classes, in the order of the strengths.
+    """Return the regression of the C with the smallest cross-validated log-loss, fitted to all
+    examples, and all that were tried; the last is another try of the best C, with balanced classes.
 
     Features are [examples, width], sparse or dense. One thread: sums in another order would give
     other weights.
     """
+    folds = list(StratifiedKFold(FOLDS).split(labels, labels)) if is_divisible(labels) else []
     tried: list[Attempt] = []
-    best: LogisticRegression | None = None
-    ways: tuple[Literal["balanced"] | None, ...] = (None, "balanced")
     with (
         threadpool_limits(1),
         warnings.catch_warnings(),
-        Progress(len(ways) * len(strengths), "regressions", "logistic regression") as shown,
+        Progress(len(strengths) + 1, "values of C", "logistic regression") as shown,
     ):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # dev judges what it has reached
-        for class_weight in ways:
-            before: LogisticRegression | None = None
-            for strength in strengths:
-                model = LogisticRegression(
-                    C=strength, class_weight=class_weight, max_iter=STEPS, warm_start=True
-                )
-                if before is not None:  # it begins where the weaker one ended
-                    model.coef_, model.intercept_ = before.coef_.copy(), before.intercept_.copy()
-                    model.classes_ = before.classes_
-                before = model.fit(features, labels)
-                logits = expand_logits(
-                    model.decision_function(dev_features), model.classes_, classes
-                )
-                tried.append(Attempt(strength, class_weight, score_dev(logits)))
-                if best is None or rank_dev_metrics(tried[-1].dev) > max(
-                    rank_dev_metrics(one.dev) for one in tried[:-1]
-                ):
-                    best = model
-                shown.update(len(tried))
-    assert best is not None
-    return best, tried
+        warnings.simplefilter("ignore", ConvergenceWarning)  # held-out folds judge what it reached
+        before: dict[int, LogisticRegression] = {}
+        for strength in strengths:
+            tried.append(cross_validate(features, labels, classes, folds, strength, None, before))
+            shown.update(len(tried))
+        best = min(tried, key=lambda one: one.loss)
+        balanced = cross_validate(features, labels, classes, folds, best.C, "balanced", {})
+        tried.append(balanced)
+        shown.update(len(tried))
+        if balanced.macro_f1 >= best.macro_f1 + WORTH_BALANCING:
+            best = balanced
+        model = LogisticRegression(C=best.C, class_weight=best.class_weight, max_iter=STEPS)
+        return model.fit(features, labels), [best, *(one for one in tried if one is not best)]
+
+
+def is_divisible(labels: np.ndarray) -> bool:
+    """Return whether every class has an example for at least two folds."""
+    return int(np.unique(labels, return_counts=True)[1].min()) >= 2 and len(labels) >= 2 * FOLDS
+
+
+def cross_validate(
+    features: Any,
+    labels: np.ndarray,
+    classes: int,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]],
+    strength: float,
+    class_weight: Literal["balanced"] | None,
+    before: dict[int, LogisticRegression],
+) -> Attempt:
+    """Return the figures of one C over the held-out folds; `before` has the regressions of a weaker
+    C, where those of this one begin. Without folds there are none: infinite loss, no macro-F1.
+    """
+    if not folds:
+        return Attempt(strength, class_weight, float("inf"), 0.0)
+    logits = np.empty((len(labels), classes), np.float32)
+    for number, (train, held_out) in enumerate(folds):
+        model = LogisticRegression(
+            C=strength, class_weight=class_weight, max_iter=STEPS, warm_start=True
+        )
+        if weaker := before.get(number):
+            model.coef_, model.intercept_ = weaker.coef_.copy(), weaker.intercept_.copy()
+            model.classes_ = weaker.classes_
+        before[number] = model.fit(features[train], labels[train])
+        decision = model.decision_function(features[held_out])
+        logits[held_out] = expand_logits(decision, model.classes_, classes)
+    loss = -float(np.mean(compute_log_softmax(logits)[np.arange(len(labels)), labels]))
+    found = f1_score(labels, logits.argmax(1), average="macro", zero_division=0)
+    return Attempt(strength, class_weight, loss, float(found))
 
 
 def list_labels(examples: Sequence[Example]) -> np.ndarray:
@@ -92,20 +115,15 @@ def list_labels(examples: Sequence[Example]) -> np.ndarray:
     return np.fromiter((example.label for example in examples), np.int64, len(examples))
 
 
-def make_dev_scorer(dev: Sequence[Example], task: Task) -> ScoreDev:
-    """Return what measures the logits of dev."""
-
-    def score(logits: np.ndarray) -> dict[str, float]:
-        predictions = make_predictions(list(logits), [], dev, task)
-        return {name: compute_metric(name, predictions) for name in task.metrics}
-
-    return score
-
-
 def summarize_attempts(tried: Sequence[Attempt]) -> dict[str, Any]:
-    """Return what result.json says of the regressions that were tried, and of the best."""
-    best = max(tried, key=lambda attempt: rank_dev_metrics(attempt.dev))
-    return asdict(best) | {"tried": [asdict(attempt) for attempt in tried]}
+    """Return what result.json says of the regressions that were tried, the best first."""
+    best = tried[0]
+    return {
+        "C": best.C,
+        "class_weight": best.class_weight,
+        "cross_validation": {"folds": FOLDS, "loss": best.loss, "macro_f1": best.macro_f1},
+        "tried": [asdict(attempt) for attempt in tried],
+    }
 
 
 def expand_logits(decision: np.ndarray, order: Sequence[int], classes: int) -> np.ndarray:

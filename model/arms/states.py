@@ -21,7 +21,6 @@ from torch import nn
 from beam_jobs.core.progress import Progress
 from model.arms.regression import (
     Attempt,
-    ScoreDev,
     fit_regression,
 )
 from model.device import Device
@@ -60,16 +59,13 @@ def open_encoder(folder: str, task: Task, head: Head, device: Device) -> nn.Modu
 def fit_pipeline(
     states: np.ndarray,
     labels: np.ndarray,
-    dev_states: np.ndarray,
     classes: Sequence[str],
-    score_dev: ScoreDev,
 ) -> tuple[Pipeline, list[Attempt]]:
-    """Return what standardizes and classifies states [examples, width], best on dev, whose answers
-    are class names, and what was tried; `labels` are indices of `classes`.
+    """Return what standardizes and classifies states [examples, width], with the best C and class
+    names as answers, and what was tried; `labels` are indices of `classes`.
     """
     scaler = StandardScaler()
-    states, dev_states = scaler.fit_transform(states), scaler.transform(dev_states)
-    best, tried = fit_regression(states, labels, dev_states, len(classes), STRENGTHS, score_dev)
+    best, tried = fit_regression(scaler.fit_transform(states), labels, len(classes), STRENGTHS)
     best.classes_ = np.array(classes)[best.classes_]
     return make_pipeline(scaler, best), tried
 

@@ -39,19 +39,19 @@ classifier.predict(["A lamp that broke on the first day."])"""
         resources: Resources,
         output: Path,
     ) -> Self:
-        from model.arms.regression import list_labels, make_dev_scorer, summarize_attempts
+        from model.arms.regression import list_labels, summarize_attempts
         from model.arms.words import fit_pipeline, prepare_texts  # scikit-learn: 2 CPU seconds
 
-        texts, dev_texts = prepare_texts(train), prepare_texts(dev)
-        score = make_dev_scorer(dev, request.task)
         labels = request.task.labels
-        pipeline, tried = fit_pipeline(texts, list_labels(train), dev_texts, labels, score)
-        facts = summarize_attempts(tried) | {
+        pipeline, tried = fit_pipeline(prepare_texts(train), list_labels(train), labels)
+        arm = cls(pipeline, labels, {}, None)
+        arm.facts = summarize_attempts(tried) | {
+            "dev": arm.score_dev(dev, request.task),
             "n_train": len(train),
             "parameters": int(np.count_nonzero(pipeline[-1].coef_)),
             "device": "cpu",
         }
-        return cls(pipeline, labels, facts, None)
+        return arm
 
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
         from model.arms.words import predict_logits
@@ -60,7 +60,9 @@ classifier.predict(["A lamp that broke on the first day."])"""
 
     def save(self, folder: Path) -> None:
         from model.arms.regression import save_pipeline
+        from model.arms.words import drop_addresses
 
+        drop_addresses(self.pipeline)
         save_pipeline(self.pipeline, folder)
 
     @classmethod

@@ -16,7 +16,6 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from beam_jobs.core.terminal import print
 from model.arms.regression import (
     Attempt,
-    ScoreDev,
     compute_logits,
     fit_regression,
 )
@@ -44,11 +43,9 @@ def prepare_texts(examples: Sequence[Example]) -> list[str]:
 def fit_pipeline(
     texts: Sequence[str],
     labels: np.ndarray,
-    dev_texts: Sequence[str],
     classes: Sequence[str],
-    score_dev: ScoreDev,
 ) -> tuple[Pipeline, list[Attempt]]:
-    """Return the pipeline that is best on dev, whose answers are class names, and what was tried.
+    """Return the pipeline of the best C, whose answers are class names, and what was tried.
 
     `labels` are indices of `classes`. N-grams of a single training text keep a weight of 0: they
     would take two thirds of the time.
@@ -81,17 +78,20 @@ def fit_pipeline(
             file=sys.stderr,
         )
     kept = np.flatnonzero(np.bincount(features.indices, minlength=features.shape[1]) > 1)
-    dev_features = vectorizer.transform(dev_texts).tocsr()[:, kept]
-    best, tried = fit_regression(
-        features[:, kept], labels, dev_features, len(classes), STRENGTHS, score_dev
-    )
+    best, tried = fit_regression(features[:, kept], labels, len(classes), STRENGTHS)
     weights = np.zeros((len(best.coef_), features.shape[1]), np.float32)
     weights[:, kept] = best.coef_
     best.coef_, best.n_features_in_ = weights, features.shape[1]
     best.classes_ = np.array(classes)[best.classes_]
-    for _, part in vectorizer.transformer_list:  # one that has read texts keeps an address
-        part.steps[0] = (part.steps[0][0], clone(part.steps[0][1]))
     return make_pipeline(vectorizer, best), tried
+
+
+def drop_addresses(pipeline: Pipeline) -> None:
+    """Replace the vectorizers by fresh ones: one that has read texts keeps an address in memory,
+    with which equal pipelines would be written in other bytes.
+    """
+    for _, part in pipeline[0].transformer_list:
+        part.steps[0] = (part.steps[0][0], clone(part.steps[0][1]))
 
 
 def predict_logits(

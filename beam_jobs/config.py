@@ -1,8 +1,12 @@
-"""What can be set for the jobs: each option with its meaning, unit, bounds and default.
+"""What can be set for the jobs: each field with its meaning, unit, bounds and default.
 
-Options that exclude each other are refused here too, so whoever holds options holds good ones.
+A `…Config` has what decides the result, and is what the functions `make_corpus`, `make_shards` and
+`score` take. The `…Options` of a job are its config and the paths: its command line. Settings that
+exclude each other are refused here too.
 """
 
+import itertools
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -27,7 +31,7 @@ ScoringPrecision = Literal["fp32", "int8"]
 ScoreFormat = Literal["parquet", "csv", "jsonl"]
 
 
-class LimitOptions(Settings):
+class LimitConfig(Settings):
     """How much a file that somebody else made may hold."""
 
     max_record_bytes: int = Field(
@@ -47,14 +51,31 @@ class LimitOptions(Settings):
         return Limits(self.max_record_bytes, self.max_expansion)
 
 
-class DumpOptions(LimitOptions):
-    """The dump."""
+def group_patterns(given: str | Sequence[str] | Sequence[Sequence[str]]) -> tuple[Patterns, ...]:
+    """Return the patterns of each dump: one pattern or a list of them is one dump, a list of lists
+    has a dump each.
+    """
+    if isinstance(given, str):
+        return ((given,),)
+    dumps = tuple((one,) if isinstance(one, str) else tuple(one) for one in given)
+    if all(isinstance(one, str) for one in given):
+        return (tuple(itertools.chain(*dumps)),)
+    return dumps
+
+
+class DumpPaths(Settings):
+    """Where the dump is, and where the result goes."""
 
     input: tuple[Patterns, ...] = Field(
         description="files, folders or globs, also in gs:// and s3://; repeat the option for each "
         "later dump"
     )
     output: str = Field(description="folder of the result")
+
+
+class ReadingConfig(LimitConfig):
+    """How the files of a dump are read."""
+
     format: formats.FormatName | None = Field(
         default=None,
         description="format of the files, instead of detecting it from their first bytes",
@@ -91,7 +112,11 @@ class DumpOptions(LimitOptions):
         return self
 
 
-class TextOptions(DumpOptions):
+class DumpOptions(ReadingConfig, DumpPaths):
+    """A dump and how it is read."""
+
+
+class TextConfig(ReadingConfig):
     """The texts: a classifier reads them as its corpus had them."""
 
     repair_run_ons: bool = Field(default=True, description='"great!It" becomes "great! It"')
@@ -108,8 +133,8 @@ class TextOptions(DumpOptions):
     )
 
 
-class CorpusOptions(TextOptions):
-    """Options of beam_jobs.corpus_job."""
+class CorpusConfig(TextConfig):
+    """What decides a corpus, beside the dump and the texts that are left out."""
 
     keep_raw_rejects: bool = Field(
         default=False,
@@ -138,9 +163,6 @@ class CorpusOptions(TextOptions):
         description="read Yes, yes and YES as one class, 01, 1,0 and 1 too, and n/a, NULL, None, "
         "nan and - as no value; false: classes stay as typed",
     )
-    seen: Patterns = Field(
-        default=(), description="earlier corpora; reviews that they contain are dropped"
-    )
     near_duplicates: float = Field(
         default=0,
         ge=0,
@@ -153,22 +175,10 @@ class CorpusOptions(TextOptions):
         description="annotate keeps near duplicates; either way the corpus has the columns "
         "near_cluster, which similar reviews share, and near_cluster_size",
     )
-    withhold: Patterns = Field(
-        default=(), description="files of evaluation texts, which must never reach pre-training"
-    )
-    withhold_corpus: str = Field(
-        default="",
-        description="corpus whose dev and test reviews must never reach pre-training either",
-    )
     withhold_own: bool = Field(
         default=True,
         description="drop pretrain and train reviews that nearly repeat a dev or test review; "
         "costs the corpus job a quarter more CPU time",
-    )
-    punkt: str | None = Field(
-        default=None,
-        description="use these Punkt parameters instead of training them: punkt.json of a corpus, "
-        "or NLTK's …/punkt_tab/english",
     )
     punkt_sample_bytes: int = Field(
         default=MAX_SAMPLE_BYTES, ge=1, description="bytes of text to train Punkt on, at most"
@@ -194,11 +204,6 @@ class CorpusOptions(TextOptions):
         if self.languages and (wrong := set(self.languages) - languages.list_languages()):
             codes = " ".join(sorted(wrong))
             raise UserError(f"--languages {codes}: codes of two letters, such as en")
-        if self.seen and self.split_by == "time":
-            raise UserError(
-                "--split-by time with --seen: an earlier corpus has its own latest reviews as "
-                "test; give all dumps in one call"
-            )
         if self.near_duplicates_action == "annotate" and not self.near_duplicates:
             raise UserError(
                 "--near-duplicates-action annotate: nothing is compared; give --near-duplicates a "
@@ -207,10 +212,38 @@ class CorpusOptions(TextOptions):
         return self
 
 
-class ScoringOptions(TextOptions):
-    """Options of beam_jobs.scoring_job."""
+class CorpusOptions(CorpusConfig, DumpOptions):
+    """Options of beam_jobs.corpus_job."""
 
-    model: str = Field(description="model folder, from model.export or from the registry")
+    seen: Patterns = Field(
+        default=(), description="earlier corpora; reviews that they contain are dropped"
+    )
+    withhold: Patterns = Field(
+        default=(), description="files of evaluation texts, which must never reach pre-training"
+    )
+    withhold_corpus: str = Field(
+        default="",
+        description="corpus whose dev and test reviews must never reach pre-training either",
+    )
+    punkt: str | None = Field(
+        default=None,
+        description="use these Punkt parameters instead of training them: punkt.json of a corpus, "
+        "or NLTK's …/punkt_tab/english",
+    )
+
+    @model_validator(mode="after")
+    def _check_seen(self) -> Self:
+        if self.seen and self.split_by == "time":
+            raise UserError(
+                "--split-by time with --seen: an earlier corpus has its own latest reviews as "
+                "test; give all dumps in one call"
+            )
+        return self
+
+
+class ScoringConfig(TextConfig):
+    """What decides the scores, beside the dump and the model."""
+
     precision: ScoringPrecision = Field(
         default="fp32", description="int8 uses model_quantized.onnx, where the folder has it"
     )
@@ -230,8 +263,29 @@ class ScoringOptions(TextOptions):
     )
 
 
-class ShardsOptions(LimitOptions):
-    """Options of beam_jobs.shards_job."""
+class ScoringOptions(ScoringConfig, DumpOptions):
+    """Options of beam_jobs.scoring_job."""
+
+    model: str = Field(description="model folder, from model.export or from the registry")
+
+
+class ShardsConfig(LimitConfig):
+    """What decides the shards, beside the texts and the vocabulary."""
+
+    max_length: int = Field(
+        default=128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE, description="tokens in a sequence"
+    )
+    split: Split = Field(default="pretrain", description="split of the corpus to pack")
+    sample_reviews: int = Field(
+        default=0,
+        ge=0,
+        description="with --corpus: pack about this many reviews, the first of the split; of a "
+        "small split there may be none. 0: all",
+    )
+
+
+class ShardsPaths(Settings):
+    """The texts that are packed, what is left out of them, and where the shards go."""
 
     corpus: str = Field(default="", description="folder that corpus_job wrote")
     general_text: Patterns = Field(
@@ -253,16 +307,10 @@ class ShardsOptions(LimitOptions):
     )
     vocabulary: str = Field(description="folder that model.vocabulary wrote")
     output: str = Field(description="folder of the shards")
-    max_length: int = Field(
-        default=128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE, description="tokens in a sequence"
-    )
-    split: Split = Field(default="pretrain", description="split of the corpus to pack")
-    sample_reviews: int = Field(
-        default=0,
-        ge=0,
-        description="with --corpus: pack about this many reviews, the first of the split; of a "
-        "small split there may be none. 0: all",
-    )
+
+
+class ShardsOptions(ShardsConfig, ShardsPaths):
+    """Options of beam_jobs.shards_job."""
 
     @model_validator(mode="after")
     def _check_shards(self) -> Self:

@@ -26,11 +26,11 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs.config import CorpusOptions
+from beam_jobs.config import CorpusConfig, CorpusOptions, group_patterns
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import read_known_options
+from beam_jobs.core.settings import build_settings, read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import (
@@ -60,10 +60,41 @@ DESCRIPTION = "Turn review dumps into a corpus of clean sentences. Any Beam opti
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Make the corpus; return what corpus.json holds, or what was staged."""
+    """Make the corpus that a command line asks for."""
     measure = start_clock()
     options, flags = read_known_options(CorpusOptions, argv, "corpus_job", DESCRIPTION)
-    corpus = plan.plan_corpus(options, flags)
+    return _make_planned(plan.plan_corpus(options, flags), measure)
+
+
+def make_corpus(
+    config: CorpusConfig,
+    input: str | Sequence[str] | Sequence[Sequence[str]],
+    output: str,
+    *,
+    seen: Sequence[str] = (),
+    withhold: Sequence[str] = (),
+    withhold_corpus: str = "",
+    punkt: str | None = None,
+    beam_options: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Make a corpus of a dump; return what corpus.json holds, or what was staged.
+
+        make_corpus(CorpusConfig(split_by="product"), ["reviews/*.json.gz"], "corpus")
+
+    `input` has files, folders or globs; a list of such lists has one for each dump, the earliest
+    first. `seen` are corpora of earlier dumps, `withhold` evaluation files, `withhold_corpus` a
+    corpus whose dev and test reviews are left out, `punkt` parameters to cut sentences with, and
+    `beam_options` choose the engine (`["--direct_num_workers", "4"]`). Raises UserError for what
+    only the user can put right, JobFailed where a unit of work failed.
+    """
+    measure = start_clock()
+    paths = {"seen": tuple(seen), "withhold": tuple(withhold), "withhold_corpus": withhold_corpus}
+    given = {"input": group_patterns(input), "output": output, "punkt": punkt, **paths}
+    options = build_settings(CorpusOptions, **dict(config), **given)
+    return _make_planned(plan.plan_corpus(options, list(beam_options)), measure)
+
+
+def _make_planned(corpus: CorpusPlan, measure: Any) -> dict[str, Any]:
     engine = beam_options.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
     progress = CorpusProgress(corpus)

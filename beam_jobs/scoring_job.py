@@ -8,16 +8,17 @@ a worker needs ONNX Runtime or scikit-learn, and neither torch nor transformers 
 """
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs.config import ScoringOptions
+from beam_jobs.config import ScoringConfig, ScoringOptions, group_patterns
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import read_known_options
+from beam_jobs.core.settings import build_settings, read_known_options
 from beam_jobs.corpus.prepare import cut_into_units
 from beam_jobs.corpus.result import list_finished
 from beam_jobs.engine import beam_options
@@ -30,9 +31,30 @@ DESCRIPTION = "Label every review of a dump, with probabilities. Any Beam option
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Score the dump; return the totals, or what was staged."""
-    started = time.monotonic()
+    """Score the dump that a command line names."""
     options, flags = read_known_options(ScoringOptions, argv, "scoring_job", DESCRIPTION)
+    return _score_with(options, flags)
+
+
+def score(
+    config: ScoringConfig,
+    model: str,
+    input: str | Sequence[str] | Sequence[Sequence[str]],
+    output: str,
+    *,
+    beam_options: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Label every record of a dump with a model folder; return the totals, or what was staged.
+
+    `input` is as for make_corpus. Raises UserError for a model or dump that cannot be read.
+    """
+    paths = {"model": model, "input": group_patterns(input), "output": output}
+    options = build_settings(ScoringOptions, **dict(config), **paths)
+    return _score_with(options, list(beam_options))
+
+
+def _score_with(options: ScoringOptions, flags: list[str]) -> dict[str, Any]:
+    started = time.monotonic()
     plan = plan_scoring(options, flags)
     engine, folders = beam_options.describe_engine(plan.engine), plan.folders
     units = sum(work_units.estimate_units(file, plan.unit_bytes) for file in plan.files)

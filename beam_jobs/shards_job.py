@@ -14,6 +14,7 @@ earlier, interrupted run has finished is recognised by the shard's footer and no
 The command adds them up; of a template, which no command waits for, a last step does.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,12 +22,12 @@ from typing import Any
 import apache_beam as beam
 
 from beam_jobs import corpus_job
-from beam_jobs.config import ShardsOptions
+from beam_jobs.config import CorpusConfig, ShardsConfig, ShardsOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import read_known_options
+from beam_jobs.core.settings import build_settings, read_known_options
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
@@ -43,11 +44,40 @@ LONGEST_DOCUMENT = 200_000
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Make the shards; return what shards.json holds, or what was staged."""
-    measure = start_clock()
+    """Make the shards that a command line asks for."""
     options, flags = read_known_options(ShardsOptions, argv, "shards_job", DESCRIPTION)
+    return _make_with(options, flags)
+
+
+def make_shards(
+    config: ShardsConfig,
+    vocabulary: str,
+    output: str,
+    *,
+    corpus: str = "",
+    general_text: Sequence[str] = (),
+    punkt: str | None = None,
+    withhold: Sequence[str] = (),
+    withhold_corpus: str = "",
+    beam_options: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Pack a corpus, or general text, into shards; return what shards.json holds, or what was
+    staged.
+
+    `punkt`, `withhold` and `withhold_corpus` belong to general text; see make_corpus. Raises
+    UserError for inputs that cannot be read or that exclude each other.
+    """
+    texts = {"corpus": corpus, "general_text": tuple(general_text), "punkt": punkt}
+    left_out = {"withhold": tuple(withhold), "withhold_corpus": withhold_corpus}
+    paths = {"vocabulary": vocabulary, "output": output, **texts, **left_out}
+    options = build_settings(ShardsOptions, **dict(config), **paths)
+    return _make_with(options, list(beam_options))
+
+
+def _make_with(options: ShardsOptions, flags: list[str]) -> dict[str, Any]:
+    measure = start_clock()
     packing = prepare_output(options)
-    corpus = options.corpus or make_corpus(options, flags)
+    corpus = options.corpus or make_general_corpus(options, flags)
     plan = plan_shards(options, flags, packing, corpus)
     engine, units = beam_options.describe_engine(plan.engine), len(plan.units)
     remove_strays(plan.packing, plan.units)
@@ -82,20 +112,31 @@ def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PColle
     return packed
 
 
-def make_corpus(options: ShardsOptions, flags: list[str]) -> str:
+def make_general_corpus(options: ShardsOptions, flags: list[str]) -> str:
     """Make a corpus of general text, all of it on the pretrain side; return its folder.
 
     An interrupted job is continued by the same command.
     """
-    files = storage.expand_patterns(options.general_text, "--general-text")
     folder = storage.join_path(options.output, "corpus")
-    words = ["--input", *files, "--output", folder, "--format", "text", "--split", "pretrain=1"]
-    words += ["--max-characters", str(LONGEST_DOCUMENT), "--title", "false"]
-    words += ["--max-record-bytes", str(options.max_record_bytes)]
-    words += ["--max-expansion", str(options.max_expansion), "--withhold-own", "false"]
-    words += ["--withhold", *options.withhold, "--withhold-corpus", options.withhold_corpus]
-    words += ["--punkt", options.punkt] if options.punkt else []
-    if "staged" in corpus_job.run([*words, *flags]):
+    config = CorpusConfig(
+        format="text",
+        split="pretrain=1",
+        max_characters=LONGEST_DOCUMENT,
+        title=False,
+        withhold_own=False,
+        max_record_bytes=options.max_record_bytes,
+        max_expansion=options.max_expansion,
+    )
+    made = corpus_job.make_corpus(
+        config,
+        storage.expand_patterns(options.general_text, "--general-text"),
+        folder,
+        withhold=options.withhold,
+        withhold_corpus=options.withhold_corpus,
+        punkt=options.punkt,
+        beam_options=flags,
+    )
+    if "staged" in made:
         raise UserError(
             "--general-text: its corpus has to be there before the shards are staged; make it "
             "with corpus_job --format text, and give it as --corpus"

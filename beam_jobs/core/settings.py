@@ -167,6 +167,14 @@ def replace_settings(
         raise UserError(format_mistakes(invalid)) from None
 
 
+def build_settings(kind: type[Model], **values: Any) -> Model:
+    """Return the settings with these values; a UserError names every wrong field in one line."""
+    try:
+        return kind(**values)
+    except ValidationError as invalid:
+        raise UserError(format_mistakes(invalid)) from None
+
+
 class OptionParser(argparse.ArgumentParser):
     """argparse that raises mistakes as UserErrors and names the option that was probably meant."""
 

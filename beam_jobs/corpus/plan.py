@@ -6,7 +6,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.config import CorpusOptions, TextOptions
+from beam_jobs.config import CorpusConfig, CorpusOptions, TextConfig
 from beam_jobs.core import storage
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.corpus.prepare import Preparation
@@ -173,14 +173,14 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     )
 
 
-def list_settings(args: TextOptions) -> dict[str, Any]:
+def list_settings(args: TextConfig) -> dict[str, Any]:
     """Return what decides the bytes of the corpus beside the dump."""
     others = {"input", "output", "seen", "max_damaged_files"}
     return {name: v for name, v in args.model_dump().items() if name not in others}
 
 
 def list_shared_settings(
-    args: CorpusOptions, bounds: tuple[float, ...], withheld: list[str]
+    args: CorpusConfig, bounds: tuple[float, ...], withheld: list[str]
 ) -> dict[str, Any]:
     """Return what corpora that follow one another must agree on: all that decides about a text."""
     shares = [round(100 * (b - a), 6) for a, b in itertools.pairwise((0.0, *bounds))]

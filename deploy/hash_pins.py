@@ -18,22 +18,23 @@ from beam_jobs.engine.staged_package import REQUIREMENTS
 
 DEPLOY = Path(__file__).parent
 ROOT = DEPLOY.parent
-LOCAL_EXTRAS = ("auth",)
-RUNTIME_EXTRAS = ("auth", "aws", "gcp", "postgres")
+RUNTIME_EXTRAS = ("aws", "gcp", "postgres")
 TO_INSTALL = "setuptools>=77"
 """What installs the project itself, without a network."""
 WITHOUT_TORCH = "torch; python_version < '0'\n"
 """An override that nothing is true of: torch is left out with all it needs."""
 
 
-def compile_pins(requirements: str, output: Path, extras: tuple[str, ...] = ()) -> None:
-    """Write the pinned versions of some requirements and all they need, each with its hashes."""
+def compile_pins(requirements: str, output: Path, extras: tuple[str, ...] | None = None) -> None:
+    """Write the pinned versions of some requirements and all they need, each with its hashes; with
+    `extras`, of the project and these extras as well.
+    """
     with tempfile.TemporaryDirectory() as folder:
         source, override = Path(folder, "requirements.in"), Path(folder, "override.txt")
         source.write_text(requirements, encoding="utf-8")
         override.write_text(WITHOUT_TORCH, encoding="utf-8")
-        words = [*([str(ROOT / "pyproject.toml")] if extras else []), str(source)]
-        words += [word for extra in extras for word in ("--extra", extra)]
+        words = [*([] if extras is None else [str(ROOT / "pyproject.toml")]), str(source)]
+        words += [word for extra in extras or () for word in ("--extra", extra)]
         words += ["--override", str(override), "--constraint", str(ROOT / "constraints.txt")]
         words += ["--generate-hashes", "--no-annotate", "--no-header", "--quiet"]
         words += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
@@ -66,7 +67,7 @@ def write_all() -> None:
     beam = DEPLOY / "dataflow" / "requirements.txt"
     for path in (local, runtime, published, dev, beam):
         path.unlink(missing_ok=True)  # uv keeps what an earlier file pins
-    compile_pins(TO_INSTALL, local, LOCAL_EXTRAS)
+    compile_pins(TO_INSTALL, local, ())
     compile_pins(TO_INSTALL, runtime, RUNTIME_EXTRAS)
     compile_pins("\n".join(["apache-beam[gcp]", *REQUIREMENTS]), beam)
     compile_pins(TO_INSTALL, published, ("published",))

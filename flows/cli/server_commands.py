@@ -32,8 +32,9 @@ def add_server_commands(commands: Any) -> None:
     up.add_argument(
         "--no-password",
         action="store_true",
-        help="let everybody who can log in to this machine start runs, which read and write files "
-        "as you (default: if others can log in, `up` makes a password for the servers)",
+        help="let every account and program on this machine start runs, which read and write files "
+        "as you, and change what MLflow keeps (default: both servers ask for a password, which "
+        "`up` makes and the commands find)",
     )
     add_command(commands, "status", print_status, "say whether the servers are up and well")
     add_command(commands, "down", stop_servers, "stop what `up` started")

@@ -1,14 +1,11 @@
 """Who may reach what `up` serves and what a store holds, on a machine that several people use."""
 
 import errno
-import importlib.util
 import json
 import os
-import pwd
-import re
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+import stat
+import sys
 from pathlib import Path
 
 from beam_jobs.core.errors import UserError
@@ -16,18 +13,15 @@ from beam_jobs.core.files import atomic_path
 
 GROUP_VARIABLE = "AMAZON_ELECTRA_STORE_GROUP"
 """Environment variable: `true` lets the store's group read and write too."""
-PASSWORDS = ("PREFECT_SERVER_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME")
-"""Environment variables that make the two servers ask for a password."""
+VARIABLES = {
+    "PREFECT": ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"),
+    "MLFLOW": ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"),
+}
+"""Environment variables of each server's password. The first makes the server ask for one."""
+USER = "electra"
+"""Name that belongs to a password of ours."""
 PASSWORD_FILE = "password.json"
 """In the store: the password that `up` made, as environment variables, for its owner alone."""
-SHADOW, NSSWITCH = Path("/etc/shadow"), Path("/etc/nsswitch.conf")
-SSSD = Path("/var/lib/sss/pipes/nss")
-"""Is there while sssd runs; distributions name `sss` in nsswitch.conf without it too."""
-LOCAL_SOURCES = {"files", "systemd", "compat", "altfiles", "extrausers", "db", "mymachines"}
-"""Sources of nsswitch.conf whose users are this machine's own."""
-NO_SHELLS = ("/nologin", "/false", "/sync", "/halt", "/shutdown")
-FIRST_PERSON = 1000
-"""Number of the first user that is a person (/etc/login.defs of the usual distributions)."""
 
 
 def restrict_store(root: Path) -> None:
@@ -54,35 +48,47 @@ def is_shared_with_group() -> bool:
     return choice == "true"
 
 
-def prepare_passwords(store: Path, without_password: bool) -> None:
-    """Have both servers ask for a password where others can log in to this machine.
+def make_prefect_password() -> dict[str, str]:
+    """Return a new password of a Prefect server, as environment variables of it and its clients."""
+    return dict.fromkeys(VARIABLES["PREFECT"], f"{USER}:{secrets.token_urlsafe(16)}")
 
-    One that the environment does not name is made, kept in the store and printed once.
+
+def prepare_passwords(store: Path, without_password: bool) -> None:
+    """Have both servers of `up` ask for a password, which its processes get in their environment.
+
+    One that the environment does not name is made once for a store, kept in it and printed.
     """
-    if without_password:
-        return
-    use_passwords(store)
-    missing = [name for name in PASSWORDS if not os.environ.get(name)]
-    if not missing or not (others := list_other_people()):
-        return
-    if importlib.util.find_spec("flask_wtf") is None:
-        raise UserError(
-            f"{', '.join(others[:3])} can log in to this machine too and could start runs, which "
-            'read files as you; a password needs: pip install "mlflow[auth]"; or give --no-password'
+    missing = [names for names in VARIABLES.values() if not os.environ.get(names[0])]
+    if missing and without_password:
+        print(
+            "--no-password: every account and program on this machine can start runs, which read "
+            "and write files as you, and can change what MLflow keeps",
+            file=sys.stderr,
+            flush=True,
         )
-    word = secrets.token_urlsafe(16)
-    made: dict[str, str] = {}
-    if PASSWORDS[0] in missing:
-        made |= dict.fromkeys((PASSWORDS[0], "PREFECT_API_AUTH_STRING"), f"electra:{word}")
-    if PASSWORDS[1] in missing:
-        made |= {PASSWORDS[1]: "electra", "MLFLOW_TRACKING_PASSWORD": word}
+    elif missing:
+        known = read_passwords(store)
+        if any(name not in known for names in missing for name in names):
+            known = keep_new_password(store)
+        for names in missing:
+            os.environ.update({name: known[name] for name in names})
+    server, client = VARIABLES["PREFECT"]
+    if os.environ.get(server):
+        os.environ[client] = os.environ[server]
+
+
+def keep_new_password(store: Path) -> dict[str, str]:
+    """Return a new password of both servers, which the store keeps; print it."""
+    made = make_prefect_password()
+    word = made["PREFECT_API_AUTH_STRING"].removeprefix(f"{USER}:")
+    made |= {"MLFLOW_TRACKING_USERNAME": USER, "MLFLOW_TRACKING_PASSWORD": word}
     path = store / PASSWORD_FILE
     with atomic_path(path) as temporary:
         temporary.touch(0o660 if is_shared_with_group() else 0o600)
-        temporary.write_text(json.dumps(made, indent=1))
-    use_passwords(store)
-    print(f"{', '.join(others[:3])} can log in to this machine too, so the servers ask for a")
-    print(f"password  electra:{word}   (kept in {path}; not shown again)", flush=True)
+        temporary.write_text(json.dumps(made, indent=1), encoding="utf-8")
+    print("both servers ask for a name and a password; commands with this store find them:")
+    print(f"{USER}:{word}   (kept in {path}; not shown again)", flush=True)
+    return made
 
 
 def use_passwords(store: Path) -> None:
@@ -90,47 +96,57 @@ def use_passwords(store: Path) -> None:
 
     Servers elsewhere (PREFECT_API_URL, MLFLOW_TRACKING_URI) are not told it.
     """
-    try:
-        known = json.loads((store / PASSWORD_FILE).read_text())
-    except (FileNotFoundError, PermissionError, NotADirectoryError):
-        return
-    elsewhere = [n for n in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI") if os.environ.get(n)]
-    for name, value in known.items():
-        if not any(name.startswith(other.split("_")[0]) for other in elsewhere):
-            os.environ.setdefault(name, value)
+    elsewhere = {"PREFECT": "PREFECT_API_URL", "MLFLOW": "MLFLOW_TRACKING_URI"}
+    known = read_passwords(store)
+    for server, names in VARIABLES.items():
+        if not os.environ.get(elsewhere[server]):
+            for name in names:
+                if name in known and not os.environ.get(name):
+                    os.environ[name] = known[name]
 
 
-def list_other_people() -> list[str]:
-    """Return who else can log in to this machine, root left out: users, directory services."""
-    try:
-        lines = SHADOW.read_text().splitlines()
-        hashes = dict(line.split(":")[:2] for line in lines if ":" in line)
-    except OSError:
-        hashes = None
-    people = [
-        user.pw_name
-        for user in pwd.getpwall()
-        if user.pw_uid not in (0, os.getuid()) and can_log_in(user, hashes)
-    ]
-    with suppress(OSError):
-        for line in NSSWITCH.read_text().splitlines():
-            name, _, sources = line.partition("#")[0].partition(":")
-            found = set(re.sub(r"\[.*?\]", "", sources).split()) - LOCAL_SOURCES
-            if name.strip() == "passwd":
-                services = sorted(s for s in found if s != "sss" or SSSD.exists())
-                people += [f"the users of {service}" for service in services]
-    return people
-
-
-def can_log_in(user: pwd.struct_passwd, hashes: Mapping[str, str] | None) -> bool:
-    """Return whether a user has a shell, and a password or an authorized key.
-
-    `hashes` are those of /etc/shadow; None where this process may not read it: then people count.
+def read_passwords(store: Path) -> dict[str, str]:
+    """Return the password that a store keeps, as environment variables; empty where it has none or
+    this process may not read it. UserError for a file that others could have written.
     """
-    if user.pw_shell.endswith(NO_SHELLS):
-        return False
-    if hashes is None:
-        return user.pw_uid >= FIRST_PERSON
-    if not hashes.get(user.pw_name, "!").startswith(("!", "*")):
-        return True
-    return any(Path(user.pw_dir, ".ssh").glob("authorized_keys*"))
+    path, is_shared = store / PASSWORD_FILE, is_shared_with_group()
+    try:
+        with open(path, encoding="utf-8", opener=open_without_waiting) as file:
+            who = find_other_writer(os.fstat(file.fileno()), store.stat(), is_shared)
+            known = None if who else json.load(file)
+    except (FileNotFoundError, PermissionError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError, RecursionError):
+        who, known = "", None
+    if who:
+        raise UserError(f"{path}: {who}; remove it, and `up` makes a new one")
+    allowed = {name for names in VARIABLES.values() for name in names}
+    if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
+        raise UserError(f"{path}: not JSON of names and texts; remove it, and `up` makes a new one")
+    if others := sorted(known.keys() - allowed):
+        raise UserError(
+            f"{path}: {others[0]!r} is no variable of a password; remove it, and `up` makes a new "
+            "file"
+        )
+    return known
+
+
+def open_without_waiting(path: str, flags: int) -> int:
+    """Open a file, also a FIFO that nobody writes to."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def find_other_writer(file: os.stat_result, store: os.stat_result, is_shared: bool) -> str:
+    """Return why somebody else may have written a store's file; empty if nobody could.
+
+    The group of a store that is shared with it may, and so may the store's owner.
+    """
+    if not stat.S_ISREG(file.st_mode):
+        return "not a plain file"
+    if file.st_uid not in ({os.geteuid(), store.st_uid} if is_shared else {os.geteuid()}):
+        return f"belongs to user {file.st_uid}, not to you"
+    if file.st_mode & 0o002:
+        return "everybody may write it"
+    if file.st_mode & 0o020 and not (is_shared and file.st_gid == store.st_gid):
+        return f"group {file.st_gid} may write it"
+    return ""

@@ -3,7 +3,6 @@
 It listens on 127.0.0.1, keeps its data in the store and opens no connection to another machine.
 """
 
-import importlib.util
 import os
 import secrets
 import subprocess
@@ -58,10 +57,6 @@ def write_mlflow_access(folder: Path) -> dict[str, str]:
     No file has the password: the server keeps a hash of it. A password that was changed later is
     changed in MLflow too (its page /account), or `access.db` is removed.
     """
-    if importlib.util.find_spec("flask_wtf") is None:
-        raise UserError(
-            'MLFLOW_TRACKING_USERNAME asks for a password; that needs: pip install "mlflow[auth]"'
-        )
     password = os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
     if not password:
         raise UserError(
@@ -71,7 +66,8 @@ def write_mlflow_access(folder: Path) -> dict[str, str]:
     path.write_text(
         "[mlflow]\ndefault_permission = READ\n"
         "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
-        f"database_uri = sqlite:///{folder}/access.db\n"
+        f"database_uri = sqlite:///{folder}/access.db\n",
+        encoding="utf-8",
     )
     key = os.environ.get("MLFLOW_FLASK_SERVER_SECRET_KEY") or secrets.token_hex(32)
     return {

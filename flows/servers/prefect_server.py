@@ -2,7 +2,8 @@
 
 `amazon-electra run` needs a Prefect server only while it runs. It takes the one named by
 PREFECT_API_URL, else the one that `amazon-electra up` started for this store, else it starts one of
-its own on the same database, so that the UI shows the run later. A server listens on 127.0.0.1,
+its own on the same database, so that the UI shows the run later; its password is random and known
+to the run's own processes alone. A server listens on 127.0.0.1,
 keeps its data in the store and opens no connection to another machine.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from beam_jobs.core.errors import UserError
 from flows.runner.processes import Child
 from flows.servers import store_lock
-from flows.servers.access import use_passwords
+from flows.servers.access import make_prefect_password, use_passwords
 from flows.servers.health import find_free_port, is_healthy, wait_until_healthy
 from flows.servers.settings import HOST, build_admin_environment, build_client_environment
 
@@ -138,6 +139,7 @@ def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None)
         port = find_free_port()
         url = f"http://{HOST}:{port}/api"
         os.environ.update(build_admin_environment())
+        os.environ.update(make_prefect_password())
         names = (f"PREFECT_SERVER_SERVICES_{name}_ENABLED" for name in UNNEEDED)
         without = dict.fromkeys((*names, "PREFECT_SERVER_UI_ENABLED"), "false")
         start = partial(start_prefect_server, store, port, without)

@@ -17,7 +17,7 @@ from beam_jobs.core.locks import try_lock
 @contextmanager
 def hold_store(store: Path) -> Iterator[None]:
     """Hold the store for one `up`; UserError where another one holds it."""
-    with open(store / "up.lock", "a+") as lock:
+    with open(store / "up.lock", "a+", encoding="utf-8") as lock:
         if not try_lock(lock):
             raise store_in_use_error(store)
         lock.truncate(0)
@@ -39,7 +39,7 @@ def is_up(store: Path) -> bool:
     """Return whether a process holds the store."""
     if not (store / "up.lock").exists():
         return False
-    with open(store / "up.lock", "a") as lock:
+    with open(store / "up.lock", "ab") as lock:
         return not try_lock(lock)
 
 
@@ -47,7 +47,7 @@ def find_owner(store: Path) -> psutil.Process | None:
     """Return the process of this host that holds the store, if one does."""
     with suppress(OSError, ValueError, psutil.Error):
         if is_up(store):
-            owner = json.loads((store / "up.lock").read_text())
+            owner = json.loads((store / "up.lock").read_text(encoding="utf-8"))
             if owner["host"] == socket.gethostname():
                 return psutil.Process(owner["pid"])
     return None
@@ -60,5 +60,5 @@ def read_server_state(store: Path) -> dict[str, Any]:
     """
     with suppress(FileNotFoundError):
         if is_up(store):
-            return json.loads((store / "servers.json").read_text())
+            return json.loads((store / "servers.json").read_text(encoding="utf-8"))
     return {}

@@ -2,8 +2,7 @@
 
 import json
 import os
-import pwd
-from types import SimpleNamespace
+import stat
 
 import pytest
 
@@ -31,79 +30,125 @@ def test_nobody_else_reads_a_store_unless_a_setting_lets_the_group_in(tmp_path, 
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """A machine whose users a test adds; this process is one of them. Returns its folder."""
-    users, shadow, nsswitch = [], tmp_path / "shadow", tmp_path / "nsswitch.conf"
-    for name, path in (("SHADOW", shadow), ("NSSWITCH", nsswitch), ("SSSD", tmp_path / "sssd")):
-        monkeypatch.setattr(access, name, path)
-    monkeypatch.setattr(pwd, "getpwall", lambda: users)
-    for name in ("PREFECT", "MLFLOW"):
-        for variable in [v for v in os.environ if v.startswith(name)]:
-            monkeypatch.delenv(variable)
-    nsswitch.write_text("passwd: files systemd [NOTFOUND=return] sss  # and no more\n")
-
-    def add(name, number, shell="/bin/bash", word="!", home="/nonexistent"):
-        users.append(SimpleNamespace(pw_name=name, pw_uid=number, pw_shell=shell, pw_dir=str(home)))
-        with open(shadow, "a") as lines:
-            lines.write(f"{name}:{word}:19000:0:99999:7:::\n")
-
-    add("root", 0, word="$y$")
-    add("me", os.getuid(), word="$y$")
-    add("cloudsdk", 1000 if os.getuid() != 1000 else 1001)
-    add("nobody", 65_534, "/usr/sbin/nologin", word="$y$")
-    add("postgres", 70, word="*")
-    return SimpleNamespace(add=add, folder=tmp_path, nsswitch=nsswitch, shadow=shadow)
+def environment(monkeypatch):
+    """The environment of this process without Prefect's and MLflow's variables."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "MLFLOW"))}
+    monkeypatch.setattr(os, "environ", kept)
+    return kept
 
 
-def test_who_can_log_in_has_a_shell_and_a_password_or_a_key(machine, monkeypatch):
-    assert access.list_other_people() == []
-    machine.add("ann", 4000, word="$y$j9T$")
-    machine.add("bob", 500, shell="", home=machine.folder)
-    assert access.list_other_people() == ["ann"]
-    (machine.folder / ".ssh").mkdir()
-    (machine.folder / ".ssh" / "authorized_keys").touch()
-    assert access.list_other_people() == ["ann", "bob"]
-    machine.shadow.unlink()
-    assert access.list_other_people() == ["cloudsdk", "ann"], "nobody but root may read it"
+NAMES = {name for names in access.VARIABLES.values() for name in names}
 
 
-def test_a_directory_service_is_a_shared_machine(machine):
-    assert access.list_other_people() == []
-    (machine.folder / "sssd").touch()
-    assert access.list_other_people() == ["the users of sss"]
-    machine.nsswitch.write_text("group: nis\npasswd:\tfiles ldap\n")
-    assert access.list_other_people() == ["the users of ldap"]
-
-
-def test_up_makes_a_password_where_others_can_log_in(machine, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(os, "environ", dict(os.environ))
+def test_up_makes_one_password_for_both_servers_unless_it_is_to_have_none(
+    environment, tmp_path, capsys
+):
     path = tmp_path / access.PASSWORD_FILE
-    access.prepare_passwords(tmp_path, False)
-    machine.add("ann", 4000, word="$y$")
     access.prepare_passwords(tmp_path, True)
     assert not path.exists()
-    assert not capsys.readouterr().out
+    assert not NAMES & environment.keys()
+    assert "--no-password" in capsys.readouterr().err
     access.prepare_passwords(tmp_path, False)
     assert path.stat().st_mode & 0o777 == 0o600
     known = json.loads(path.read_text())
-    assert set(access.PASSWORDS) < set(known)
-    assert known.items() <= os.environ.items()
+    assert set(known) == NAMES
+    assert known.items() <= environment.items()
     word = known["MLFLOW_TRACKING_PASSWORD"]
     assert known["PREFECT_API_AUTH_STRING"] == f"electra:{word}"
-    assert "ann can log in to this machine too" in (told := capsys.readouterr().out)
-    assert word in told
+    assert word in capsys.readouterr().out
+    for name in NAMES:
+        del environment[name]
     access.prepare_passwords(tmp_path, False)
+    assert known.items() <= environment.items()
     assert not capsys.readouterr().out, "it is told once"
 
 
-def test_a_server_elsewhere_is_not_told_the_password(machine, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    known = {"PREFECT_API_AUTH_STRING": "electra:x", "MLFLOW_TRACKING_PASSWORD": "x"}
-    (tmp_path / access.PASSWORD_FILE).write_text(json.dumps(known))
-    os.environ["PREFECT_API_URL"] = "https://elsewhere.example/api"
+def test_a_password_of_the_environment_stays_and_its_clients_have_it(environment, tmp_path):
+    """An address of a server elsewhere does not leave `up`'s own servers open."""
+    environment["PREFECT_SERVER_API_AUTH_STRING"] = "me:mine"
+    environment["PREFECT_API_URL"] = environment["MLFLOW_TRACKING_URI"] = "https://elsewhere/api"
+    access.prepare_passwords(tmp_path, False)
+    assert environment["PREFECT_API_AUTH_STRING"] == "me:mine"
+    assert environment["MLFLOW_TRACKING_PASSWORD"] in (tmp_path / "password.json").read_text()
+
+
+def test_a_server_elsewhere_is_not_told_the_password(environment, tmp_path):
+    write_passwords(tmp_path)
+    environment["PREFECT_API_URL"] = "https://elsewhere.example/api"
     access.use_passwords(tmp_path)
-    assert "PREFECT_API_AUTH_STRING" not in os.environ
-    assert os.environ["MLFLOW_TRACKING_PASSWORD"] == "x"
+    assert "PREFECT_API_AUTH_STRING" not in environment
+    assert environment["MLFLOW_TRACKING_PASSWORD"] == "x"
+
+
+def write_passwords(store, mode=0o600, **more):
+    """The file of a store with a password, and with what somebody else wrote into it."""
+    known = {"PREFECT_API_AUTH_STRING": "electra:x", "MLFLOW_TRACKING_PASSWORD": "x", **more}
+    path = store / access.PASSWORD_FILE
+    path.write_text(json.dumps(known))
+    path.chmod(mode)
+    return path
+
+
+def refusal_of(store):
+    """What the file's refusal says; nothing of it is in the environment."""
+    before = dict(os.environ)
+    told = []
+    for read in (access.use_passwords, lambda store: access.prepare_passwords(store, False)):
+        with pytest.raises(UserError) as refused:
+            read(store)
+        told.append(str(refused.value))
+    assert dict(os.environ) == before
+    assert len(set(told)) == 1
+    assert told[0].startswith(f"{store / access.PASSWORD_FILE}: ")
+    assert "\n" not in told[0]
+    return told[0]
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "PREFECT_API_URL"])
+def test_a_file_of_passwords_sets_no_other_variable(environment, tmp_path, name):
+    write_passwords(tmp_path, **{name: "cwd/evil.so"})
+    assert name in refusal_of(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"MLFLOW_TRACKING_PASSWORD": 5}', "[" * 9999])
+def test_a_file_that_is_none_of_passwords_is_told(environment, tmp_path, text):
+    write_passwords(tmp_path).write_text(text)
+    refusal_of(tmp_path)
+
+
+def test_a_pipe_in_its_place_is_told(environment, tmp_path):
+    os.mkfifo(tmp_path / access.PASSWORD_FILE, 0o600)
+    refusal_of(tmp_path)
+
+
+def test_a_file_that_others_may_write_is_not_read(environment, tmp_path, monkeypatch):
+    for mode in (0o602, 0o620, 0o666):
+        write_passwords(tmp_path, mode)
+        refusal_of(tmp_path)
+    monkeypatch.setenv("AMAZON_ELECTRA_STORE_GROUP", "true")
+    refusal_of(tmp_path)
+    write_passwords(tmp_path, 0o660)
+    access.use_passwords(tmp_path)
+    assert environment["MLFLOW_TRACKING_PASSWORD"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("shared", "owner", "group", "is_read"),
+    [
+        *((False, 0, 0, True), (False, 1, 0, False), (True, 1, 0, True)),
+        *((True, 2, 0, False), (True, 1, 1, False)),
+    ],
+)
+def test_a_file_of_somebody_else_is_not_read(shared, owner, group, is_read):
+    """Owner 0 is this user, 1 the store's, 2 another one; group 0 is the store's."""
+    users = [os.geteuid(), os.geteuid() + 1, os.geteuid() + 2]
+
+    def status(mode, user, group):
+        return os.stat_result((mode, 0, 0, 1, user, group, 0, 0, 0, 0))
+
+    file = status(stat.S_IFREG | (0o660 if shared else 0o600), users[owner], 50 + group)
+    store = status(stat.S_IFDIR | 0o770, users[1], 50)
+    assert (access.find_other_writer(file, store, shared) == "") is is_read
 
 
 def test_a_store_that_cannot_be_made_is_told_by_its_setting(capsys):

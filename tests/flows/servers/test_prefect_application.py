@@ -273,7 +273,7 @@ def test_nobody_has_a_state_read_as_code(prefect_home, attack):
 def test_the_guards_and_tokens_of_the_server_that_we_start(prefect_home):
     """Its settings too: no page but the UI may read a token, and no change comes without one."""
     own, client = os.environ["PREFECT_API_URL"].removesuffix("/api"), str(uuid.uuid4())
-    with httpx.Client(base_url=f"{own}/api", timeout=PATIENCE_SECONDS) as api:
+    with httpx.Client(base_url=f"{own}/api", timeout=PATIENCE_SECONDS, auth=read_password()) as api:
 
         def read_token(page):
             address = f"/csrf-token?client={client}"
@@ -296,3 +296,12 @@ def test_the_guards_and_tokens_of_the_server_that_we_start(prefect_home):
         assert api.get("/health", headers={"Host": "elsewhere.example"}).status_code == 400
         policy = httpx.get(f"{own}/dashboard").headers["content-security-policy"]
         assert own.replace("http", "ws") in policy
+
+
+def test_the_server_of_a_run_answers_nobody_without_its_password(prefect_home):
+    """Every account of the machine finds its port in /proc/net/tcp."""
+    with httpx.Client(base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS) as other:
+        for path in ("/csrf-token?client=x", "/admin/version", "/flow_runs/history"):
+            for given in (None, ("electra", "wrong"), ("electra", "")):
+                assert other.get(path, auth=given).status_code == 401
+        assert other.get("/csrf-token?client=x", auth=read_password()).status_code == 200

@@ -183,7 +183,8 @@ def test_a_detached_up_that_ends_is_told_as_in_the_terminal_and_is_not_taken_for
         words += ["--prefect-port", port]
         assert main.attempt(main.build_parser().parse_args(words)) == 2
     told = capsys.readouterr()
-    began, ended = told.err.splitlines()
+    warning, began, ended = told.err.splitlines()
+    assert warning.startswith("--no-password: ")
     assert began == f"starting (log: {tmp_path / 'logs' / 'up.log'})"
     assert ended == f"error: --prefect-port {port}: Address already in use; choose another port"
     assert told.out == ""

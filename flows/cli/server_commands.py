@@ -9,6 +9,7 @@ from typing import Any
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.terminal import print
 from flows.cli.options import add_command, build_store, open_registry, open_store
 from flows.servers import access, prefect_server, settings, up
 

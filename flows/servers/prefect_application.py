@@ -16,6 +16,8 @@
 - A change that the database could not take, since another connection was writing, is tried again.
   Prefect answers it with 503, which its clients repeat and its UI does not: a click on Submit or
   Resume would be lost.
+
+Two servers that begin at once on one database start one after the other.
 """
 
 import argparse
@@ -26,12 +28,14 @@ import random
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import uvicorn
-from prefect.settings import PREFECT_SERVER_CORS_ALLOWED_ORIGINS
+from prefect.settings import PREFECT_HOME, PREFECT_SERVER_CORS_ALLOWED_ORIGINS
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -39,6 +43,7 @@ from starlette.responses import JSONResponse
 from starlette.status import HTTP_503_SERVICE_UNAVAILABLE, WS_1008_POLICY_VIOLATION
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from beam_jobs.core.locks import exclusive_lock
 from flows.servers.settings import ADMIN_HEADER, ADMIN_VARIABLE
 
 LOCAL_NAMES = ["127.0.0.1", "localhost"]
@@ -255,6 +260,29 @@ def collect(found: Iterable[Mapping[str, list[Any]]]) -> dict[str, list[Any]]:
     return values
 
 
+class StartLockMiddleware:
+    """Has one server at a time start on a database: the first one makes it, and two that did so at
+    once would both fail to.
+    """
+
+    def __init__(self, app: ASGIApp, lock: Path):
+        self.app, self.lock = app, lock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self.app(scope, receive, send)
+            return
+        with ExitStack() as held:
+            await asyncio.to_thread(held.enter_context, exclusive_lock(self.lock))
+
+            async def send_and_release(message: Message) -> None:
+                if message["type"].startswith("lifespan.startup."):  # complete, or failed
+                    held.close()
+                await send(message)
+
+            await self.app(scope, receive, send_and_release)
+
+
 class WebSocketOriginMiddleware:
     """Refuses a WebSocket handshake whose Origin is present and not the server's own.
 
@@ -318,7 +346,8 @@ def create_app() -> ASGIApp:
     from prefect.server.api import server
 
     admin = os.environ.get(ADMIN_VARIABLE, "")
-    return guard_app(server.create_app(), list_host_names(), read_allowed_origins(), admin)
+    app = guard_app(server.create_app(), list_host_names(), read_allowed_origins(), admin)
+    return StartLockMiddleware(app, Path(PREFECT_HOME.value(), "start.lock"))
 
 
 def guard_app(app: ASGIApp, names: list[str], origins: list[str], admin: str = "") -> ASGIApp:

@@ -21,6 +21,7 @@ import psutil
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
+from beam_jobs.core.terminal import print
 from flows.runner.processes import PYTHON_ENVIRONMENT, Child
 from flows.servers import health, settings
 from flows.servers.health import ServerFailed, is_healthy, wait_until_healthy

@@ -5,7 +5,9 @@ import base64
 import json
 import os
 import pickle
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -134,6 +136,44 @@ def test_an_event_of_all_but_an_administrator_sets_no_data_of_a_state(event, adm
     ):
         socket.send_json(event)
     assert len(received) == taken
+
+
+def test_two_servers_that_begin_at_once_start_one_after_the_other(tmp_path):
+    """The first one makes the database; here a file that must not be there yet, or whole."""
+    database, barrier, found = tmp_path / "made", threading.Barrier(2), []
+
+    @asynccontextmanager
+    async def migrate(app):
+        found.append(database.read_text() if database.exists() else "nothing")
+        database.write_text("half")
+        await asyncio.sleep(0.5)
+        database.write_text("whole")
+        yield
+
+    def begin():
+        app = prefect_application.StartLockMiddleware(
+            FastAPI(lifespan=migrate), tmp_path / "home" / "start.lock"
+        )
+        barrier.wait()
+        with TestClient(app):
+            barrier.wait()  # both are up together: the lock is held while one starts, not longer
+
+    with ThreadPoolExecutor() as pool:
+        for begun in [pool.submit(begin) for _ in range(2)]:
+            begun.result(timeout=PATIENCE_SECONDS)
+    assert found == ["nothing", "whole"]
+
+
+def test_a_server_that_fails_to_start_keeps_no_other_one_waiting(tmp_path):
+    @asynccontextmanager
+    async def fail(app):
+        raise OSError("disk full")
+        yield
+
+    for _ in range(2):
+        app = prefect_application.StartLockMiddleware(FastAPI(lifespan=fail), tmp_path / "lock")
+        with pytest.raises(OSError, match="disk full"), TestClient(app):
+            pass
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from beam_jobs.core.terminal import print
 from model.arms import register
 from model.arms.arm import Arm, Exported, Resources
 from model.finetuning.examples import Example, Task

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from beam_jobs.core.model_folder import ONNX, QUANTIZED
+from beam_jobs.core.terminal import print
 from model.arms.arm import Exported
 from model.arms.regression import ABSENT
 from model.device import open_device

@@ -17,6 +17,7 @@ from flows.dumps import labels
 from flows.runner.stage_runner import StageMaker
 from flows.runs.graph_run import name_run, run_graph
 from flows.stages import arms, report
+from flows.stages.cells import list_chains
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.model import build_model_stage
@@ -24,7 +25,7 @@ from flows.stages.origin import make_origin, warn_of_languages
 from flows.stages.pretraining import build_pretraining_stage, is_worth_adapting
 from flows.stages.shards import build_dev_stage, build_shards_stage, fit_length
 from flows.stages.vocabulary import build_vocabulary_stage
-from flows.store.store import Stage
+from flows.store.stage import Stage
 
 
 def graph(p: Parameters, make: StageMaker) -> Stage:
@@ -43,7 +44,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     if origin and not is_worth_adapting(p, corpus, make.store):
         cells = list(arms.list_cells(p, make.store, corpus, origin, make.champion, origin=origin))
         curve = list(arms.list_curve_cells(p, make.store, corpus, origin, origin))
-        make.make_side_by_side(arms.list_chains([*cells, *curve]), at_once)
+        make.make_side_by_side(list_chains([*cells, *curve]), at_once)
         make(build_model_stage(cells, corpus))
         made = [dump, corpus, origin]
         return make(report.build_report_stage(command, p.recipe, dump, made, origin, cells, curve))
@@ -55,11 +56,11 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     # What is fine-tuned without the new encoder is made beside its training, the rest after it.
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
     early = arms.list_early_cells(p, list_cells(champion=None), encoder)
-    make.make_side_by_side([(encoder,), *arms.list_chains(early)], at_once)
+    make.make_side_by_side([(encoder,), *list_chains(early)], at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
     curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
-    make.make_side_by_side(arms.list_chains([*late, *curve]), at_once)
+    make.make_side_by_side(list_chains([*late, *curve]), at_once)
 
     made = [dump, corpus, vocabulary, shards, dev_shards, encoder]
     make(build_model_stage(cells, corpus))

@@ -15,11 +15,12 @@ from flows.configuration.form import Parameters, Pretraining, RecipeName
 from flows.configuration.form_tools import take_fields
 from flows.configuration.study_file import StudyChoice
 from flows.dumps import labels
-from flows.runner.stage_runner import StageMaker, give_threads
+from flows.runner.stage_runner import StageMaker, allocate_threads
 from flows.runs.graph_run import name_run, run_graph
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump, list_files
-from flows.stages.origin import list_place_files, make_origin
+from flows.stages.external import list_place_files
+from flows.stages.origin import make_origin
 from flows.stages.pretraining import build_pretraining_stage, shares_cores
 from flows.stages.shards import (
     build_dev_stage,
@@ -28,7 +29,7 @@ from flows.stages.shards import (
     fit_length,
 )
 from flows.stages.vocabulary import build_vocabulary_stage
-from flows.store.store import Stage
+from flows.store.stage import Stage
 from flows.studies.study_reading import LoadedStudy, load_study
 from flows.studies.study_report import build_study_report
 from flows.studies.study_stages import DEV, StudyStages
@@ -52,7 +53,7 @@ def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker],
         ]
         chains: list[Sequence[Stage]] = [*stages.list_chains(is_shared)]
         if 1 < at_once == loaded.choice.at_once:  # cells take the cores that trainings leave
-            trainings, chains = [], [*trainings, *give_threads(chains, at_once)]
+            trainings, chains = [], [*trainings, *allocate_threads(chains, at_once)]
         if trainings:
             make.make_side_by_side(trainings, at_once)
         make.make_side_by_side(chains, loaded.choice.at_once)

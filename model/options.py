@@ -20,11 +20,9 @@ DEVICE = "device to compute on: auto takes a GPU if there is one; xla is one cor
 TASK = "name of a task (model/finetuning/tasks/README.md), or table:text=…,label=…"
 
 
-class VocabularyOptions(Settings):
-    """Options of model.vocabulary."""
+class VocabularyConfig(Settings):
+    """What decides a vocabulary besides its corpus."""
 
-    corpus: Path = Field(description="folder that corpus_job wrote")
-    output: Path = Field(description="folder for vocab.txt and tokenizer.json")
     size: int = Field(
         default=50_000, ge=SMALLEST_VOCABULARY, description="entries, special tokens included"
     )
@@ -38,12 +36,16 @@ class VocabularyOptions(Settings):
     )
 
 
-class VocabularyFitOptions(Settings):
-    """Options of model.vocabulary_fit."""
+class VocabularyOptions(VocabularyConfig):
+    """Options of model.vocabulary."""
 
-    corpus: Path = Field(description="corpus of a new dump")
-    vocabulary: Path = Field(description="folder that model.vocabulary wrote")
-    output: Path = Field(description="folder for fit.json")
+    corpus: Path = Field(description="folder that corpus_job wrote")
+    output: Path = Field(description="folder for vocab.txt and tokenizer.json")
+
+
+class VocabularyFitConfig(Settings):
+    """What decides how the fit of a vocabulary is measured, and when it is warned of."""
+
     reviews: int = Field(
         default=DEV_REVIEWS, ge=1, description="measure on about this many reviews"
     )
@@ -62,6 +64,14 @@ class VocabularyFitOptions(Settings):
     )
 
 
+class VocabularyFitOptions(VocabularyFitConfig):
+    """Options of model.vocabulary_fit."""
+
+    corpus: Path = Field(description="corpus of a new dump")
+    vocabulary: Path = Field(description="folder that model.vocabulary wrote")
+    output: Path = Field(description="folder for fit.json")
+
+
 class OriginOptions(Settings):
     """Options of model.origin."""
 
@@ -72,7 +82,50 @@ class OriginOptions(Settings):
     output: Path = Field(description="folder to copy it into")
 
 
-class PretrainOptions(Settings):
+class PretrainConfig(Settings):
+    """What decides a pre-training besides its shards and the weights that it begins with."""
+
+    recipe: RecipeName = Field(description="size of the model and length of its training")
+    steps: int | None = Field(
+        default=None, ge=1, description="optimizer steps, instead of the recipe's number"
+    )
+    budget: str | None = Field(
+        default=None,
+        description="instead of --steps: a time (30min), or operations in matrix products "
+        "(1.5e15flops)",
+    )
+    replay_ratio: float | str = Field(
+        default=0.5, description="share of the sequences taken from earlier dumps"
+    )
+    settings: dict[str, str] = Field(
+        default={},
+        description="any field of PretrainingConfig, Architecture or AdaptationConfig in "
+        "model/config.py",
+    )
+
+
+class TrainingResources(Settings):
+    """Where and with what a training runs. Nothing here changes its result."""
+
+    device: PretrainingDevice = Field(default="auto", description=f"{DEVICE}, xla-spmd all of them")
+    processes: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="processes on this machine that share each batch: one for each GPU, or for "
+        "each group of CPU cores; none: one",
+    )
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="CPU threads of each process; none: all cores, shared by the processes",
+    )
+
+
+ALL_CORES = TrainingResources()
+
+
+class PretrainOptions(TrainingResources):
     """Options of model.pretrain."""
 
     shards: Path = Field(description="folder that beam_jobs.shards_job wrote")
@@ -108,19 +161,6 @@ class PretrainOptions(Settings):
         default=None,
         description="with --start-from: a corpus on whose train and dev labels the loaded and the "
         "trained weights are compared; if the trained ones are worse, the loaded ones are written",
-    )
-    device: PretrainingDevice = Field(default="auto", description=f"{DEVICE}, xla-spmd all of them")
-    processes: int | None = Field(
-        default=None,
-        ge=1,
-        le=256,
-        description="processes on this machine that share each batch: one for each GPU, or for "
-        "each group of CPU cores; none: one",
-    )
-    threads: int | None = Field(
-        default=None,
-        ge=1,
-        description="CPU threads of each process; none: all cores, shared by the processes",
     )
     set: tuple[str, ...] = Field(
         default=(),

@@ -4,6 +4,7 @@ Give the folder to model.pretrain (--start-from), to model.finetune as encoder a
 beam_jobs.shards_job as vocabulary. `package:MODULE` is an installed package with the model inside.
 """
 
+from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.command import main
@@ -17,10 +18,18 @@ from model.options import OriginOptions
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Write the folder; return origin.json."""
     options = read_options(OriginOptions, argv, "python -m model.origin", __doc__)
-    if options.output.exists() and not options.output.is_dir():
-        raise UserError(f"--output: {options.output} is a file; give a folder")
-    make_writable_folder("--output", options.output.absolute().parent)
-    return write_origin(options.place, options.output, options.generator)
+    return load_origin(options.place, options.output, options.generator)
+
+
+def load_origin(place: str, output: Path, generator: str | None = None) -> dict[str, Any]:
+    """Copy a published encoder from a folder, a name on the hub, `models:/NAME@ALIAS` or
+    `package:MODULE` into the folder `output`, an ELECTRA with the `generator` of the same notation;
+    return origin.json: its licence, training data and shape.
+    """
+    if output.exists() and not output.is_dir():
+        raise UserError(f"--output: {output} is a file; give a folder")
+    make_writable_folder("--output", output.absolute().parent)
+    return write_origin(place, output, generator)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from model.device import open_device
 from model.encoders.config import CHOSEN_HERE
 from model.encoders.origin import ABOUT, GENERATOR, write_origin
 from model.encoders.places import is_named
-from model.options import PretrainOptions
+from model.options import ALL_CORES, PretrainConfig, PretrainOptions, TrainingResources
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.defaults import choose_settings, describe_settings
 from model.pretraining.assembly import build_training, check_batch
@@ -153,14 +154,58 @@ def resume_training(training: loop.Training) -> None:
         loop.restore_state(training, state)
 
 
+def pretrain(
+    config: PretrainConfig,
+    shards: Path,
+    output: Path,
+    *,
+    start_from: str | Path | None = None,
+    start_generator_from: Path | None = None,
+    validation: Path | None = None,
+    probe: Path | None = None,
+    replay: Sequence[Path] = (),
+    resources: TrainingResources = ALL_CORES,
+) -> dict[str, Any]:
+    """Pre-train on a folder of shards; write checkpoints, metrics.jsonl and the encoder's
+    transformers folder into `output` and return the result: steps, tokens, losses, seconds.
+
+    `start_from` is a published encoder or an earlier training, `validation` shards of dev reviews,
+    `probe` a corpus on whose labels the loaded and the trained weights are compared, `replay`
+    shards of earlier dumps. The same call continues an interrupted training, to the bit.
+
+        pretrain(PretrainConfig(recipe="sample", steps=600), Path("shards"), Path("encoder"))
+    """
+    return train(
+        PretrainOptions(
+            shards=shards,
+            output=output,
+            recipe=config.recipe,
+            steps=config.steps,
+            budget=config.budget,
+            replay=tuple(replay),
+            replay_ratio=str(config.replay_ratio),
+            start_from=str(start_from) if start_from else None,
+            start_generator_from=start_generator_from,
+            validation=validation,
+            probe=probe,
+            set=tuple(f"{name}={text}" for name, text in config.settings.items()),
+            **dict(resources),
+        )
+    )
+
+
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    arguments = read_options(PretrainOptions, argv, "python -m model.pretrain", DESCRIPTION)
+    """Pre-train as a command line asks for."""
+    return train(read_options(PretrainOptions, argv, "python -m model.pretrain", DESCRIPTION))
+
+
+def train(arguments: PretrainOptions) -> dict[str, Any]:
+    """Pre-train, in several processes of this machine where they are asked for."""
     processes = arguments.processes or 1
     # this process starts the others, and is none of them
     if processes > 1 and "RANK" not in os.environ:
         check_processes(arguments, processes)
-        given = sys.argv[1:] if argv is None else argv
-        return run_processes(run, given, processes)
+        return run_processes(train, arguments, processes)
     shards = Shards.open(arguments.shards)
     origin = find_origin(arguments)
     recipe, defaults = configure_recipe(arguments, origin)

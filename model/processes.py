@@ -34,7 +34,7 @@ SETTLE_SECONDS = 2.0
 TERMINATED = (143, -15)
 """Exit codes after a SIGTERM."""
 
-Run = Callable[[list[str] | None], dict[str, Any]]
+Run = Callable[[Any], dict[str, Any]]
 T = TypeVar("T")
 
 
@@ -138,15 +138,15 @@ def name_losses() -> Iterator[None]:
         ) from error
 
 
-def run_processes(run: Run, arguments: Sequence[str], processes: int) -> dict[str, Any]:
-    """Run a job with these arguments in several processes; return the result of rank 0.
+def run_processes(run: Run, arguments: Any, processes: int) -> dict[str, Any]:
+    """Call a function with this argument in several processes; return the result of rank 0.
 
     Rank 0 reports as a single process does; of the others only the cause of a failure is shown.
     Where one fails, or this process is told to end, all get a SIGTERM and time for a checkpoint.
     """
     with tempfile.TemporaryDirectory(prefix="processes-") as name:
         folder = Path(name)
-        given = (run, list(arguments), processes, folder)
+        given = (run, arguments, processes, folder)
         started = multiprocessing.spawn(_run_rank, given, nprocs=processes, join=False)
         try:
             while not started.join(grace_period=GRACE_SECONDS):
@@ -164,7 +164,7 @@ def run_processes(run: Run, arguments: Sequence[str], processes: int) -> dict[st
         return result
 
 
-def _run_rank(rank: int, run: Run, arguments: list[str], processes: int, folder: Path) -> None:
+def _run_rank(rank: int, run: Run, arguments: Any, processes: int, folder: Path) -> None:
     """Run the job as one of several processes, its result in a file, and end with its exit code."""
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes}
     os.environ |= {name: str(number) for name, number in places.items()}

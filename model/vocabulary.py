@@ -27,7 +27,7 @@ from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
 from beam_jobs.core.settings import read_options
-from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyOptions
+from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyConfig, VocabularyOptions
 from model.wordpiece import (
     SPECIAL,
     build_tokenizer_of,
@@ -42,44 +42,52 @@ BATCH_ROWS = 4096
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, and write vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json."""
+    """Train the vocabulary that a command line asks for."""
     description = "Train a WordPiece vocabulary on the pretrain split of a corpus."
     options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
-    if options.output.exists() and not options.output.is_dir():
-        raise UserError(f"--output: {options.output} is a file; give a folder")
-    if options.size - options.unused < SMALLEST_VOCABULARY:
+    fields = {name: getattr(options, name) for name in VocabularyConfig.model_fields}
+    return train_vocabulary(VocabularyConfig(**fields), options.corpus, options.output)
+
+
+def train_vocabulary(config: VocabularyConfig, corpus: Path, output: Path) -> dict[str, Any]:
+    """Train WordPiece on the pretrain split of a corpus; write vocab.txt, tokenizer.json,
+    tokenizer_config.json and vocabulary.json into `output` and return the last one's content.
+    """
+    if output.exists() and not output.is_dir():
+        raise UserError(f"--output: {output} is a file; give a folder")
+    if config.size - config.unused < SMALLEST_VOCABULARY:
         raise UserError(
-            f"--size: {options.size} entries with {options.unused} [unused] slots leave too few "
-            f"for words; give --size {SMALLEST_VOCABULARY + options.unused} or more, or fewer "
+            f"--size: {config.size} entries with {config.unused} [unused] slots leave too few "
+            f"for words; give --size {SMALLEST_VOCABULARY + config.unused} or more, or fewer "
             "--unused"
         )
     started, cpu_started = time.monotonic(), time.process_time()
-    corpus, folds_case = options.corpus, options.lower_case
-    strip_accents = folds_case if options.strip_accents is None else options.strip_accents
-    sample = ReviewSample(corpus, "pretrain", options.sample_reviews)
+    folds_case = config.lower_case
+    strip_accents = folds_case if config.strip_accents is None else config.strip_accents
+    sample = ReviewSample(corpus, "pretrain", config.sample_reviews)
     if not sample.reviews_in_corpus:
         raise UserError(
             f"--corpus: {corpus} has no review in its pretrain split; give a larger dump"
         )
-    tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
+    tokenizer = train_tokenizer(sample, config.size, folds_case, strip_accents, config.unused)
     result = {
         "size": tokenizer.get_vocab_size(),
         "lower_case": tokenizer.normalizer.lowercase,
         "strip_accents": tokenizer.normalizer.strip_accents,
-        "unused": options.unused,
+        "unused": config.unused,
         "reviews": sample.reviews,
         "sentences": sample.sentences,
         "reviews_in_corpus": sample.reviews_in_corpus,
         "fit": measure_fit(tokenizer, ReviewSample(corpus, "dev", DEV_REVIEWS)),
     }
     # each file whole or not at all, vocabulary.json last; other files of the folder stay
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "vocabulary.json").unlink(missing_ok=True)
-    write_tokenizer(options.output, tokenizer)
-    result["fingerprint"] = hash_file(options.output / "tokenizer.json")
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "vocabulary.json").unlink(missing_ok=True)
+    write_tokenizer(output, tokenizer)
+    result["fingerprint"] = hash_file(output / "tokenizer.json")
     result["seconds"] = round(time.monotonic() - started, 3)
     result["cpu_seconds"] = round(time.process_time() - cpu_started, 3)
-    write_json(options.output / "vocabulary.json", result)
+    write_json(output / "vocabulary.json", result)
     return result
 
 

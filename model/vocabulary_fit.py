@@ -10,6 +10,7 @@ neither.
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -18,7 +19,7 @@ from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import read_options
-from model.options import VocabularyFitOptions
+from model.options import VocabularyFitConfig, VocabularyFitOptions
 from model.vocabulary import ReviewSample, measure_fit
 
 
@@ -27,15 +28,27 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options = read_options(
         VocabularyFitOptions, argv, "python -m model.vocabulary_fit", description
     )
+    fields = {name: getattr(options, name) for name in VocabularyFitConfig.model_fields}
+    config = VocabularyFitConfig(**fields)
+    return measure_vocabulary_fit(config, options.corpus, options.vocabulary, options.output)
+
+
+def measure_vocabulary_fit(
+    config: VocabularyFitConfig, corpus: Path, vocabulary: Path, output: Path
+) -> dict[str, Any]:
+    """Measure how a vocabulary fits the pretrain split of a corpus that it was not trained on;
+    write fit.json into `output` and return it: rates of unknown words and of tokens per word, those
+    of the vocabulary's own corpus, and warnings.
+    """
     started = time.monotonic()
-    sample = ReviewSample(options.corpus, "pretrain", options.reviews)
-    file = options.vocabulary / "tokenizer.json"
+    sample = ReviewSample(corpus, "pretrain", config.reviews)
+    file = vocabulary / "tokenizer.json"
     if not file.exists():
         raise UserError(f"--vocabulary: no {file}; give the folder that model.vocabulary wrote")
     new = measure_fit(Tokenizer.from_file(str(file)), sample)
     result: dict[str, Any] = {**new, "warnings": []}
     # a published vocabulary was trained on no corpus of ours, and has none
-    report = options.vocabulary / "vocabulary.json"
+    report = vocabulary / "vocabulary.json"
     first = (
         json.loads(report.read_text(encoding="utf-8")).get("fit", {}) if report.is_file() else {}
     )
@@ -48,19 +61,19 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             "tokens_per_word": round(tokens_rose, 4),
         }
         advice = "the vocabulary fits this dump worse: consider a whole run over all dumps"
-        if unknown_rose > options.unknown_rate:
+        if unknown_rose > config.unknown_rate:
             result["warnings"].append(
                 f"{new['unknown_rate']:.2%} of the words are unknown, {first['unknown_rate']:.2%} "
-                f"of the first dump's were (limit: {options.unknown_rate:.2%} more); {advice}"
+                f"of the first dump's were (limit: {config.unknown_rate:.2%} more); {advice}"
             )
-        if tokens_rose > options.tokens_per_word:
+        if tokens_rose > config.tokens_per_word:
             result["warnings"].append(
                 f"{new['tokens_per_word']:.3f} tokens per word, {first['tokens_per_word']:.3f} in "
-                f"the first dump (limit: {options.tokens_per_word:.0%} more); {advice}"
+                f"the first dump (limit: {config.tokens_per_word:.0%} more); {advice}"
             )
     result |= {"reviews": sample.reviews, "seconds": round(time.monotonic() - started, 3)}
-    options.output.mkdir(parents=True, exist_ok=True)
-    write_json(options.output / "fit.json", result)
+    output.mkdir(parents=True, exist_ok=True)
+    write_json(output / "fit.json", result)
     return result
 
 

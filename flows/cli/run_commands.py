@@ -37,10 +37,11 @@ from flows.dumps import expected_corpus, labels, preview
 from flows.runner.stage_runner import Plan
 from flows.servers import prefect_server
 from flows.stages import scores
-from flows.stages.dump import build_dump_stage, list_dump, list_files
+from flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
 from flows.stages.origin import describe_origin, make_origin
-from flows.stages.pretraining import FEWEST_TOKENS, PASSES, is_adaptation_optional
-from flows.store.store import Stage, Store
+from flows.stages.pretraining import MIN_TOKENS, PASSES, is_adaptation_optional
+from flows.store.stage import Stage
+from flows.store.store import Store
 from flows.ui import terminal
 from flows.ui.plan_page import list_lines
 from model.encoders.known import warn_of_languages
@@ -159,7 +160,7 @@ def print_plan(form: Parameters | Addition) -> None:
     if not is_known and is_adaptation_optional(form):
         print(
             f"note: the run skips pre-training, and the stages that need it, if {PASSES} passes "
-            f"over the dump's text have fewer than {FEWEST_TOKENS / 1e6:.0f} million tokens"
+            f"over the dump's text have fewer than {MIN_TOKENS / 1e6:.0f} million tokens"
         )
     if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
         about = describe_origin(plan.store, made["origin"][0])
@@ -305,9 +306,11 @@ def score_with_folder(model: str, form: Scoring) -> None:
         for given in form.dump.paths
         for path in ([given] if is_remote(given) else list_files(given, store))
     ]
-    words = ["--model", model, "--input", *paths, "--output", form.output]
+    config = scores.build_config(scores.RegisteredModel("", ""), form)
     with tell_settings():
-        made = scoring_job.run([*words, *scores.list_job_options(form)])
+        made = scoring_job.score(
+            config, model, paths, form.output, beam_options=scores.list_workers(form)
+        )
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")
@@ -316,7 +319,7 @@ def score_with_folder(model: str, form: Scoring) -> None:
 
 
 def print_scoring_plan(
-    form: Scoring, dump: Stage, model: scores.RegisteredModel, store: Store
+    form: Scoring, dump: ListedDump, model: scores.RegisteredModel, store: Store
 ) -> None:
     """Print the model that would label, the resolved settings as JSON, then a line per stage."""
     plan = Plan(store)

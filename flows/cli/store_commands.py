@@ -5,12 +5,14 @@ import json
 import os
 from typing import Any
 
+import flows.stages.all  # noqa: F401 - each module adds its class
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.terminal import print
 from flows.cli.options import add_command, open_registry, open_store
-from flows.runner.stage_runner import flatten_parameters
 from flows.store.difference import find_differences
-from flows.store.store import ExistingStage, Manifest, Store
+from flows.store.flatten import flatten_parameters
+from flows.store.stage import ExistingStage
+from flows.store.store import Manifest, Store
 from flows.store.usage import Run, list_begun_runs, list_prunable, list_runs, name_folder
 from flows.ui.headlines import summarize_manifest
 

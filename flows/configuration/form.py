@@ -32,9 +32,10 @@ from beam_jobs.reading.formats import FORMATS
 from flows.configuration.addresses import Address
 from flows.configuration.form_tools import fill_form, make_form_field, make_recipe_field
 from flows.configuration.study_file import MOST_AT_ONCE, Seed
+from model.arms import list_arms
 from model.config import PretrainingConfig, RecipeChoice, RecipeName
 from model.encoders.places import FORMS, find_kind, parse_place
-from model.finetuning.tasks import corpus
+from model.finetuning.tasks import corpus, list_star_tasks
 from model.options import (
     Device,
     FinetuneOptions,
@@ -342,15 +343,26 @@ def choose_recipe(values: Any) -> Any:
     return values | {"recipe": "published", "pretraining": pretraining}
 
 
-Arm = Literal["pre-trained", "random", "champion", "base", "origin", "tfidf", "frozen"]
-OF_CORPUS = tuple(task.name for task in corpus.TASKS)
+ENCODERS = ("pre-trained", "random", "champion", "base", "origin")
+"""Encoders that an arm fine-tunes; other arms are methods (model/arms)."""
+
+
+def _check_arm(name: str) -> str:
+    if name in ENCODERS:
+        return name
+    known = [*ENCODERS, *(arm for arm in list_arms() if arm != "finetuned")]
+    if name not in known:
+        raise ValueError(f"{name}: unknown arm; valid: {', '.join(known)}")
+    return name
+
+
+Arm = Annotated[str, AfterValidator(_check_arm)]
 
 
 def _check_task(name: str) -> str:
-    if name not in OF_CORPUS and not re.fullmatch(f"{corpus.LABEL}.+", name):
-        raise ValueError(
-            f"{name}: no such task of a run; there are {', '.join(OF_CORPUS)} and label:COLUMN"
-        )
+    if name not in list_star_tasks() and not re.fullmatch(f"{corpus.LABEL}.+", name):
+        known = ", ".join(list_star_tasks())
+        raise ValueError(f"{name}: unknown task; valid: {known} and label:COLUMN")
     return name
 
 

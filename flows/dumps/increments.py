@@ -9,6 +9,7 @@ history, and the history is read from the manifests alone: the earlier dumps may
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import (
@@ -22,11 +23,14 @@ from flows.configuration.form_tools import validate_form
 from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.stages.continued_pretraining import EarlierTraining, build_continued_stage, inherit_rates
+from flows.stages.corpus import Corpus as CorpusStage
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
-from flows.stages.shards import build_dev_stage, build_shards_stage
-from flows.stages.vocabulary import build_vocabulary_fit_stage
-from flows.store.store import ExistingStage, Manifest, Stage, Store
+from flows.stages.shards import PackedShards, build_dev_stage, build_shards_stage
+from flows.stages.vocabulary import Vocabulary
+from flows.stages.vocabulary_fit import build_vocabulary_fit_stage
+from flows.store.stage import ExistingStage, Stage
+from flows.store.store import Manifest, Store
 from model.recipes import RECIPES
 
 WARMUP = "0.1"
@@ -214,8 +218,8 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             f"increment.base: put back {gone[0]}; its texts were withheld from the base, and must "
             "be again"
         )
-    made = first.corpus.parameters
-    scale = form.dump.stars_scale or made.get("stars_scale", "")
+    made = CorpusStage.read_config(first.corpus)
+    scale = form.dump.stars_scale or made.stars_scale
     inherited = dict(before["settings"])
     if base.origin:
         inherited = inherit_rates(inherited)
@@ -225,20 +229,16 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "dump": form.dump.model_copy(update={"stars_scale": scale}),
             "recipe": before["recipe"],
             "corpus": Corpus(
-                split=made["split"],
-                split_by=made.get("split_by", "text"),
-                title=not made.get("title"),  # "false", or not there
-                near_duplicates=made.get("near_duplicates", 0.0),
+                split=made.split,
+                split_by=made.split_by,
+                title=made.title,
+                near_duplicates=made.near_duplicates,
                 withhold=withheld,
-                languages=made.get("languages", []),
+                languages=list(made.languages),
                 workers=asked.workers,
             ),
-            "vocabulary": {
-                name: value
-                for name, value in base.vocabulary.parameters.items()
-                if name in ("size", "lower_case")
-            },
-            "shards": Shards(max_length=first.shards.parameters["max_length"]),
+            "vocabulary": read_vocabulary(base.vocabulary),
+            "shards": Shards(max_length=PackedShards.read_config(first.shards).max_length),
             "pretraining": Pretraining(
                 steps=asked.steps,
                 device=asked.device,
@@ -252,3 +252,13 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "store": form.store,
         },
     )
+
+
+def read_vocabulary(vocabulary: Stage) -> dict[str, Any]:
+    """Return the form's section of the vocabulary that a base has; a published encoder's says
+    nothing.
+    """
+    if vocabulary.name != Vocabulary.name:
+        return {}
+    config = Vocabulary.read_config(vocabulary)
+    return {"size": config.size, "lower_case": config.lower_case}

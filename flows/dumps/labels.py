@@ -29,12 +29,12 @@ from flows.dumps.preview import (
     read_previews,
 )
 from flows.runner.stage_runner import StageMaker
-from flows.store.store import Stage, Store
+from flows.store.stage import Stage
+from flows.store.store import Store
 from model.finetuning.examples import SPLITS, Split
-from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, POLARITY, STARS
+from model.finetuning.tasks import list_star_tasks
+from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL
 
-CLASSES = {"polarity": POLARITY, "stars": STARS}
-"""Stars → class of each task that has its examples from a corpus."""
 CLASS_NAMES = ("sentiment", "label", "polarity", "class", "category", "liked", "target", "votedup")
 """What names of columns with classes end with, in files without stars."""
 USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
@@ -53,7 +53,7 @@ def settle_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
     else:
         previews = _read_previews(p.dump, dump, make)
         own = [f"{LABEL}{column}" for column in p.dump.labels]
-        tasks = [*own, *_list_star_tasks(p.dump, previews)] or list(CLASSES)
+        tasks = [*own, *_list_star_tasks(p.dump, previews)] or list(list_star_tasks())
         _check_previews(tasks, p.dump, previews, p.corpus)
     return p.model_copy(update={"finetuning": p.finetuning.model_copy(update={"tasks": tasks})})
 
@@ -70,10 +70,10 @@ def settle_tasks_of_corpus(p: Any, corpus: Stage, store: Store) -> Any:
             for column, found in result.get("labels", {}).items()
             if found["classes"]
         ),
-        *(task for task in CLASSES if not find_missing(task, result)),
+        *(task for task in list_star_tasks() if not find_missing(task, result)),
     ]
     check_corpus(tasks, corpus, store)
-    chosen = p.finetuning.model_copy(update={"tasks": tasks or list(CLASSES)})
+    chosen = p.finetuning.model_copy(update={"tasks": tasks or list(list_star_tasks())})
     return p.model_copy(update={"finetuning": chosen})
 
 
@@ -93,7 +93,7 @@ def check_dump(
             f"task {LABEL}{missing[0]}: {missing[0]} is not among the labels of the dump; add "
             f"--label {missing[0]} (dump.labels)"
         )
-    if own or any(task in CLASSES for task in tasks) or corpus.split_by != "text":
+    if own or any(task in list_star_tasks() for task in tasks) or corpus.split_by != "text":
         _check_previews(tasks, chosen, _read_previews(chosen, dump, make), corpus)
 
 
@@ -109,7 +109,8 @@ def _read_previews(chosen: Dump, dump: Stage, make: StageMaker) -> list[Preview]
 
 def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
-    found = {task for each in previews for task in CLASSES if not find_mistake([task], each)}
+    tasks = list_star_tasks()
+    found = {task for each in previews for task in tasks if not find_mistake([task], each)}
     try:
         scale = decide_scales(count_ratings(previews), "the dump", chosen.stars_scale).name
     except UserError:  # told when the tasks are checked
@@ -128,7 +129,7 @@ def _check_previews(
     for task in tasks:
         if task.startswith(LABEL):
             _check_label(task.removeprefix(LABEL), previews, chosen.fold_labels)
-    tasks = [task for task in dict.fromkeys(tasks) if task in CLASSES]
+    tasks = [task for task in dict.fromkeys(tasks) if task in list_star_tasks()]
     if tasks:
         _check_scale(tasks, previews, chosen.stars_scale)
     found = {preview.file.name: find_mistake(tasks, preview) for preview in previews if tasks}
@@ -265,8 +266,9 @@ def find_missing(task: str, result: Mapping[str, Any]) -> str:
         shown, hint = "classes", ""
     elif task == "stars" and set(result.get("stars_scales", [])) == {BINARY}:
         return "the stars of the corpus are only no and yes: leave the task stars out"
-    elif task in CLASSES and "stars" in result:
-        counts, classes = result["stars"], {str(n): str(c) for n, c in CLASSES[task].items()}
+    elif task in list_star_tasks() and "stars" in result:
+        of_task = list_star_tasks()[task].stars
+        counts, classes = result["stars"], {str(n): str(c) for n, c in of_task.items()}
         shown, hint = "stars", f", or {fields.HINT}"
     else:
         return ""

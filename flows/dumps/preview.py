@@ -34,8 +34,8 @@ from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from beam_jobs.scoring.ids import ID, add_id_column, format_id, warn_of_ids
 from beam_jobs.text import cleaning, languages, mojibake, splits
 from flows.configuration.form import Dump, name_settings, tell_settings
-from flows.stages.dump import list_reading_options
-from flows.store.store import Stage
+from flows.stages.dump import read_reading_config
+from flows.store.stage import Stage
 
 PREVIEW_BYTES = 1 << 20
 """Uncompressed bytes of a file that are looked at."""
@@ -121,7 +121,7 @@ def list_contradictory_texts(
 def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
     """Return the files of a dump with their layouts; `dump` is its stage."""
     paths = (tuple(dump.result["paths"]),)
-    options = CorpusOptions(input=paths, output="", **list_reading_options(chosen))
+    options = CorpusOptions(input=paths, output="", **read_reading_config(chosen))
     with tell_settings():
         return list_dump_files(options, chosen.labels)
 

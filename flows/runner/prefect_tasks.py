@@ -1,7 +1,6 @@
 """Makes the stages of a graph in Prefect tasks: one task per stage, retried where that may help."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,8 +13,8 @@ from prefect.transactions import CommitMode, transaction
 from beam_jobs.core.errors import TransientError, UserError
 from flows.runner.logs import find_run_logger
 from flows.runner.processes import JobFailed, end_children_on_error
-from flows.runner.stage_runner import StageRunner, give_threads
-from flows.store.store import ACCELERATOR, Stage
+from flows.runner.stage_runner import StageRunner, allocate_threads
+from flows.store.stage import ACCELERATOR, Stage
 
 T = TypeVar("T")
 
@@ -145,7 +144,7 @@ class PrefectStageMaker:
 
         What fails is raised when the others are done; what was to be made of it is not tried.
         """
-        self.make_chains(give_threads(chains, at_once), at_once)
+        self.make_chains(allocate_threads(chains, at_once), at_once)
 
     def make_chains(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         """Make all chains as `make_side_by_side` does, with the threads that they have."""
@@ -171,13 +170,16 @@ class PrefectStageMaker:
                     source.fingerprint for stage in chain for source in stage.inputs.values()
                 ]
                 first = [futures[source] for source in sources if source in futures]
-                task = self._create_task(replace(chain[0], tags=()))  # the group has taken it
+                task = self._create_task(chain[0], is_in_group=True)
                 future = task_runner.submit(task, arguments, wait_for=first)
                 futures |= dict.fromkeys([stage.fingerprint for stage in chain], future)
             raise_failures(list(dict.fromkeys(futures.values())))
 
-    def _create_task(self, stage: Stage) -> Any:
-        """Return the task of a stage; one that is complete does not queue for the accelerator."""
-        is_waiting = self._takes_accelerator and self.store.manifest(stage) is None
+    def _create_task(self, stage: Stage, is_in_group: bool = False) -> Any:
+        """Return the task of a stage. One that is complete, or in a group that has the accelerator,
+        does not queue for it.
+        """
+        waits = self._takes_accelerator and not is_in_group
+        is_waiting = waits and self.store.manifest(stage) is None
         label, tags = stage.label.replace("{", "("), stage.tags if is_waiting else ()
         return create_task(make_stages, stage.name, label, tags)

@@ -2,7 +2,6 @@
 goes.
 """
 
-import json
 import logging
 import math
 import os
@@ -15,13 +14,15 @@ from typing import Any, Protocol, TypeVar
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import TransientError, UserError
-from flows.configuration.form import name_settings
 from flows.runner.processes import JobFailed, KeptProcesses, read_hang_seconds, run_job
-from flows.store.store import Manifest, Stage, Store, read_result_of_earlier_job
+from flows.store.flatten import flatten_numbers, flatten_parameters
+from flows.store.stage import Stage
+from flows.store.store import Manifest, Store, read_result_of_earlier_job
 from model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
 
 log = logging.getLogger("amazon_electra")
 T = TypeVar("T")
+RUN_STAGE = "flows.run_stage"
 TRAINED = ("discriminator", "encoder")
 """Folder of what a pre-training made (model/pretraining/outputs.py), the first that is there."""
 
@@ -167,15 +168,14 @@ class StageRunner:
         self.notify("on_start", stage, str(log))
         try:
             cost = read_result_of_earlier_job(stage, folder)
-            if stage.module and not cost:
+            if stage.has_job and not cost:
                 cost = self._run_stage_job(stage, folder, log)
         except JobFailed as failure:
             self.notify("on_failure", stage, str(failure))
             raise
         except UserError as mistake:
-            told = name_settings(str(mistake))
-            self.notify("on_failure", stage, f"{told} (log: {log})")
-            raise UserError(f"{stage.label}: {told}") from None
+            self.notify("on_failure", stage, f"{mistake} (log: {log})")
+            raise UserError(f"{stage.label}: {mistake}") from None
         self._check_dumps(stage, folder)
         result = cost.pop("result", dict(stage.result))
         manifest = self.store.publish(stage, result, **cost)
@@ -198,7 +198,9 @@ class StageRunner:
 
     def _run_stage_job(self, stage: Stage, folder: Path, log: Path) -> dict[str, Any]:
         """Return the result and cost of a stage's job; its curves are mirrored while it lasts."""
-        arguments = stage.arguments(self.store, folder)
+        stage.prepare(self.store, folder)
+        self.store.write_request(stage)
+        command = [str(self.store.root), stage.path]
 
         def follow(progress: Mapping[str, Any]) -> None:
             if "link" in progress:
@@ -207,7 +209,8 @@ class StageRunner:
                 self.notify("on_progress", stage, progress)
 
         hang = math.inf if stage.on_engine else read_hang_seconds()  # an engine's waits for hours
-        kept = self.kept if stage.shares_process else None
+        kept = self.kept if stage.runs_beside and not stage.takes_accelerator else None
+        environment = stage.list_environment(self.store)
         parameters, tags = flatten_parameters(stage.parameters), self._tag_stage(stage)
         with (
             self.tracking.follow_folder(stage.label, folder, parameters, tags)
@@ -216,9 +219,7 @@ class StageRunner:
         ):
             if tracked:
                 self.tracked[stage.fingerprint] = tracked
-            done = run_job(
-                stage.module, arguments, log, stage.environment, follow, stage.label, hang, kept
-            )
+            done = run_job(RUN_STAGE, command, log, environment, follow, stage.label, hang, kept)
             self.store.collect_output(stage)
             if tracked:
                 self.tracking.log_metrics(flatten_numbers(done.result), tracked)
@@ -243,53 +244,21 @@ class StageRunner:
                 log.warning("%s could not show %r: %s", type(listener).__name__, event, error)
 
 
-def flatten_parameters(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return texts by dotted names, as MLflow's parameters are."""
-    found: dict[str, str] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            found |= flatten_parameters(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value if isinstance(value, str) else json.dumps(value)
-    return found
-
-
-def flatten_numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, float | int]:
-    """Return every number of a result, nested ones by dotted names; NaN is left out."""
-    found: dict[str, float | int] = {}
-    for name, value in result.items():
-        if isinstance(value, Mapping):
-            found |= flatten_numbers(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool) and value == value:
-            found[f"{prefix}{name}"] = value
-    return found
-
-
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "HF_HUB_OFFLINE": "1",
-}
-"""The environment of fine-tunings and evaluations. Others run beside them: more threads would only
-compete for the cores. They fetch nothing: the hub's cache has the model, or the run was refused.
-"""
-
-
-def give_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[list[Stage]]:
+def allocate_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[list[Stage]]:
     """Return the chains with as many threads for each job of one thread as cores fall to it.
 
     All chains count, complete ones too: a run that continues another gives a job the same threads,
     and so the same bytes. Where a job of another kind runs beside, which counts on one core for
     each of these, they keep one.
     """
-    jobs = [stage for chain in chains for stage in chain if stage.module]
-    sharing = max(1, min(at_once, len(chains)))
-    threads = (os.cpu_count() or 1) // sharing
-    if threads < 2 or not all(stage.environment == ONE_THREAD for stage in jobs):
+    jobs = [stage for chain in chains for stage in chain if stage.has_job]
+    threads = (os.cpu_count() or 1) // max(1, min(at_once, len(chains)))
+    if threads < 2 or not all(stage.runs_beside for stage in jobs):
         return [list(chain) for chain in chains]
-    environment = ONE_THREAD | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    return [
-        [replace(stage, environment=environment) if stage.module else stage for stage in chain]
-        for chain in chains
-    ]
+
+    def allocate(stage: Stage) -> Stage:
+        if not stage.has_job:
+            return stage
+        return replace(stage, resources=stage.resources.replace(threads=threads))
+
+    return [[allocate(stage) for stage in chain] for chain in chains]

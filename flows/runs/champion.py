@@ -28,7 +28,8 @@ from flows.configuration.form import Parameters, Promotion
 from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.stages.arms import AS_PUBLISHED
-from flows.store.store import ExistingStage, Stage, Store
+from flows.store.stage import ExistingStage, Stage
+from flows.store.store import Store
 from model.arms import TFIDF_ARM
 from model.report.document import escape_markdown
 from model.tracking.mlflow_client import hide_credentials

@@ -19,14 +19,7 @@ from flows.configuration.form import Parameters
 from flows.runner.logs import find_run_logger
 from flows.runner.pools.maker import PoolStageMaker
 from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.stage_runner import (
-    Plan,
-    ProgressListener,
-    StageMaker,
-    StageRunner,
-    flatten_numbers,
-    flatten_parameters,
-)
+from flows.runner.stage_runner import Plan, ProgressListener, StageMaker, StageRunner
 from flows.runs.champion import Champion, find_champion, register_model
 from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.servers import mlflow_server
@@ -34,7 +27,9 @@ from flows.servers.access import restrict_store
 from flows.servers.settings import PAUSED_EVENT
 from flows.stages import pretraining
 from flows.stages.dump import list_dump, name_dump
-from flows.store.store import Manifest, Stage, Store
+from flows.store.flatten import flatten_numbers, flatten_parameters
+from flows.store.stage import Stage
+from flows.store.store import Manifest, Store
 from flows.ui import artifacts, plan_page
 from flows.ui.headlines import summarize_manifest
 from model.tracking.mlflow_run import FLOW_RUN, Tracking

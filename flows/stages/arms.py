@@ -4,24 +4,17 @@ and their cells.
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Arm, Parameters
-from flows.stages.finetuning import (
-    BASELINES,
-    Cell,
-    Finetuning,
-    Start,
-    build_cross_validation,
-    build_evaluation_stage,
-    build_finetuning_stage,
-)
+from flows.stages.cells import Cell, build_cell
+from flows.stages.finetuning import Finetuning, Start
 from flows.stages.origin import POSITIONS, describe_origin, get_name
 from flows.stages.pretraining import describe_training, shares_cores
-from flows.store.store import Stage, Store
-from model.arms import TFIDF_ARM
-from model.finetuning.tasks.corpus import LABEL, POLARITY, STARS
+from flows.store.stage import Stage
+from flows.store.store import Store
+from model.arms import list_arms as list_methods
+from model.finetuning.tasks import count_labelled
 from model.recipes import RECIPES
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
@@ -76,14 +69,13 @@ def list_arms(
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
         chosen = [arm for arm in chosen if arm != "pre-trained"]
     sources: dict[Arm, Stage | None] = {
-        "tfidf": encoder,  # which it does not read
-        "frozen": origin or encoder,
         "pre-trained": find_written(store, encoder),
         "random": encoder,
         "champion": champion,
         "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
         "origin": origin,
     }
+    sources |= dict.fromkeys(list_methods(), origin or encoder)
     return {arm: source for arm in chosen if (source := sources[arm])}
 
 
@@ -128,28 +120,10 @@ def choose_finetuning(
     settings: Mapping[str, str],
 ) -> Finetuning:
     """Return the fine-tuning of an arm, whose encoder `source` is, as a run asks for it."""
-    start = Start(source, arm if arm in ("random", "frozen") else "trained")
-    if arm == "tfidf":
-        start = Start(kind="tfidf")
+    method = arm if arm in list_methods() else "finetuned"
+    start = Start(source, method, "random" if arm == "random" else "trained")
     device = parameters.pretraining.finetuning_device
     return Finetuning(start, task, seed, corpus, settings, parameters.recipe, device)
-
-
-def build_cell(chosen: Finetuning, arm: str, folds: int = 1, labels: int = 0) -> Cell:
-    """Return a cell of the arm of this name; with several folds it is measured by their joined
-    evaluation. `labels` says of which point of the label curve it is.
-    """
-    task, seed = chosen.task, chosen.seed
-    about = {"arm": arm, "task": task, "seed": str(seed)}
-    title = f"{arm} · {task} · seed {seed}"
-    if labels:
-        about["labels"], title = str(labels), f"{title} · {labels} labels"
-    finetuned = build_finetuning_stage(chosen, title, about)
-    evaluated = build_evaluation_stage(chosen, finetuned)
-    if folds == 1:
-        return Cell(arm, task, seed, finetuned, evaluated, labels=labels)
-    of_folds, joined = build_cross_validation(chosen, finetuned, folds)
-    return Cell(arm, task, seed, finetuned, joined, (evaluated, *of_folds))
 
 
 def list_curve_cells(
@@ -160,7 +134,8 @@ def list_curve_cells(
     """
     settings, made = choose_settings(parameters, store, origin), store.manifest(corpus)
     every = list_arms(parameters, store, encoder, None, None, origin)
-    arms = {arm: source for arm, source in every.items() if arm in BASELINES}
+    methods = list_methods()
+    arms = {a: source for a, source in every.items() if a in methods and methods[a].is_cheap}
     for task in parameters.finetuning.tasks:
         labelled = count_labelled(task, made["result"]) if made else 0
         has_curve = labelled > 2 * max(CURVE) and parameters.recipe != "sample"
@@ -197,25 +172,13 @@ def choose_folds(
     return next((n for least, most, n in AUTOMATIC_FOLDS if least <= labelled < most), 1)
 
 
-def count_labelled(task: str, result: Mapping[str, Any]) -> int:
-    """Return how many reviews of a corpus have a label of a task."""
-    if task.startswith(LABEL):
-        found = result.get("labels", {}).get(task.removeprefix(LABEL), {})
-        return sum(found.get("counts", {}).values())
-    classes = {str(stars) for stars in (POLARITY if task == "polarity" else STARS)}
-    counts: Mapping[str, int] = result.get("stars", {})
-    return sum(n for name, n in counts.items() if name.partition(".")[2] in classes)
-
-
 def name_arm(arm: Arm, origin: Stage | None) -> str:
     """Return what reports call an arm: where there is a published start, by what was done to it."""
-    if arm == "tfidf":
-        return TFIDF_ARM
-    if origin is None:
-        return arm
-    name = get_name(origin)
-    names = {"pre-trained": ADAPTED, "origin": f"{name}{AS_PUBLISHED}", "frozen": f"{name}, frozen"}
-    return names.get(arm, arm)
+    name = get_name(origin) if origin else ""
+    if method := list_methods().get(arm):
+        return f"{name}, {method.title}" if name and method.reads_encoder else method.title
+    names = {"pre-trained": ADAPTED, "origin": f"{name}{AS_PUBLISHED}"}
+    return names.get(arm, arm) if origin else arm
 
 
 def choose_settings(parameters: Parameters, store: Store, origin: Stage | None) -> dict[str, str]:
@@ -242,11 +205,3 @@ def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Sta
     """
     is_cpu = shares_cores(parameters)
     return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]
-
-
-def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, ...]]:
-    """Return what is made of the cells, equal ones once: baselines are the same for each seed."""
-    chains: dict[str, tuple[Stage, ...]] = {}
-    for cell in cells:
-        chains.setdefault(cell.finetuned.fingerprint, cell.chain)
-    return list(chains.values())

@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from math import ceil
 
 from flows.configuration.form import Increment, Parameters
 from flows.stages.pretraining import (
-    PretrainingRequest,
-    build_stage,
+    Pretraining,
+    build_training,
     describe_training,
-    locate_exported_folder,
 )
-from flows.store.store import Stage, Store
+from flows.store.stage import Stage
 from model.recipes import OLD_HEAD_SETTINGS
 
 OF_A_NEW_HEAD = ("head_steps", "head_tokens", "trunk_learning_rate")
@@ -37,46 +34,22 @@ class EarlierTraining:
 
 def build_continued_stage(
     parameters: Parameters, increment: Increment, shards: Stage, earlier: EarlierTraining
-) -> Stage:
+) -> Pretraining:
     """Return a pre-training from the weights of an earlier one, on new shards and a share of the
     old ones, warmed up anew.
     """
-    training, ratio = describe_training(parameters), increment.replay_ratio
-    training = replace(training, dev=earlier.dev)
-    own = {"steps": increment.steps, "replay_ratio": ratio}
-    more = partial(list_continuation, training, increment, shards, earlier)
-    inputs = {"shards": shards, "base": earlier.encoder}
+    training = replace(describe_training(parameters), dev=earlier.dev)
+    inputs = {"base": earlier.encoder}
     inputs |= {"corpus": earlier.labels} if earlier.labels and training.is_probed else {}
-    return build_stage(training, inputs, own, more)
-
-
-def list_continuation(
-    training: PretrainingRequest,
-    increment: Increment,
-    shards: Stage,
-    earlier: EarlierTraining,
-    store: Store,
-) -> list[str]:
-    """Return the options by which training goes on from an earlier one; unless the form says the
-    steps, the new dump is gone through as often as the first one was.
-    """
-    replay = [
-        "--replay",
-        *(str(store.fetch(one)) for one in earlier.shards),
-        "--replay_ratio",
-        str(increment.replay_ratio),
-    ]
-    begin = locate_exported_folder(store, earlier.encoder)
-    generator = begin.with_name("generator")
-    new_a_step = training.resolved.pretraining.batch * (1 - increment.replay_ratio)
-    sequences = (store.manifest(shards) or {"result": {"sequences": 0}})["result"]["sequences"]
-    steps = increment.steps or max(1, ceil(earlier.epochs * sequences / new_a_step))
-    return [
-        *(replay if increment.replay_ratio else []),
-        *["--start_from", str(begin)],
-        *(["--start_generator_from", str(generator)] if generator.is_dir() else []),
-        *["--steps", str(steps)],
-    ]
+    return build_training(
+        training,
+        shards,
+        inputs,
+        {f"replay {number}": one for number, one in enumerate(earlier.shards, 1)},
+        steps=increment.steps,
+        epochs=earlier.epochs,
+        replay_ratio=increment.replay_ratio,
+    )
 
 
 def inherit_rates(before: Mapping[str, str]) -> dict[str, str]:

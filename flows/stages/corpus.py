@@ -1,33 +1,47 @@
 """The corpus: reviews → cleaned sentences in four splits (Beam)."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.config import CorpusConfig
 from beam_jobs.core.errors import UserError
-from flows.configuration.form import Corpus, Engine, Parameters
-from flows.stages.dump import (
-    KnownFile,
-    format_options,
-    know_files,
-    list_files,
-    list_reading_options,
-    locate_dump,
-    locate_files,
-)
-from flows.stages.versions import VERSIONS
-from flows.store.store import Stage, Store
+from flows.configuration.form import Parameters
+from flows.stages.dump import hash_files, list_files, locate_dump, locate_files, read_reading_config
+from flows.store.stage import Resources, Stage
+from flows.store.store import Store
+
+
+class Corpus(Stage):
+    """`dump` → corpus. `earlier` is the newest corpus whose texts are not taken again; each one's
+    fingerprint contains those before it, all of which the job `reads`.
+    """
+
+    name, version, Config = "corpus", 26, CorpusConfig
+    pool = "cpu"
+    headline = ("read", "kept", "sentences")
+    ends_run = True
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from beam_jobs.corpus_job import make_corpus
+
+        far = self.resources.is_far
+        withheld = self.files.get("withhold", ())
+        return make_corpus(
+            self.config,
+            locate_dump(self.inputs["dump"], store),
+            store.open_output(folder, far),
+            seen=[store.open_input(corpus, far) for corpus in self.reads.values()],
+            withhold=locate_files(withheld, store, "corpus.withhold"),
+            beam_options=self.resources.engine,
+        )
 
 
 def build_corpus_stage(
     parameters: Parameters, dump: Stage, store: Store, earlier: Sequence[Stage] = ()
-) -> Stage:
-    """Return the stage that makes the corpus; withheld files are known by their content, like the
-    dump's.
-
-    `earlier` are the corpora whose texts are not taken again, oldest first; each one's fingerprint
-    contains those before it.
+) -> Corpus:
+    """Return the corpus that the form asks for; `earlier` are the corpora whose texts are not taken
+    again, oldest first.
     """
     chosen = parameters.corpus
     if earlier and chosen.split_by == "time":
@@ -38,55 +52,28 @@ def build_corpus_stage(
     withheld = [
         path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")
     ]
-    asked = {"label": parameters.dump.labels, "stars_scale": parameters.dump.stars_scale}
-    labels = {name: value for name, value in asked.items() if value}
-    if parameters.dump.labels and not parameters.dump.fold_labels:
-        labels["fold_labels"] = "false"
-    options = list_reading_options(parameters.dump) | labels | list_selection_options(chosen)
-    known = know_files(withheld, store)
-    return Stage(
-        "corpus",
-        VERSIONS["corpus"],
-        {"split": chosen.split, "withhold": [sha256 for _, sha256 in known], **options},
+    config = CorpusConfig(
+        **read_reading_config(parameters.dump),
+        label=tuple(parameters.dump.labels),
+        stars_scale=parameters.dump.stars_scale,
+        split=chosen.split,
+        split_by=chosen.split_by,
+        title=chosen.title,
+        languages=tuple(sorted(chosen.languages)),
+        near_duplicates=chosen.near_duplicates,
+        dates=chosen.dates if chosen.split_by == "time" else "",
+        fold_labels=parameters.dump.fold_labels or not parameters.dump.labels,
+    )
+    return Corpus(
+        config,
         {"dump": dump, **({"earlier": earlier[-1]} if earlier else {})},
-        "beam_jobs.corpus_job",
-        partial(format_arguments, chosen, parameters.engine, dump, earlier, known, options),
-        on_engine=parameters.engine.is_far,
+        files={"withhold": hash_files(withheld, store)} if withheld else {},
+        reads={f"earlier {number}": corpus for number, corpus in enumerate(earlier, 1)},
+        resources=choose_engine(parameters, chosen.workers),
     )
 
 
-def format_arguments(
-    chosen: Corpus,
-    engine: Engine,
-    dump: Stage,
-    earlier: Sequence[Stage],
-    withheld: Sequence[KnownFile],
-    options: Mapping[str, Any],
-    store: Store,
-    folder: Path,
-) -> list[str]:
-    """Return the command line of the corpus job."""
-    kept_out = locate_files(withheld, store, "corpus.withhold")
-    return [
-        *["--input", *locate_dump(dump, store)],
-        *["--output", store.open_output(folder, engine.is_far)],
-        *["--split", chosen.split],
-        *(["--seen", *(store.open_input(c, engine.is_far) for c in earlier)] if earlier else []),
-        *(["--withhold", *kept_out] if kept_out else []),
-        *format_options(options),
-        *engine.list_options(chosen.workers),
-    ]
-
-
-def list_selection_options(chosen: Corpus) -> dict[str, Any]:
-    """Return which texts are taken, as the corpus job's options; only what was set, like
-    `list_reading_options`.
-    """
-    options: dict[str, Any] = {
-        "languages": sorted(chosen.languages),
-        "near_duplicates": chosen.near_duplicates,
-        "split_by": "" if chosen.split_by == "text" else chosen.split_by,
-        "dates": chosen.dates if chosen.split_by == "time" else "",
-        "title": "" if chosen.title else "false",
-    }
-    return {name: value for name, value in options.items() if value}
+def choose_engine(parameters: Parameters, workers: int) -> Resources:
+    """Return where a Beam job runs: on the form's engine, or in `workers` local processes."""
+    engine = parameters.engine
+    return Resources(engine=tuple(engine.list_options(workers)), is_far=engine.is_far)

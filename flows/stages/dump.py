@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,46 @@ from typing import Any
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.hosts import check_host
+from beam_jobs.core.settings import Settings
 from beam_jobs.sample.sample_dump import is_sample, write_sample
 from flows.configuration.form import Dump
 from flows.runner.stage_runner import StageMaker
-from flows.stages.versions import VERSIONS
-from flows.store.store import Stage, Store
+from flows.store.stage import KnownFile, Stage
+from flows.store.store import Store
 
 SAMPLE = re.compile(r".*/samples/sample-(\d+)\.json\.gz")
 """Path of a synthetic dump, on any host."""
-KnownFile = tuple[Path, str]
-"""A file, and its SHA-256."""
 
 
-def build_dump_stage(chosen: Dump, store: Store) -> Stage:
+class DumpFile(Settings):
+    """A file of a dump."""
+
+    name: str
+    size: int
+    """Bytes."""
+    sha256: str
+
+
+class DumpListing(Settings):
+    """What a dump is."""
+
+    files: tuple[DumpFile, ...]
+
+
+class ListedDump(Stage):
+    """The files of a dump; nothing is copied. `result` has their paths on this host."""
+
+    name, version, Config = "dump", 2, DumpListing
+    has_job = False
+    headline = ("files", "bytes")
+
+    @property
+    def files_and_paths(self) -> list[tuple[DumpFile, str]]:
+        """Return each file with its path or address."""
+        return list(zip(self.config.files, self.result["paths"], strict=True))
+
+
+def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
     """Return the dump as a stage. Nothing is copied: its fingerprint is that of its files, wherever
     they lie.
     """
@@ -33,28 +60,28 @@ def build_dump_stage(chosen: Dump, store: Store) -> Stage:
     paths = [*map(str, near), *(address for address, _ in far)]
     if twice := {p for p in paths if paths.count(p) > 1}:
         raise UserError(f"dump.paths: {min(twice)} is named more than once")
-    listing: list[dict[str, Any]] = [
-        *({"name": p.name, "size": p.stat().st_size, "sha256": store.digest(p)} for p in near),
-        *(told for _, told in far),
+    listing = [
+        *(DumpFile(name=p.name, size=p.stat().st_size, sha256=store.digest(p)) for p in near),
+        *(file for _, file in far),
     ]
     result = {
         "files": len(paths),
-        "bytes": sum(file["size"] for file in listing),
+        "bytes": sum(file.size for file in listing),
         "paths": paths,
         "name": name_dump(chosen.paths),
         "synthetic": not far and all(map(is_sample, near)),
     }
-    return Stage("dump", VERSIONS["dump"], {"files": listing}, result=result)
+    return ListedDump(DumpListing(files=tuple(listing)), result=result)
 
 
-def list_dump(chosen: Dump, make: StageMaker) -> Stage:
+def list_dump(chosen: Dump, make: StageMaker) -> ListedDump:
     """Return the dump as a stage; a store of objects that is away is asked again."""
     build = partial(build_dump_stage, chosen, make.store)
     is_far = any(storage.is_remote(path) for path in chosen.paths)
     return make.call("listing", build) if is_far else build()
 
 
-def list_remote_files(given: str, store: Store) -> list[tuple[str, dict[str, Any]]]:
+def list_remote_files(given: str, store: Store) -> list[tuple[str, DumpFile]]:
     """Return the addresses that a gs:// or s3:// address or glob stands for, with name, size and
     digest; each is read once for its digest, as long as it stays.
     """
@@ -65,29 +92,17 @@ def list_remote_files(given: str, store: Store) -> list[tuple[str, dict[str, Any
     with storage.report_unreachable(given, "dump.paths"):
         names = [address.rsplit("/", 1)[-1] for address in addresses]
         return [
-            (at, {"name": name, "size": storage.get_size(at), "sha256": store.digest(at)})
+            (at, DumpFile(name=name, size=storage.get_size(at), sha256=store.digest(at)))
             for at, name in zip(addresses, names, strict=True)
         ]
 
 
-def list_reading_options(chosen: Dump) -> dict[str, Any]:
-    """Return how the dump's files are to be read, as options of the jobs that read them.
-
-    Only what was set is among them, so that what was made before there was a setting is still
-    found.
-    """
+def read_reading_config(chosen: Dump) -> dict[str, Any]:
+    """Return how the dump's files are read, as fields of the configs of the jobs that read them."""
     names = ("columns", "records", "format", "encoding", "max_damaged_files", "max_record_bytes")
     options = {name: getattr(chosen, name) for name in (*names, "max_expansion")}
     set_ones = {n: value for n, value in options.items() if value != Dump.model_fields[n].default}
-    return set_ones | ({"repair_mojibake": "true"} if chosen.repair_mojibake else {})
-
-
-def format_options(options: Mapping[str, Any]) -> list[str]:
-    """Return options as a job's command line has them."""
-    words: list[str] = []
-    for name, value in options.items():
-        words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
-    return words
+    return set_ones | ({"repair_mojibake": True} if chosen.repair_mojibake else {})
 
 
 def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:
@@ -131,28 +146,28 @@ def locate_dump(dump: Stage, store: Store) -> list[str]:
             found.append(path)
         elif sample and not os.access(path, os.R_OK):  # of the host or the user of the run
             written = write_sample_dump(int(sample[1]), store)
-            found += locate_files([(written, file["sha256"])], store)
+            found += locate_files([(str(written), file["sha256"])], store)
         else:
-            found += locate_files([(Path(path), file["sha256"])], store)
+            found += locate_files([(path, file["sha256"])], store)
     return found
 
 
-def know_files(paths: Sequence[Path], store: Store) -> tuple[KnownFile, ...]:
-    """Return files with what tells them from others of the same name on another host."""
-    return tuple((path, store.digest(path)) for path in paths)
+def hash_files(paths: Sequence[Path], store: Store) -> tuple[KnownFile, ...]:
+    """Return files with the digests that tell them from others of the same name on another host."""
+    return tuple((str(path), store.digest(path)) for path in paths)
 
 
 def locate_files(files: Sequence[KnownFile], store: Store, field: str = "dump.paths") -> list[str]:
     """Return the paths of files; UserError where one is not on this host as the run knows it."""
     for path, sha256 in files:
-        if not path.is_file():
+        if not Path(path).is_file():
             raise UserError(
                 f"{field}: {path} is not on this host; put it into s3:// or gs://, or into a "
                 "folder that all hosts share"
             )
         if store.digest(path) != sha256:
             raise UserError(f"{field}: {path} differs on this host; copy it again")
-    return [str(path) for path, _ in files]
+    return [path for path, _ in files]
 
 
 def name_dump(paths: list[str]) -> str:

@@ -1,47 +1,61 @@
 """The model folder: the best arm of a task by dev, in a form that others load."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-from flows.stages.finetuning import Cell
-from flows.stages.origin import locate_stage
-from flows.stages.versions import VERSIONS
-from flows.store.store import Stage, Store
+from beam_jobs.core.settings import Settings
+from flows.stages.cells import Cell
+from flows.stages.external import locate_stage
+from flows.store.stage import Stage
+from flows.store.store import Store
 
 
-def build_model_stage(cells: Sequence[Cell], corpus: Stage) -> Stage:
+class ModelCell(Settings):
+    """A candidate: its arm, and the inputs that are its folder and its evaluation."""
+
+    arm: str
+    finetuned: str
+    evaluated: str
+
+
+class ModelConfig(Settings):
+    """What a model folder is chosen from."""
+
+    task: str
+    cells: tuple[ModelCell, ...]
+
+
+class Model(Stage):
+    """Fine-tuned cells, their evaluations and `data` → the model folder."""
+
+    name, version, Config = "model", 5, ModelConfig
+    pool = "training"
+    headline = ("temperature", "calibration.test.after", "int8.changed")
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from model.export import ExportCell, export
+
+        cells = [
+            ExportCell(
+                cell.arm,
+                store.fetch(self.inputs[cell.finetuned]),
+                store.fetch(self.inputs[cell.evaluated]),
+            )
+            for cell in self.config.cells
+        ]
+        data = Path(locate_stage(store, self.inputs["data"]))
+        return export(cells, self.config.task, data, folder)
+
+
+def build_model_stage(cells: Sequence[Cell], corpus: Stage) -> Model:
     """Return the stage of the model folder of the first task of these cells."""
     task = cells[0].task
     own = [cell for cell in cells if cell.task == task]
-    arms = [cell.arm for cell in own]
-    finetuned, evaluated = [cell.finetuned for cell in own], [cell.evaluated for cell in own]
-    cells_by_title = {cell.finetuned.title: cell.finetuned for cell in own}
-    tests_by_title = {cell.evaluated.title: cell.evaluated for cell in own}
-    return Stage(
-        "model",
-        VERSIONS["model"],
-        {"task": task},
-        {**cells_by_title, **tests_by_title, "data": corpus},
-        "model.export",
-        partial(format_model_arguments, task, arms, finetuned, evaluated, corpus),
-        title=f"model · {task}",
+    inputs: dict[str, Stage] = {"data": corpus}
+    for cell in own:
+        inputs |= {cell.finetuned.title: cell.finetuned, cell.evaluated.title: cell.evaluated}
+    listed = tuple(
+        ModelCell(arm=c.arm, finetuned=c.finetuned.title, evaluated=c.evaluated.title) for c in own
     )
-
-
-def format_model_arguments(
-    task: str,
-    arms: list[str],
-    finetuned: list[Stage],
-    evaluated: list[Stage],
-    corpus: Stage,
-    store: Store,
-    folder: Path,
-) -> list[str]:
-    """Return the command line that writes the model folder; `arms` are the names of the cells."""
-    folders = [str(store.fetch(stage)) for stage in finetuned]
-    return [
-        *["--cells", *(f"{arm}={cell}" for arm, cell in zip(arms, folders, strict=True))],
-        *["--evaluations", *(str(store.fetch(stage)) for stage in evaluated)],
-        *["--task", task, "--data", locate_stage(store, corpus), "--output", str(folder)],
-    ]
+    return Model(ModelConfig(task=task, cells=listed), inputs, title=f"model · {task}")

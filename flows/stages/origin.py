@@ -1,11 +1,10 @@
-"""Data and models made elsewhere, and the published encoder that pre-training starts from: loaded
-once into the store, from wherever it lies, with what is known of it (origin.json).
+"""The published encoder that pre-training starts from: loaded once into the store, from wherever it
+lies, with what is known of it (origin.json).
 
 A folder is known by the digests of its files, a name on the hub by its commit, a model of a
 registry by its version, a package by its version: what has no such name yet is looked up first.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,13 +12,17 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings
 from flows.configuration.form import Parameters, name_origin
 from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.servers.mlflow_server import resolve_mlflow_uri
-from flows.stages.versions import VERSIONS
-from flows.store.store import Stage, Store
+from flows.stages.external import build_external_stage
+from flows.store.stage import Stage
+from flows.store.store import Store
 from model.encoders import known
 from model.encoders.card import read_card
 from model.encoders.config import count_positions, read_config
@@ -66,56 +69,6 @@ def read_origin(store: Store, origin: Stage) -> dict[str, Any]:
     return {"license": UNKNOWN, "training_data": UNKNOWN, **told, "name": get_name(origin)}
 
 
-INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "README.md"}
-"""Files that say how a folder came about, not what it holds."""
-
-
-def build_external_stage(place: str, store: Store) -> Stage:
-    """Return the stage of a file, a folder or a name on the hub; there is nothing to make."""
-    path = Path(place).expanduser()
-    if not path.exists():
-        return Stage("external", VERSIONS["external"], {"name": place}, result={"path": place})
-    digests = {
-        "" if file == path else str(file.relative_to(path)): store.digest(file)
-        for file in list_place_files(path)
-    }
-    content = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
-    return Stage(
-        "external", VERSIONS["external"], {"content": content}, result={"path": str(path.resolve())}
-    )
-
-
-def check_place(stage: Stage, store: Store) -> None:
-    """Raise UserError where a file or a folder is not on this host as the run knows it."""
-    path = stage.result["path"]
-    if build_external_stage(path, store).fingerprint == stage.fingerprint:
-        return
-    if Path(path).exists():
-        raise UserError(f"{path} differs on this host; copy it again")
-    raise UserError(
-        f"{path} is not on this host; put it into a folder that all hosts see at the same path"
-    )
-
-
-def list_place_files(path: Path) -> list[Path]:
-    """Return the files that decide what a file or folder is, in order of name."""
-    if path.is_file():
-        return [path]
-    return sorted(
-        p
-        for p in path.rglob("*")
-        if p.is_file()
-        and not p.name.startswith(".")
-        and p.name not in INCIDENTAL
-        and "checkpoints" not in p.relative_to(path).parts
-    )
-
-
-def locate_stage(store: Store, stage: Stage) -> str:
-    """Return where the files of a stage are: its folder, or the place of an external one."""
-    return stage.result["path"] if stage.name == "external" else str(store.fetch(stage))
-
-
 COMMIT = re.compile(r"[0-9a-f]{40}")
 START = "pretraining.start_from"
 HUB_SECONDS = 10
@@ -133,34 +86,47 @@ def make_origin(p: Parameters, make: StageMaker) -> Stage | None:
     )
 
 
-def build_origin_stage(place: str, store: Store, field: str = START, generator: str = "") -> Stage:
+class OriginConfig(Settings):
+    """A published encoder, by what tells it from others: digests, a commit or a version."""
+
+    source: dict[str, str] = Field(default={})
+    generator: dict[str, str] = Field(default={})
+    """Of an ELECTRA, where it is named."""
+
+
+class Origin(Stage):
+    """A published encoder → a folder that every job loads. `result` has the places to load from."""
+
+    name, version, Config = "origin", 4, OriginConfig
+    headline = ("layers", "hidden", "parameters", "vocabulary_size")
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from model.origin import load_origin
+
+        generator = self.result.get("generator") or None
+        return load_origin(self.result["place"], folder / ENCODER, generator)
+
+    def list_environment(self, store: Store) -> dict[str, str]:
+        is_registered = "model" in {**self.config.source, **self.config.generator}
+        return {"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)} if is_registered else {}
+
+
+def build_origin_stage(place: str, store: Store, field: str = START, generator: str = "") -> Origin:
     """Return the stage that loads a published encoder, an ELECTRA with its generator if one is
     named.
 
     Raise UserError, which names the `field`, where nothing is there.
     """
-    kind, parameters, exact = _describe_place(place, store, field)
-    kinds, more = [kind], list[str]()
+    kind, source, exact = _describe_place(place, store, field)
+    config, result = OriginConfig(source=source), {"place": exact, **_read_shape(kind, exact)}
     if generator:
         named = field.replace("start_from", "start_generator_from")
-        its_kind, told, its_place = _describe_place(generator, store, named)
-        parameters = {**parameters, "generator": told}
-        kinds, more = [kind, its_kind], ["--generator", its_place]
-    return Stage(
-        "origin",
-        VERSIONS["origin"],
-        parameters,
-        module="model.origin",
-        arguments=lambda _, folder: ["--place", exact, *more, "--output", str(folder / ENCODER)],
-        result={"place": exact, **_read_shape(kind, exact)},
-        title=f"{TITLE}{name_origin(place)}",
-        environment={"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)}
-        if "registry" in kinds
-        else {},
-    )
+        _, its_source, result["generator"] = _describe_place(generator, store, named)
+        config = OriginConfig(source=source, generator=its_source)
+    return Origin(config, result=result, title=f"{TITLE}{name_origin(place)}")
 
 
-def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[str, Any], str]:
+def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[str, str], str]:
     """Return the kind of a place, what decides its stage, and its name for the job, as exact as it
     can be.
     """
@@ -174,7 +140,7 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
         if not (folder / CONFIG).is_file():
             raise UserError(f"{field}: {place} is not a transformers folder: it has no {CONFIG}")
         external = build_external_stage(place, store)
-        return kind, dict(external.parameters), external.result["path"]
+        return kind, {"content": external.config.content}, external.result["path"]
     parts = parse_place(kind, place)
     name = parts["name"]
     if kind == "package":

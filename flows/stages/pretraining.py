@@ -1,23 +1,28 @@
 """Pre-training: shards → the discriminator and the generator, as transformers folders."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings
 from flows.configuration.form import Parameters
 from flows.runner.logs import find_run_logger
 from flows.runner.processes import run_job
-from flows.runner.references import Referred
-from flows.stages.origin import MODEL_TYPE, locate_origin, locate_stage
-from flows.stages.versions import VERSIONS
-from flows.store.store import ACCELERATOR, Stage, Store
+from flows.stages.equal_cost import count_equal_flops, count_equal_tokens, resolve_recipe
+from flows.stages.external import locate_stage
+from flows.stages.origin import MODEL_TYPE, locate_origin
+from flows.store.stage import Resources, Stage
+from flows.store.store import Store
 from model.finetuning.examples import Split
 from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
+from model.options import PretrainConfig, TrainingResources
 from model.recipes import (
     GENERATOR_DEPTH,
     MASK_PROBABILITIES,
@@ -29,14 +34,160 @@ from model.recipes import (
 )
 
 OF_A_PROBE = ("probe_train", "probe_dev", "write_last")
-UNPROTECTED = (
-    "%s: no probe is taken, for there is no corpus with reviews of 1–2 and of 4–5 stars in its "
-    "train and dev splits: nothing protects the published weights, the last state is written"
-)
-KEEP = "keep_checkpoints"
-"""Setting without which a stage that is complete has no checkpoints any more."""
 OF_VALIDATION = ("validate_every", "validate_sequences")
 """Settings that decide nothing where nothing is measured."""
+KEEP = "keep_checkpoints"
+"""Setting without which a stage that is complete has no checkpoints any more."""
+UNPROTECTED = (
+    "no probe is taken, for there is no corpus with reviews of 1–2 and of 4–5 stars in its train "
+    "and dev splits: nothing protects the published weights, the last state is written"
+)
+
+
+Budget = Literal["same_flops_as", "same_tokens_as"]
+
+
+class TrainingConfig(Settings):
+    """What decides a pre-training besides its inputs."""
+
+    recipe: str
+    settings: dict[str, str] = Field(default={})
+    """That differ from the recipe's."""
+    seed: int = 0
+    steps: int = 0
+    """0: as many as `tokens`, `same_flops_as`, `same_tokens_as` or `epochs` come to, else as the
+    recipe says."""
+    tokens: int = 0
+    passes: int = 0
+    """With `tokens`: no more than so many passes through the shards."""
+    same_flops_as: str = ""
+    """Fingerprint of a pre-training that computes as many matrix products; the input `equal`."""
+    same_tokens_as: str = ""
+    replay_ratio: float = 0.0
+    """Share of the sequences from the shards of earlier dumps, `replay 1`, `replay 2`, …"""
+    epochs: float = 0.0
+    """Passes through the new shards, of a training that goes on from `base`."""
+
+    @property
+    def recipe_with_settings(self) -> Recipe:
+        return apply_settings(find_recipe(self.recipe), self.settings)
+
+
+class Pretraining(Stage):
+    """`shards` → an encoder. `origin` is the published encoder that it begins with, `base` an
+    earlier pre-training that it goes on from; without either it begins with random weights.
+    `dev_shards` and `corpus` measure it and decide no weight but which state is written.
+    """
+
+    name, version, Config = "pretraining", 11, TrainingConfig
+    pool = "training"
+    headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
+    ends_run = True
+    shorter = "--set pretraining.steps takes fewer steps"
+    tracked = True
+    takes_accelerator = True
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        return () if KEEP in self.config.settings else ("checkpoints",)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        config, origin = self.config, self.inputs.get("origin")
+        recipe = find_recipe(config.recipe)
+        shape = {} if origin else {"recipe.architecture": recipe.architecture.model_dump()}
+        deciding = {name: text for name, text in config.settings.items() if name != KEEP}
+        return {
+            **config.model_dump(mode="json", exclude={"settings"}),
+            **shape,
+            "recipe.pretraining": recipe.pretraining.model_dump(),
+            "settings": deciding,
+            **({"start_defaults": list_start_defaults(origin, deciding)} if origin else {}),
+        }
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from model.pretrain import pretrain
+
+        config, origin, base = self.config, self.inputs.get("origin"), self.inputs.get("base")
+        validation = probe = None
+        dev, corpus = self.inputs.get("dev_shards"), self.inputs.get("corpus")
+        if dev and (made := store.manifest(dev)) and made["result"]["sequences"]:
+            validation = store.fetch(dev)
+        if corpus and has_probe(store, corpus):
+            probe = store.fetch(corpus)
+        unread = [] if probe or not (origin or base) else [*OF_A_PROBE]
+        unread += [] if validation or probe else OF_VALIDATION
+        begin, generator = self._locate_start(store)
+        result = pretrain(
+            PretrainConfig(
+                recipe=config.recipe,
+                steps=self.count_steps(store) or None,
+                replay_ratio=config.replay_ratio,
+                settings={
+                    **{n: text for n, text in config.settings.items() if n not in unread},
+                    "seed": str(config.seed),
+                },
+            ),
+            Path(locate_stage(store, self.inputs["shards"])),
+            folder,
+            start_from=begin,
+            start_generator_from=generator,
+            validation=validation,
+            probe=probe,
+            replay=[store.fetch(one) for name, one in self.reads.items() if name != "equal"]
+            if config.replay_ratio
+            else [],
+            resources=self._divide_cores(),
+        )
+        if origin and not probe and "corpus" in self.inputs:
+            result = {**result, "warnings": [*result.get("warnings", []), UNPROTECTED]}
+        return result
+
+    def _locate_start(self, store: Store) -> tuple[Path | None, Path | None]:
+        """Return the folders of the encoder and the generator that it begins with."""
+        if origin := self.inputs.get("origin"):
+            return locate_origin(store, origin), None
+        if base := self.inputs.get("base"):
+            begin = locate_exported_folder(store, base)
+            generator = begin.with_name("generator")
+            return begin, generator if generator.is_dir() else None
+        return None, None
+
+    def _divide_cores(self) -> TrainingResources:
+        """Return its share of the cores: on a CPU the jobs beside it have one each."""
+        given, threads = self.resources, self.resources.threads
+        device: Any = given.device
+        if not threads and given.beside and not has_accelerator(given.device):
+            threads = max(1, ((os.cpu_count() or 1) - given.beside) // given.processes)
+        return TrainingResources(
+            device=device,
+            processes=given.processes if given.processes > 1 else None,
+            threads=threads or None,
+        )
+
+    def count_steps(self, store: Store) -> int:
+        """Return its steps once its shards are there; 0: as many as the recipe says."""
+        config = self.config
+        if config.steps:
+            return config.steps
+        made = store.manifest(self.inputs["shards"])
+        counts = made["result"] if made else {"tokens": 0, "sequences": 0}
+        batch = config.recipe_with_settings.pretraining.batch
+        if config.tokens:
+            share = min(1.0, config.tokens / max(1, config.passes * counts["tokens"]))
+            return max(1, round(share * config.passes * counts["sequences"] / batch))
+        if config.epochs:
+            new_a_step = batch * (1 - config.replay_ratio)
+            return max(1, ceil(config.epochs * counts["sequences"] / new_a_step))
+        if config.same_flops_as:
+            return count_equal_flops(self, self.reads["equal"], store)
+        if config.same_tokens_as:
+            return count_equal_tokens(self, self.reads["equal"], store)
+        return 0
+
+
+def find_recipe(name: str) -> Recipe:
+    return {**RECIPES}[name]
 
 
 def check_device(device: str) -> None:
@@ -50,50 +201,6 @@ def check_device(device: str) -> None:
             run_job("model.device", [device], Path(folder, "log.txt"))
         except UserError as missing:
             raise UserError(str(missing).replace("--device ", "device=")) from None
-
-
-@dataclass(frozen=True)
-class PretrainingRequest:
-    """What all pre-trainings say: the recipe, the settings that differ from it, the seed."""
-
-    recipe: str
-    settings: Mapping[str, str]
-    seed: int
-    device: str
-    title: str = "pre-training"
-    threads: int = 0
-    """Of the CPU, in each process; 0: all cores. It decides the time, not the result."""
-    origin: Stage | None = None
-    """The published encoder it starts from, which says the shape; None: random weights."""
-    processes: int = 1
-    """That share each batch; they decide the time, not the result."""
-    dev: Stage | None = None
-    """Shards of dev reviews, on which it measures itself; None: it does not. No weight depends on
-    them.
-    """
-    beside: int = 0
-    """Jobs that run at the same time; a training on a CPU leaves each a core."""
-    is_probed: bool = True
-    """Whether labels of the dump say which weights are kept, where it starts from a published
-    encoder: only where all arms read all labels, or this one would have read more than the others.
-    """
-
-    @property
-    def resolved(self) -> Recipe:
-        return apply_settings(RECIPES[self.recipe], dict(self.settings))
-
-
-def describe_training(parameters: Parameters) -> PretrainingRequest:
-    """Return the pre-training that the form of a run describes."""
-    chosen, recipe = parameters.pretraining, RECIPES[parameters.recipe]
-    return PretrainingRequest(
-        parameters.recipe,
-        chosen.settings,
-        chosen.seed,
-        chosen.device,
-        processes=chosen.processes,
-        is_probed=not parameters.finetuning.labels and recipe.finetuning.n_train is None,
-    )
 
 
 def has_accelerator(device: str) -> bool:
@@ -113,6 +220,78 @@ def shares_cores(parameters: Parameters) -> bool:
     return not has_accelerator(device)
 
 
+@dataclass(frozen=True)
+class PretrainingRequest:
+    """What pre-trainings of a run or a study have in common."""
+
+    recipe: str
+    settings: Mapping[str, str]
+    seed: int
+    resources: Resources
+    title: str = "pre-training"
+    origin: Stage | None = None
+    """The published encoder it starts from, which says the shape; None: random weights."""
+    dev: Stage | None = None
+    """Shards of dev reviews, on which it measures itself; None: it does not."""
+    is_probed: bool = True
+    """Whether labels of the dump say which weights are kept, where it starts from a published
+    encoder: only where all arms read all labels, or this one would have read more than the others.
+    """
+
+    @property
+    def resolved(self) -> Recipe:
+        return apply_settings(find_recipe(self.recipe), dict(self.settings))
+
+
+def describe_training(parameters: Parameters, beside: int = 0) -> PretrainingRequest:
+    """Return the pre-training that the form of a run describes; on a CPU it leaves `beside` cores
+    to jobs that run at the same time.
+    """
+    chosen, recipe = parameters.pretraining, RECIPES[parameters.recipe]
+    return PretrainingRequest(
+        parameters.recipe,
+        chosen.settings,
+        chosen.seed,
+        Resources(device=chosen.device, processes=chosen.processes, beside=beside),
+        is_probed=not parameters.finetuning.labels and recipe.finetuning.n_train is None,
+    )
+
+
+def build_training(
+    training: PretrainingRequest,
+    shards: Stage,
+    inputs: Mapping[str, Stage] = {},
+    reads: Mapping[str, Stage] = {},
+    **budget: Any,
+) -> Pretraining:
+    """Return a pre-training on these shards; `budget` are the fields of TrainingConfig that decide
+    its steps.
+    """
+    found: dict[str, Stage | None] = {"shards": shards, **inputs, "origin": training.origin}
+    found["dev_shards"] = training.dev
+    if training.origin and training.is_probed:
+        found["corpus"] = shards.inputs.get("corpus")
+    return Pretraining(
+        TrainingConfig(
+            recipe=training.recipe, settings=dict(training.settings), seed=training.seed, **budget
+        ),
+        {name: stage for name, stage in found.items() if stage},
+        reads=reads,
+        resources=training.resources,
+        title=training.title,
+    )
+
+
+TOKENS, PASSES = 30_000_000, 3
+"""Of the adaptation of a published encoder: so many tokens, or so many times the dump's text where
+that is less (docs/results.md).
+"""
+MIN_TOKENS = 3_000_000
+"""Fewer gained nothing in any study."""
+TOKENS_PER_SENTENCE = 17
+"""Of reviews, on average over the 79,278 real ones of docs/results.md."""
+
+
 def build_pretraining_stage(
     parameters: Parameters,
     shards: Stage,
@@ -120,28 +299,13 @@ def build_pretraining_stage(
     origin: Stage | None = None,
     dev: Stage | None = None,
     beside: int = 0,
-) -> Stage:
-    """Return the pre-training that the form describes; the shards `dev` measure it.
-
-    On a CPU it leaves `beside` cores to jobs that run at the same time.
-    """
-    training, steps = describe_training(parameters), parameters.pretraining.steps
-    training = replace(training, origin=origin, dev=dev, beside=beside)
+) -> Pretraining:
+    """Return the pre-training that the form describes; the shards `dev` measure it."""
+    steps = parameters.pretraining.steps
+    training = replace(describe_training(parameters, beside), origin=origin, dev=dev)
     if origin and training.recipe == "published" and not steps and "steps" not in training.settings:
-        own = {"steps": 0, "tokens": TOKENS, "passes": PASSES}
-        more = partial(list_token_steps, training.resolved.pretraining.batch, shards)
-        return build_stage(training, {"shards": shards}, own, more)
-    return build_training_stage(training, shards, steps)
-
-
-TOKENS, PASSES = 30_000_000, 3
-"""Of the adaptation of a published encoder: so many tokens, or so many times the dump's text where
-that is less (docs/results.md).
-"""
-FEWEST_TOKENS = 3_000_000
-"""Fewer gained nothing in any study."""
-TOKENS_PER_SENTENCE = 17
-"""Of reviews, on average over the 79,278 real ones of docs/results.md."""
+        return build_training(training, shards, tokens=TOKENS, passes=PASSES)
+    return build_training(training, shards, steps=steps)
 
 
 def is_adaptation_optional(parameters: Parameters) -> bool:
@@ -162,40 +326,21 @@ def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bo
     counts = made["result"]
     share = counts["splits"].get("pretrain", 0) / max(1, counts["kept"])
     tokens = PASSES * TOKENS_PER_SENTENCE * counts["sentences"] * share
-    if tokens < FEWEST_TOKENS:
+    if tokens < MIN_TOKENS:
         find_run_logger().warning(
             "no adaptation: %d passes over the text of this dump are about %.1f million tokens; "
             "fewer than %d million gained nothing in any study (pretraining.steps=N trains all "
             "the same)",
             PASSES,
             tokens / 1e6,
-            FEWEST_TOKENS // 1_000_000,
+            MIN_TOKENS // 1_000_000,
         )
-    return tokens >= FEWEST_TOKENS
+    return tokens >= MIN_TOKENS
 
 
-def list_token_steps(batch: int, shards: Stage, store: Store) -> list[str]:
-    """Return the option that sets the steps to TOKENS or PASSES, whichever is less."""
-    made = store.manifest(shards)
-    counts = made["result"] if made else {"tokens": 0, "sequences": 0}
-    passes = PASSES * counts["tokens"]
-    share = min(1.0, TOKENS / max(1, passes))
-    return ["--steps", str(max(1, round(share * PASSES * counts["sequences"] / batch)))]
-
-
-def build_training_stage(training: PretrainingRequest, shards: Stage, steps: int) -> Stage:
-    """Return the pre-training on these shards; `steps` 0: as many as the recipe says."""
-    return build_stage(training, {"shards": shards}, {"steps": steps}, partial(list_steps, steps))
-
-
-def list_steps(steps: int, store: Store) -> list[str]:
-    """Return the option that sets the steps; none for as many as the recipe says."""
-    return ["--steps", str(steps)] if steps else []
-
-
-def list_probe_options(store: Store, corpus: Stage) -> list[str]:
-    """Return the option that measures a published start on the corpus's labels; none where the
-    corpus lacks reviews with 1–2 or with 4–5 stars to train on or in its dev split.
+def has_probe(store: Store, corpus: Stage) -> bool:
+    """Return whether a corpus has reviews with 1–2 and with 4–5 stars both to train a probe on and
+    in its dev split.
     """
     made = store.manifest(corpus)
     counts: dict[str, int] = made["result"].get("stars", {}) if made else {}
@@ -205,69 +350,19 @@ def list_probe_options(store: Store, corpus: Stage) -> list[str]:
             POLARITY[n] for n in POLARITY for s in CORPUS_SPLITS[split] if counts.get(f"{s}.{n}")
         }
         if len(classes) < 2:
-            return []
-    return ["--probe", str(store.fetch(corpus))]
+            return False
+    return True
 
 
-def build_equal_stage(
+def build_equal_training(
     training: PretrainingRequest,
     shards: Stage,
     other: Stage,
-    budget: str,
-    count: Callable[[Store], int],
-) -> Stage:
-    """Return a pre-training that costs as much as another one.
-
-    `budget` names what is equal (`same_flops_as`, `same_tokens_as`), `count` returns the steps once
-    both shards are there.
-    """
-    own = {"steps": 0, budget: other.fingerprint}
-    return build_stage(training, {"shards": shards}, own, partial(count_equal_steps, count))
-
-
-def count_equal_steps(
-    count: Annotated[Callable[[Store], int], Referred()], store: Store
-) -> list[str]:
-    """Return the option that sets the steps to what `count` says."""
-    return ["--steps", str(count(store))]
-
-
-def build_stage(
-    training: PretrainingRequest,
-    inputs: Mapping[str, Stage],
-    own: Mapping[str, Any],
-    list_more: Callable[[Store], list[str]],
-) -> Stage:
-    """Return what all pre-trainings share; `own` and `list_more` are this one's."""
-    origin = training.origin
-    recipe = RECIPES[training.recipe]
-    shape = {} if origin else {"recipe.architecture": recipe.architecture.model_dump()}
-    begun, measured = {"origin": origin}, {"dev_shards": training.dev}
-    inputs = {**inputs, **{n: stage for n, stage in (begun | measured).items() if stage}}
-    corpus = inputs["shards"].inputs.get("corpus") if origin else None
-    if corpus and training.is_probed:
-        inputs["corpus"] = corpus
-    deciding = {name: text for name, text in training.settings.items() if name != KEEP}
-    return Stage(
-        "pretraining",
-        VERSIONS["pretraining"],
-        {
-            "recipe": training.recipe,
-            **shape,
-            "recipe.pretraining": recipe.pretraining.model_dump(),
-            **own,
-            "seed": training.seed,
-            "settings": deciding,
-            **({"start_defaults": list_start_defaults(origin, deciding)} if origin else {}),
-        },
-        inputs,
-        "model.pretrain",
-        partial(format_arguments, training, inputs, list_more),
-        title=training.title,
-        tags=(ACCELERATOR,),
-        scratch=() if KEEP in training.settings else ("checkpoints",),
-        tracked=True,
-    )
+    budget: Budget,
+) -> Pretraining:
+    """Return a pre-training that costs as much as another one."""
+    spent: dict[str, Any] = {budget: other.fingerprint}
+    return build_training(training, shards, reads={"equal": other}, **spent)
 
 
 def list_start_defaults(origin: Stage, settings: Mapping[str, str]) -> list[dict[str, str]]:
@@ -280,53 +375,6 @@ def list_start_defaults(origin: Stage, settings: Mapping[str, str]) -> list[dict
     if "electra" in (origin.result.get(MODEL_TYPE, "electra"), settings.get("objective")):
         defaults.append({**OLD_HEAD_SETTINGS, "generator_depth": f"{GENERATOR_DEPTH:.2f}"})
     return defaults
-
-
-def format_arguments(
-    training: PretrainingRequest,
-    inputs: Mapping[str, Stage],
-    list_more: Annotated[Callable[[Store], list[str]], Referred()],
-    store: Store,
-    folder: Path,
-) -> list[str]:
-    """Return the command line of a pre-training; `list_more` are the options of its kind alone."""
-    settings = {**training.settings, "seed": str(training.seed)}
-    origin, corpus, dev = training.origin, inputs.get("corpus"), training.dev
-    validation: list[str] = []
-    if dev and (made := store.manifest(dev)) and made["result"]["sequences"]:
-        validation = ["--validation", str(store.fetch(dev))]
-    probe = list_probe_options(store, corpus) if corpus else []
-    unread: tuple[str, ...] = ()
-    if not probe and (origin or corpus) and training.is_probed:
-        find_run_logger().warning(UNPROTECTED, training.title)
-    if not probe and (origin or corpus or not training.is_probed):
-        unread += OF_A_PROBE
-    if not (validation or probe):  # as where a dump is so small that it has no dev reviews
-        unread += OF_VALIDATION
-    threads = training.threads  # 0: all cores, or an accelerator
-    if not threads and training.beside and not has_accelerator(training.device):
-        threads = max(1, ((os.cpu_count() or 1) - training.beside) // training.processes)
-    settings = {name: text for name, text in settings.items() if name not in unread}
-    return [
-        *["--shards", locate_stage(store, inputs["shards"])],
-        *["--output", str(folder)],
-        *["--recipe", training.recipe, "--device", training.device],
-        *(["--start-from", str(locate_origin(store, origin))] if origin else []),
-        *validation,
-        *probe,
-        *(["--processes", str(training.processes)] if training.processes > 1 else []),
-        *(["--threads", str(threads)] if threads else []),
-        *list_more(store),
-        *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
-    ]
-
-
-def resolve_recipe(stage: Stage) -> Recipe:
-    """Return the recipe of a pre-training with its settings; that of the smallest recipe where the
-    stage is known by its fingerprint alone.
-    """
-    told = stage.parameters
-    return apply_settings(RECIPES[told.get("recipe", "sample")], dict(told.get("settings", {})))
 
 
 def locate_encoder(store: Store, stage: Stage) -> str:

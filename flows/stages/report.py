@@ -1,18 +1,53 @@
 """The report: every comparison with its interval and test, the loss curves, the cost."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from beam_jobs.core.settings import Settings
 from flows.configuration.form import Addition, Parameters
 from flows.configuration.form_tools import list_changes
 from flows.stages.arms import ADAPTED
-from flows.stages.finetuning import Cell
-from flows.stages.origin import get_name, list_place_files, read_origin
-from flows.stages.versions import VERSIONS
-from flows.store.store import Manifest, Stage, Store
+from flows.stages.cells import Cell
+from flows.stages.external import list_place_files
+from flows.stages.origin import get_name, read_origin
+from flows.store.stage import Stage
+from flows.store.store import Manifest, Store
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
+
+STUDY = "study.json"
+"""File of the report's folder with what it shows."""
+
+
+class ReportConfig(Settings):
+    """What decides a report besides the evaluations."""
+
+    title: str
+
+
+@dataclass(frozen=True)
+class Report(Stage):
+    """Evaluated cells → report.md, report.html and report.json.
+
+    The run, which knows its arms, describes them in study.json; the job renders it.
+    """
+
+    describe: Callable[[Store], ReportInput] | None = None
+
+    name, version = "report", 13
+    Config: ClassVar[type[Settings]] = ReportConfig
+    ends_run = True
+
+    def prepare(self, store: Store, folder: Path) -> None:
+        if self.describe:
+            self.describe(store).write(folder / STUDY)
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from model.report.report import write_report
+
+        return write_report(folder / STUDY, folder)
 
 
 def build_report_stage(
@@ -23,7 +58,7 @@ def build_report_stage(
     encoder: Stage,
     cells: Sequence[Cell],
     curve: Sequence[Cell] = (),
-) -> Stage:
+) -> Report:
     """Return the stage of the report; `command` gives it again, `made` are the stages whose counts
     it shows, in the order of the graph, `curve` the cells with fewer labels.
     """
@@ -31,19 +66,10 @@ def build_report_stage(
     origin = find_origin(made)
     title = f"{dump.result['name']} with recipe {recipe}"
     title += f" from {get_name(origin)}" if origin else ""
-
-    def prepare_arguments(store: Store, folder: Path) -> list[str]:
-        study = folder / "study.json"
-        describe_study(store, title, command, made, encoder, cells, curve).write(study)
-        return ["--study", str(study), "--output", str(folder)]
-
-    return Stage(
-        "report",
-        VERSIONS["report"],
-        {"title": title},
+    return Report(
+        ReportConfig(title=title),
         {**inputs, "encoder": encoder},
-        "model.report.report",
-        prepare_arguments,
+        describe=lambda store: describe_study(store, title, command, made, encoder, cells, curve),
     )
 
 

@@ -2,17 +2,25 @@
 
 import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from beam_jobs.config import ScoringConfig
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import choose_free_name
 from flows.configuration.form import Scoring
 from flows.runner.stage_runner import StageMaker
 from flows.servers import mlflow_server
-from flows.stages.dump import format_options, list_dump, list_reading_options, locate_dump
-from flows.stages.versions import VERSIONS
-from flows.store.store import ExistingStage, Stage, Store
+from flows.stages.dump import (
+    DumpListing,
+    ListedDump,
+    list_dump,
+    locate_dump,
+    read_reading_config,
+)
+from flows.store.stage import ExistingStage, Resources, Stage, dict_of
+from flows.store.store import Store
 from model.tracking.registry import Registry
 
 Scored = dict[tuple[str, str], tuple[Stage, list[str]]]
@@ -40,75 +48,83 @@ def find_model(alias: str, store: Store) -> RegisteredModel:
             f"{store.address}; name that one with --store"
         )
     corpora = [m for _, m in store.trace_lineage(manifest) if m["stage"] == "corpus"]
-    reads_titles = not corpora or corpora[0]["parameters"].get("title") != "false"
+    reads_titles = not corpora or corpora[0]["parameters"].get("title", True)
     return RegisteredModel(tags["version"], tags["model"], reads_titles)
+
+
+class Scores(Stage):
+    """`dump` and `model` → files of scores, a row for every record."""
+
+    name, version, Config = "scores", 8, ScoringConfig
+    ends_run = True
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from beam_jobs.scoring_job import score
+
+        return score(
+            self.config,
+            str(store.fetch(self.inputs["model"])),
+            locate_dump(self.inputs["dump"], store),
+            str(folder),
+            beam_options=self.resources.engine,
+        )
 
 
 def make_scores(model: RegisteredModel, form: Scoring, new: Stage, make: StageMaker) -> Stage:
     """Make the scores of those files of the dump that have none; without any, its listing alone."""
     if not new.result["files"]:
         return make(list_dump(form.dump, make))
-    dump, source = make(new), ExistingStage("model", 0, {}, known=model.fingerprint)
+    dump, source = make(new), ExistingStage("model", known=model.fingerprint)
     return make(
-        Stage(
-            "scores",
-            VERSIONS["scores"],
-            list_parameters(model, form),
+        Scores(
+            build_config(model, form),
             {"dump": dump, "model": source},
-            "beam_jobs.scoring_job",
-            lambda store, folder: [
-                *["--model", str(store.fetch(source)), "--model-version", model.version],
-                *["--input", *locate_dump(dump, store), "--output", str(folder)],
-                *["--title", str(model.reads_titles).lower(), *list_job_options(form)],
-            ],
+            resources=Resources(engine=list_workers(form)),
         )
     )
 
 
-def leave_out_files(dump: Stage, known: Scored) -> Stage:
+def list_workers(form: Scoring) -> tuple[str, ...]:
+    """Return the option of Beam that sets the processes of the job, where the form does."""
+    workers = form.model.workers
+    return ("--direct_num_workers", str(workers)) if workers else ()
+
+
+def leave_out_files(dump: ListedDump, known: Scored) -> ListedDump:
     """Return the dump without the files that have scores."""
-    pairs = zip(dump.parameters["files"], dump.result["paths"], strict=True)
-    new = [(f, path) for f, path in pairs if (f["name"], f["sha256"]) not in known]
-    files = [file for file, _ in new]
+    new = [(f, path) for f, path in dump.files_and_paths if (f.name, f.sha256) not in known]
+    files = tuple(file for file, _ in new)
     result = {
         **dump.result,
         "files": len(files),
-        "bytes": sum(file["size"] for file in files),
+        "bytes": sum(file.size for file in files),
         "paths": [path for _, path in new],
     }
-    return replace(dump, parameters={"files": files}, result=result)
+    return replace(dump, config=DumpListing(files=files), result=result)
 
 
-def list_job_options(form: Scoring) -> list[str]:
-    """Return what the form decides about the scores, as the job's command line has it."""
-    workers = ["--direct_num_workers", str(form.model.workers)] if form.model.workers else []
-    return [
-        *["--precision", form.model.precision, "--output-format", form.scores.format],
-        *["--id", form.scores.id, "--with-text", str(form.scores.with_text).lower()],
-        *format_options(list_reading_options(form.dump)),
-        *workers,
-    ]
-
-
-def list_parameters(model: RegisteredModel, form: Scoring) -> dict[str, Any]:
+def build_config(model: RegisteredModel, form: Scoring) -> ScoringConfig:
     """Return what decides the scores beside the model and the dump."""
-    return {
-        "version": model.version,
-        "precision": form.model.precision,
-        **form.scores.model_dump(),
-        "reading": list_reading_options(form.dump),
-    }
+    return ScoringConfig(
+        **read_reading_config(form.dump),
+        model_version=model.version,
+        title=model.reads_titles,
+        precision=form.model.precision,
+        output_format=form.scores.format,
+        id=form.scores.id,
+        with_text=form.scores.with_text,
+    )
 
 
 def find_scores(model: RegisteredModel, form: Scoring, store: Store) -> Scored:
     """Return all scores that the store has of this model, as the form wants them."""
-    wanted = "scores", VERSIONS["scores"], list_parameters(model, form), model.fingerprint
+    wanted = Scores.name, Scores.version, dict_of(build_config(model, form)), model.fingerprint
     found: Scored = {}
     for manifest in store.list_manifests():
         made = manifest["stage"], manifest["version"], manifest["parameters"]
         if made != wanted[:3] or manifest["inputs"]["model"]["fingerprint"] != wanted[3]:
             continue
-        stage = ExistingStage("scores", 0, {}, known=manifest["fingerprint"])
+        stage = ExistingStage("scores", known=manifest["fingerprint"])
         of_stage: Scored = {}
         for one in manifest["result"]["files"]:
             _, names = of_stage.setdefault((one["file"], one["sha256"]), (stage, []))
@@ -117,11 +133,11 @@ def find_scores(model: RegisteredModel, form: Scoring, store: Store) -> Scored:
     return found
 
 
-def copy_scores(dump: Stage, scores: Scored, output: str, store: Store) -> list[str]:
+def copy_scores(dump: ListedDump, scores: Scored, output: str, store: Store) -> list[str]:
     """Copy the scores of a dump's files to a folder or address; return their names there."""
     copied: dict[str, None] = {}
-    for file in dump.parameters["files"]:
-        stage, names = scores[file["name"], file["sha256"]]
+    for file in dump.config.files:
+        stage, names = scores[file.name, file.sha256]
         for name in names:
             stem, ending = name.split(".scores.")
             target = choose_free_name(stem, f".scores.{ending}", copied)

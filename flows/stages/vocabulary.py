@@ -1,63 +1,37 @@
 """The vocabulary: WordPiece trained on the corpus's pretrain split, or a published encoder's."""
 
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from flows.configuration.form import Parameters
-from flows.stages.origin import open_vocabulary
-from flows.stages.versions import VERSIONS
-from flows.store.store import Stage, Store
+from flows.store.stage import Stage
+from flows.store.store import Store
+from model.options import VocabularyConfig
 from model.recipes import RECIPES
+
+
+class Vocabulary(Stage):
+    """`corpus` → vocab.txt and tokenizer.json."""
+
+    name, version, Config = "vocabulary", 3, VocabularyConfig
+    pool = "cpu"
+    headline = ("size", "reviews")
+    ends_run = True
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from model.vocabulary import train_vocabulary
+
+        return train_vocabulary(self.config, store.fetch(self.inputs["corpus"]), folder)
 
 
 def build_vocabulary_stage(
     parameters: Parameters, corpus: Stage, origin: Stage | None = None
 ) -> Stage:
-    """Return the vocabulary that the form asks for; `origin` is what pre-training starts from."""
+    """Return the vocabulary that the form asks for; that of `origin`, where training starts from
+    it.
+    """
     if origin:
         return origin
     size = parameters.vocabulary.size or RECIPES[parameters.recipe].vocabulary_size
-    lower_case = parameters.vocabulary.lower_case
-    return Stage(
-        "vocabulary",
-        VERSIONS["vocabulary"],
-        {"size": size, "lower_case": lower_case},
-        {"corpus": corpus},
-        "model.vocabulary",
-        partial(format_training_arguments, corpus, size, lower_case),
-    )
-
-
-def format_training_arguments(
-    corpus: Stage, size: int, lower_case: bool, store: Store, folder: Path
-) -> list[str]:
-    """Return the command line that trains a vocabulary on the corpus."""
-    return [
-        *["--corpus", str(store.fetch(corpus))],
-        *["--output", str(folder)],
-        *["--size", str(size), "--lower_case", str(lower_case).lower()],
-    ]
-
-
-def build_vocabulary_fit_stage(corpus: Stage, vocabulary: Stage) -> Stage:
-    """Return the stage that measures how well a vocabulary fits a corpus it was not trained on,
-    against how well it fitted the first one.
-    """
-    return Stage(
-        "vocabulary-fit",
-        VERSIONS["vocabulary-fit"],
-        {},
-        {"corpus": corpus, "vocabulary": vocabulary},
-        "model.vocabulary_fit",
-        partial(format_fit_arguments, corpus, vocabulary),
-        title="vocabulary fit",
-    )
-
-
-def format_fit_arguments(corpus: Stage, vocabulary: Stage, store: Store, folder: Path) -> list[str]:
-    """Return the command line that measures how a vocabulary fits a corpus."""
-    return [
-        *["--corpus", str(store.fetch(corpus))],
-        *["--vocabulary", open_vocabulary(store, vocabulary)],
-        *["--output", str(folder)],
-    ]
+    config = VocabularyConfig(size=size, lower_case=parameters.vocabulary.lower_case)
+    return Vocabulary(config, {"corpus": corpus})

@@ -4,7 +4,7 @@ differ.
 
 from collections.abc import Iterator
 
-from flows.runner.stage_runner import flatten_parameters
+from flows.store.flatten import flatten_parameters
 from flows.store.store import Manifest, Store
 
 ABSENT = "–"

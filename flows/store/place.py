@@ -103,6 +103,11 @@ class Place:
         with exclusive_lock(folder.with_suffix(".lock"), on_wait):
             yield
 
+    @contextmanager
+    def pin(self) -> Iterator[None]:
+        """Keep copies that this thread fetches until the block is left, where there are copies."""
+        yield
+
     def collect(self, name: str) -> None:
         """Bring what others wrote to a held folder below `root`."""
 

@@ -91,8 +91,9 @@ class RemotePlace(Place):
         self._bucket.with_patience(0).list_sizes(".access-")
 
     def locate(self, name: str) -> str:
-        if name in self._attempts:
-            return f"{self.address}/{self._attempts[name].path}"
+        mark = self.root / name / MAKER
+        if mark.exists():  # it is being made, by this process or for its parent
+            return f"{self.address}/{name}/{mark.read_text(encoding='utf-8')}"
         text = self.read_manifest(name)
         return f"{self.address}/{name}" + (f"/{json.loads(text)['attempt']}" if text else "")
 
@@ -191,6 +192,14 @@ class RemotePlace(Place):
                 mark.write_text(attempt.sign.files, encoding="utf-8")
             attempt.start()
             return
+
+    @contextmanager
+    def pin(self) -> Iterator[None]:
+        with ExitStack() as self._pins.stack:
+            try:
+                yield
+            finally:
+                self._pins.stack = None
 
     def collect(self, name: str) -> None:
         """Copy what the workers of an engine wrote to a held folder; it is not uploaded again."""

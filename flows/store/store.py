@@ -11,14 +11,12 @@ folders lie decides no fingerprint (flows/store).
 import json
 import logging
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
@@ -30,8 +28,8 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes, hash_file, write_json
 from beam_jobs.core.nesting import load_json
-from flows.runner.references import Referred
 from flows.store.place import MAKER, MANIFEST, Place, check_path
+from flows.store.stage import REQUEST, Stage, read_request, write_request
 
 log = logging.getLogger("amazon_electra")
 
@@ -41,10 +39,8 @@ PARTS: Mapping[str, type] = {
     "version": int,
 }
 """Of a manifest, without which nobody can use it, and their types."""
-ACCELERATOR = "accelerator"
-"""Tag of the stages that need the machine's one GPU, TPU or all its cores."""
 LOG = "log.txt"
-NOT_PUBLISHED = {MANIFEST, LOG, MAKER}
+NOT_PUBLISHED = {MANIFEST, LOG, MAKER, REQUEST}
 """Files of a stage folder that say how it came about, not what it holds; a manifest does not list
 them.
 """
@@ -61,102 +57,6 @@ PACKAGES = [
 ]
 
 Manifest = dict[str, Any]
-
-
-def list_nothing(store: "Store", folder: Path) -> list[str]:
-    """Return the command line of a stage without a job."""
-    return []
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One node of the graph: what is to be made, of what, by which job.
-
-    `inputs` are the stages whose content decides this one's. `arguments` builds the job's command
-    line from the store and the folder to write to; a stage without a job (`module` empty) is
-    complete as soon as its `result` is known.
-    """
-
-    name: str
-    version: int
-    """Of the stage (flows/stages/versions.py); the manifest names the code's commit besides."""
-    parameters: Mapping[str, Any]
-    inputs: Mapping[str, "Stage"] = field(default_factory=dict)
-    module: str = ""
-    arguments: Callable[["Store", Path], list[str]] = list_nothing
-    result: Mapping[str, Any] = field(default_factory=dict)
-    title: str = ""
-    tags: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    written_last: str = ""
-    """File with the result, where an earlier job may have made this stage along with its own (an
-    evaluation).
-    """
-    scratch: tuple[str, ...] = ()
-    """Folders in its own that its job continues from. No manifest lists them, and they go once it
-    is complete.
-    """
-    shares_process: bool = False
-    """Whether its job may run in a process that has run others: what is small and many."""
-    tracked: bool = False
-    """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
-    shared: bool = False
-    """Whether a run that finds it complete has a run of it in MLflow too, as studies have of the
-    cells that another one made.
-    """
-    on_engine: bool = False
-    """Whether the workers of its job are elsewhere: they read and write where the store is, not the
-    copies of this machine.
-    """
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Tags of its run in MLflow: by them, not by the fingerprint, people find it."""
-
-    __get_pydantic_core_schema__ = Referred().__get_pydantic_core_schema__
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Return 16 hex digits: enough that no two of a billion stages collide by chance (p <
-        0.03).
-        """
-        identity = {
-            "stage": self.name,
-            "version": self.version,
-            "parameters": self.parameters,
-            "inputs": {name: stage.fingerprint for name, stage in self.inputs.items()},
-        }
-        return hash_bytes(json.dumps(identity, sort_keys=True).encode())[:16]
-
-    @property
-    def path(self) -> str:
-        """Return its folder, below that of the store."""
-        return f"{self.name}/{self.fingerprint}"
-
-    @property
-    def label(self) -> str:
-        return self.title or self.name
-
-    def is_made_of(self, fingerprints: Collection[str]) -> bool:
-        """Return whether any of these stages decides this one's content, however far back."""
-        return any(
-            source.fingerprint in fingerprints or source.is_made_of(fingerprints)
-            for source in self.inputs.values()
-        )
-
-
-@dataclass(frozen=True)
-class ExistingStage(Stage):
-    """A stage that was made earlier and is known by its fingerprint alone."""
-
-    known: str = ""
-
-    def __post_init__(self) -> None:
-        """Raise UserError for a path: fingerprints come from MLflow's tags too."""
-        if not re.fullmatch(r"[\w-]*", self.known):
-            raise UserError(f"stage {self.name}: {self.known!r} is no fingerprint")
-
-    @property
-    def fingerprint(self) -> str:
-        return self.known
 
 
 class Store:
@@ -263,6 +163,20 @@ class Store:
         for name in stage.scratch:
             shutil.rmtree(folder / name, ignore_errors=True)
         return published
+
+    def write_request(self, stage: Stage) -> None:
+        """Write what `python -m flows.run_stage` needs to make a stage into its folder."""
+        write_json(self.folder(stage) / REQUEST, write_request([stage]))
+
+    def read_request(self, path: str) -> Stage:
+        """Return the stage of a folder, `STAGE/FINGERPRINT`, by the request that lies there."""
+        file = self.root / path / REQUEST
+        if not file.is_file():
+            raise UserError(f"{file} is not there; a run writes it when it begins the stage")
+        try:
+            return read_request(json.loads(file.read_text(encoding="utf-8")), path)
+        except ValueError as wrong:
+            raise UserError(f"{file}: {wrong}") from None
 
     @contextmanager
     def lock_stage(

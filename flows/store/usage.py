@@ -7,10 +7,9 @@ from typing import Any
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.locks import try_lock
+from flows.store.stage import find_class
 from flows.store.store import Manifest, Store
 
-RESULTS = ("report", "study", "scores", "pretraining", "shards", "corpus", "vocabulary")
-"""Stages that a run may end with, in this order; the others are on the way to one of them."""
 RUN_MARK = "process.lock"
 """In a run's folder of the store: locked for as long as the process of the run lives."""
 
@@ -28,7 +27,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        return "complete" if self.last["stage"] in RESULTS else "unfinished"
+        kind = find_class(self.last["stage"])
+        return "complete" if kind and kind.ends_run else "unfinished"
 
     def find_value(self, stage: str, *keys: str) -> str:
         """Return a value of the first stage of this name, or nothing."""

@@ -4,12 +4,17 @@ import json
 import shlex
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from beam_jobs.core.settings import Settings
 from flows.configuration.form import Parameters
 from flows.configuration.study_file import Arm, StudyChoice
 from flows.stages.report import (
+    Report,
     describe_dump,
     describe_origins,
     describe_stages,
@@ -17,37 +22,49 @@ from flows.stages.report import (
     list_changed_settings,
     list_written_steps,
 )
-from flows.stages.versions import VERSIONS
-from flows.store.store import Manifest, Stage, Store
+from flows.store.stage import Stage
+from flows.store.store import Manifest, Store
 from flows.studies.study_reading import LoadedStudy, find_study_file
 from flows.studies.study_stages import StudyStages
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, TrainingFacts
 
 
+class StudyConfig(Settings):
+    """What decides the report of a study besides the evaluations."""
+
+    study: dict[str, Any]
+    left_out: dict[str, str] = Field(default={})
+
+
+@dataclass(frozen=True)
+class StudyReport(Report):
+    """Evaluated cells of a study → report.md, report.html, report.json and study.yaml."""
+
+    file: Path | None = None
+    """The study as its author wrote it."""
+
+    name, version, Config = "study", 16, StudyConfig
+
+    def prepare(self, store: Store, folder: Path) -> None:
+        super().prepare(store, folder)
+        if self.file:
+            shutil.copyfile(self.file, folder / "study.yaml")
+
+
 def build_study_report(
     stages: StudyStages, parameters: Parameters, counted: Sequence[Stage]
-) -> Stage:
+) -> StudyReport:
     """Return the stage of the report; `counted` are the stages whose counts it shows."""
     loaded = stages.loaded
-
-    def list_arguments(store: Store, folder: Path) -> list[str]:
-        shutil.copyfile(find_study_file(loaded.choice.file), folder / "study.yaml")
-        describe_study(stages, parameters, counted).write(folder / "study.json")
-        return ["--study", str(folder / "study.json"), "--output", str(folder)]
-
-    inputs = {cell.evaluated.label: cell.evaluated for cell in stages.cells}
+    inputs: dict[str, Stage] = {cell.evaluated.label: cell.evaluated for cell in stages.cells}
     inputs |= {stage.label: stage for stage in stages.latencies.values()}
-    return Stage(
-        "study",
-        VERSIONS["study"],
-        {
-            "study": loaded.study.model_dump(mode="json", exclude_defaults=True),
-            "left_out": dict(loaded.left_out),
-        },
+    study = loaded.study.model_dump(mode="json", exclude_defaults=True)
+    return StudyReport(
+        StudyConfig(study=study, left_out=dict(loaded.left_out)),
         inputs,
-        "model.report.report",
-        list_arguments,
         title=loaded.choice.title,
+        describe=lambda store: describe_study(stages, parameters, counted),
+        file=find_study_file(loaded.choice.file),
     )
 
 

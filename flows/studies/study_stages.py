@@ -6,36 +6,31 @@ beside those of all other studies and runs: what is made of the same is the same
 """
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
+from functools import cached_property
+from typing import Any, get_args
 
 from beam_jobs.core.settings import format_value
 from flows.configuration.study_file import Arm, StudyTask
-from flows.stages.finetuning import (
-    Finetuning,
-    Start,
-    build_evaluation_stage,
-    build_finetuning_stage,
-    build_latency_stage,
-    build_search_stage,
-)
-from flows.stages.origin import build_external_stage, build_origin_stage, locate_stage
+from flows.stages.evaluation import build_evaluation_stage
+from flows.stages.external import build_external_stage
+from flows.stages.finetuning import Finetuning, Start, build_finetuning_stage
+from flows.stages.latency import build_latency_stage
+from flows.stages.origin import build_origin_stage
 from flows.stages.pretraining import (
+    Budget,
     PretrainingRequest,
-    build_equal_stage,
-    build_training_stage,
-    resolve_recipe,
+    build_equal_training,
+    build_training,
 )
-from flows.store.store import Stage, Store
+from flows.stages.search import build_search_stage
+from flows.store.stage import Resources, Stage
+from flows.store.store import Store
 from flows.studies.study_reading import LoadedStudy
 from model.encoders.places import find_kind
 from model.finetuning import search
 from model.finetuning.request import FROZEN, is_part_of_teacher
-from model.recipes import Recipe, apply_settings
 
 DEV = "dev_shards"
 """Source that measures pre-trainings on shards that stages make."""
@@ -134,25 +129,18 @@ class StudyStages:
             own.recipe,
             {name: format_value(value) for name, value in settings.items()},
             seed,
-            self.device,
+            Resources(device=self.device, threads=self.threads),
             f"pre-training {arm.name}{several}",
-            self.threads,
             self.find_origin(arm),
             dev=self.sources.get(DEV) if own.shards in MADE_SHARDS else None,
             is_probed=False,  # it would read labels that the other arms do not get
         )
-        for budget, count in (
-            ("same_flops_as", partial(count_equal_flops, self.device)),
-            ("same_tokens_as", count_equal_tokens),
-        ):
+        made = build_training(training, shards, steps=steps)
+        budgets: tuple[Budget, ...] = get_args(Budget)
+        for budget in budgets:
             if name := getattr(own, budget):
                 other = self.build_pretraining(self.arms[name], seed)
-                stage = build_training_stage(training, shards, 0)
-                count_steps = partial(count, stage, other)
-                made = build_equal_stage(training, shards, other, budget, count_steps)
-                break
-        else:
-            made = build_training_stage(training, shards, steps)
+                made = build_equal_training(training, shards, other, budget)
         self._made[key] = made
         return made
 
@@ -187,18 +175,23 @@ class StudyStages:
         elif arm.teacher:
             teacher = self.find_source(arm.teacher)
         if arm.encoder == "tfidf":
-            return Start(kind="tfidf")
+            return Start(arm="tfidf")
         if is_part_of_teacher(arm.encoder):
-            return Start(None, arm.encoder, teacher)
+            return Start(kind=arm.encoder, teacher=teacher)
         if arm.encoder == "random":
             other = arm.shaped_by
             shaped = self.arms[other] if other else None
             encoder = (
                 self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
             )
-            return Start(encoder, "random", teacher, arm.initializer_range)
-        kind = "frozen" if arm.encoder.startswith(FROZEN) else "trained"
-        return Start(self.find_encoder(arm, pretraining), kind, teacher)
+            return Start(
+                encoder,
+                kind="random",
+                teacher=teacher,
+                initializer_range=arm.initializer_range,
+            )
+        method = "frozen" if arm.encoder.startswith(FROZEN) else "finetuned"
+        return Start(self.find_encoder(arm, pretraining), method, teacher=teacher)
 
     def describe_finetuning(
         self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
@@ -260,8 +253,7 @@ class StudyStages:
                 for seed in task.seeds or self.study.seeds:
                     cell = arm, task, seed, pretraining
                     finetuned = self.build_finetuning(*cell)
-                    chosen = self.describe_finetuning(*cell)
-                    evaluated = build_evaluation_stage(chosen, finetuned)
+                    evaluated = build_evaluation_stage(finetuned)
                     found.append(StudyCell(*cell, finetuned, evaluated))
         return found
 
@@ -292,52 +284,7 @@ class StudyStages:
         found: dict[str, Stage] = {}
         for cell in self.cells:
             if cell.arm.name not in found and not cell.arm.is_baseline:
-                chosen = self.describe_finetuning(
-                    cell.arm, cell.task, cell.seed, cell.pretraining_seed
-                )
                 name = cell.arm.name
-                found[name] = build_latency_stage(chosen, cell.finetuned, f"latency of {name}")
+                title = f"latency of {name}"
+                found[name] = build_latency_stage(cell.finetuned, self.device, title)
         return found
-
-
-def count_equal_flops(device: str, own: Stage, other: Stage, store: Store) -> int:
-    """Return the steps in which `own` computes as many matrix products as `other` on this kind of
-    device.
-    """
-    mine = resolve_recipe(own)
-    a_step = count_flops(store, own, mine, device) / mine.pretraining.steps
-    return max(1, round(count_flops(store, other, resolve_steps(other), device) / a_step))
-
-
-def count_equal_tokens(own: Stage, other: Stage, store: Store) -> int:
-    """Return the steps in which `own` sees as many tokens as `other`: its shards may be filled
-    less.
-    """
-    mine, theirs = resolve_recipe(own).pretraining, resolve_steps(other).pretraining
-    tokens = theirs.steps * theirs.batch * count_tokens_per_sequence(store, other)
-    return max(1, round(tokens / (mine.batch * count_tokens_per_sequence(store, own))))
-
-
-def resolve_steps(pretraining: Stage) -> Recipe:
-    """Return the recipe of a pre-training with the steps that it says itself."""
-    recipe, steps = resolve_recipe(pretraining), pretraining.parameters["steps"]
-    return apply_settings(recipe, {"steps": str(steps)}) if steps else recipe
-
-
-def count_flops(store: Store, pretraining: Stage, recipe: Recipe, device: str) -> float:
-    """Return the matrix products of a whole pre-training with these settings on this device."""
-    from model.device import expect_document_attention
-    from model.pretraining.assembly import estimate_sequence_flops
-    from model.pretraining.input.sequences import Shards
-
-    within_documents = expect_document_attention(device, recipe.pretraining.precision)
-    shards = Shards.open(Path(locate_stage(store, pretraining.inputs["shards"])))
-    sequences = recipe.pretraining.steps * recipe.pretraining.batch
-    return estimate_sequence_flops(recipe, shards, within_documents) * sequences
-
-
-def count_tokens_per_sequence(store: Store, pretraining: Stage) -> float:
-    """Return the tokens that a sequence of a pre-training's shards has on average."""
-    shards = Path(locate_stage(store, pretraining.inputs["shards"]))
-    about = json.loads((shards / "shards.json").read_text(encoding="utf-8"))
-    return float(about["tokens"] / about["sequences"])

@@ -22,8 +22,9 @@ from prefect.artifacts import (
 from beam_jobs.core.progress import format_report
 from beam_jobs.core.terminal import escape_controls
 from flows.runner.logs import find_run_logger
-from flows.runner.stage_runner import flatten_numbers
-from flows.store.store import Manifest, Stage
+from flows.store.flatten import flatten_numbers
+from flows.store.stage import Stage
+from flows.store.store import Manifest
 from flows.ui.headlines import summarize_manifest
 
 UPDATE_SECONDS = 2.0
@@ -31,10 +32,6 @@ UPDATE_SECONDS = 2.0
 
 LONG_SECONDS, LONG_AFTER = 3600, 10
 """A training that after ten steps has more than an hour to go is told, once."""
-SHORTER = {
-    "finetuning": "--set finetuning.labels=2000 takes fewer labels (in a study n_train)",
-    "pretraining": "--set pretraining.steps takes fewer steps",
-}
 
 
 class PrefectRun:
@@ -60,7 +57,7 @@ class PrefectRun:
             self._artifacts[stage.fingerprint] = (artifact, time.monotonic())
 
     def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None:
-        hours = describe_hours(stage.name, progress)
+        hours = describe_hours(stage.shorter, progress)
         if hours and stage.fingerprint not in self._long:
             self._long.add(stage.fingerprint)
             find_run_logger().warning("%s: %s", stage.label, hours)
@@ -114,15 +111,15 @@ class PrefectRun:
         publish_link(address, f"{stage.label}-job", f"{stage.label}: the job on its engine")
 
 
-def describe_hours(stage: str, progress: Mapping[str, Any]) -> str:
-    """Return how many hours a training of this stage has to go and what makes it shorter; empty
-    where it is no training, has begun just now, or is over soon.
+def describe_hours(shorter: str, progress: Mapping[str, Any]) -> str:
+    """Return how many hours a training has to go and what makes it `shorter`; empty where nothing
+    does, it has begun just now, or is over soon.
     """
     left = progress["seconds_left"] or 0
-    if stage not in SHORTER or progress["done"] < LONG_AFTER or left < LONG_SECONDS:
+    if not shorter or progress["done"] < LONG_AFTER or left < LONG_SECONDS:
         return ""
     steps = f"{progress['total']:,} {progress['unit']}"
-    return f"about {left / 3600:.1f} hours left of {steps}; {SHORTER[stage]}; a GPU is faster"
+    return f"about {left / 3600:.1f} hours left of {steps}; {shorter}; a GPU is faster"
 
 
 def publish_link(url: str, name: str, description: str) -> None:

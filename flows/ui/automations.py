@@ -15,7 +15,7 @@ from prefect.events.schemas.automations import Posture
 from pydantic import SecretStr
 
 from flows.servers.settings import LOST_PART_SECONDS, LOST_SECONDS, PART_FLOW, PAUSED_EVENT, TAG
-from flows.store.store import ACCELERATOR
+from flows.store.stage import ACCELERATOR
 
 OUR_RUNS: dict[str, str | list[str]] = {
     "prefect.resource.role": "tag",

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from flows.runner.stage_runner import Plan
 from flows.stages.pretraining import resolve_recipe
-from flows.store.store import Stage
+from flows.store.stage import Stage
 from model.pretraining.budget import describe_small_budget
 from model.recipes import apply_settings
 
-LOADED = {"origin", "base"}
-"""Inputs of a pre-training that begins with loaded weights."""
+OPEN_BUDGETS = ("same_flops_as", "same_tokens_as", "epochs")
+"""Parameters of a pre-training from which its steps follow once other stages are made."""
 
 
 def count_training(stage: Stage) -> tuple[int, int] | None:
@@ -21,10 +21,8 @@ def count_training(stage: Stage) -> tuple[int, int] | None:
     reads is made, or once the training that it shall equal is counted.
     """
     told = stage.parameters
-    if any(name.startswith("same_") for name in told):
+    if not told.get("steps") and any(told.get(budget) for budget in OPEN_BUDGETS):
         return None
-    if "base" in stage.inputs and not told.get("steps"):
-        return None  # as many as the epochs over the new shards take
     with suppress(LookupError):  # a stage of another graph than ours
         config = resolve_recipe(stage).pretraining
         steps = told.get("steps") or config.steps
@@ -47,7 +45,7 @@ def find_small_budget(plan: Plan) -> str | None:
     few tokens, as far as its steps are known already; None if there is none.
     """
     for stage, is_complete in plan.stages:
-        if stage.name != "pretraining" or is_complete or LOADED & stage.inputs.keys():
+        if stage.name != "pretraining" or is_complete or {"origin", "base"} & stage.inputs.keys():
             continue
         if counted := count_training(stage):
             recipe = apply_settings(resolve_recipe(stage), {"steps": str(counted[0])})

@@ -21,7 +21,8 @@ from rich.text import Text
 
 from beam_jobs.core.progress import Bars, format_report
 from beam_jobs.core.terminal import escape_controls
-from flows.store.store import Manifest, Stage, Store
+from flows.store.stage import Stage
+from flows.store.store import Manifest, Store
 from flows.ui.headlines import summarize_manifest
 from model.report.sections import format_change, format_with_interval, get_title
 

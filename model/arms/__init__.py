@@ -4,14 +4,14 @@ Who asks for an arm by its name asks the class everything else: whether it reads
 it takes seconds or minutes, which settings it reads, how its exported folder is loaded. Importing
 an arm loads neither torch nor scikit-learn.
 
-An arm of another package is added by `register`, or by the entry point group `amazon_electra.arms`,
-whose entries name the class.
+An arm of another package is added by `register`; its module is an entry point of the group
+`amazon_electra.plugins` (beam_jobs/core/plugins.py), or is imported by whoever starts the run.
 """
 
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.plugins import load_plugins, register_module
 from beam_jobs.core.settings import describe_unknown
 from model.arms.arm import Arm
 
@@ -19,7 +19,6 @@ OURS = ("finetuned", "frozen", "tfidf")
 """Modules of this package that hold an arm each."""
 TFIDF_ARM = "TF-IDF"
 """How runs and their reports call the arm of TF-IDF and logistic regression."""
-GROUP = "amazon_electra.arms"
 _ARMS: dict[str, type[Arm]] = {}
 
 
@@ -27,6 +26,7 @@ def register(arm: type[Arm]) -> type[Arm]:
     """Add an arm, also as the decorator of its class; ValueError for a name that is taken."""
     if _ARMS.setdefault(arm.name, arm) is not arm:
         raise ValueError(f"two arms are called {arm.name}")
+    register_module(arm.__module__)
     return arm
 
 
@@ -34,8 +34,7 @@ def list_arms() -> dict[str, type[Arm]]:
     """Return every arm by its name: ours, registered ones, and those of entry points."""
     for module in OURS:
         import_module(f"{__name__}.{module}")
-    for entry in entry_points(group=GROUP):
-        register(entry.load())
+    load_plugins()
     return dict(sorted(_ARMS.items()))
 
 

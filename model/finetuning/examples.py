@@ -14,7 +14,7 @@ import weakref
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
@@ -85,6 +85,9 @@ class Task:
     """The question the task asks, in words, for the report."""
     always_answered: bool = False
     """For `span`: every question has an answer."""
+    stars: Mapping[int, int] = field(default_factory=dict)
+    """Stars → class, of a task whose examples are a corpus's reviews with stars; others are left
+    out."""
     trained_as: tuple[str, ...] = ()
     """Tasks with the same training examples: a model of theirs can be measured on this one."""
 

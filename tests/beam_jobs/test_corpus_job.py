@@ -68,7 +68,7 @@ def test_the_corpus_is_a_transform_whose_counters_are_its_totals(tmp_path):
     assert result.write_totals(written, prepared, made) == told
 
 
-@pytest.mark.parametrize("blocked", ["cuts/0000000.json", "prepared/0000000-00000.days"])
+@pytest.mark.parametrize("blocked", ["cuts/0000000.json", "prepared/0000000-00000.dates"])
 def test_a_file_that_cannot_be_cut_or_counted_is_tried_four_times_and_told(tmp_path, blocked):
     """Where a split by time lacks the days of a unit, no other is put on a side by the rest."""
     for name, first in (("a", 0), ("b", 30)):

@@ -23,13 +23,13 @@ import time
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from importlib import import_module
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from flows.store.store import Stage, Store, read_result_of_earlier_job
+from flows.store.stage import Stage
+from flows.store.store import Store, read_result_of_earlier_job
 
 WEIGHTS = "model.safetensors"
 TRAINING, CELL = "pretraining", "finetuning"
@@ -139,8 +139,8 @@ def make_stage(store: Store, stage: Stage) -> None:
         store.publish(stage, earlier["result"])
         return
     began, cpu_began = time.monotonic(), time.process_time()
-    os.environ |= dict(stage.environment)
-    result = import_module(stage.module).run(stage.arguments(store, folder))
+    os.environ |= stage.list_environment(store)
+    result = stage.run(store, folder)
     cost = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu_began}
     store.publish(stage, result, **cost)
 

@@ -29,16 +29,16 @@ def test_killed_in_any_stage_the_next_run_continues_there(tmp_path, signal_sent)
     store = tmp_path / "store"
     for stage in ("corpus", "pretraining", "finetuning", "report"):
         flow = start(store, stage)
-        eventually(lambda stage=stage: list(store.glob(f"{stage}/*/pid")))
-        job = read_pid(next(store.glob(f"{stage}/*/pid")))
+        eventually(lambda stage=stage: list(store.glob(f"toy-{stage}/*/pid")))
+        job = read_pid(next(store.glob(f"toy-{stage}/*/pid")))
         below = [child.pid for child in psutil.Process(flow.pid).children(recursive=True)]
         assert job in below
         os.kill(flow.pid, signal_sent)
         flow.wait()
         eventually(lambda below=below: not any(alive(pid) for pid in below))
-        assert not list(store.glob(f"{stage}/*/manifest.json"))
+        assert not list(store.glob(f"toy-{stage}/*/manifest.json"))
     final = subprocess.run([sys.executable, "-m", "tests.flows.toy_graph", str(store)])
     assert final.returncode == 0
     assert len(Store(store).list_manifests()) == 8
     for stage in ("corpus", "pretraining", "report"):
-        assert next(store.glob(f"{stage}/*/attempts")).read_text() == "xx", "started twice"
+        assert next(store.glob(f"toy-{stage}/*/attempts")).read_text() == "xx", "started twice"

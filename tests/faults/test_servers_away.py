@@ -79,13 +79,13 @@ def test_both_servers_away_for_a_while(tmp_path):
     with both(store) as (prefect, mlflow):
         slow = {"steps": steps, "seconds_a_step": 1, "gate": str(gate)}
         flow = toy(store, prefect, mlflow, {"pretraining": slow})
-        eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")))
-        [pid] = eventually(lambda: list(store.glob("pretraining/*/pid")))
+        eventually(lambda: list(store.glob("toy-pretraining/*/metrics.jsonl")))
+        [pid] = eventually(lambda: list(store.glob("toy-pretraining/*/pid")))
         job = read_pid(pid)
         prefect.end()
         mlflow.end()
         time.sleep(AWAY_SECONDS)
-        assert read_pid(next(store.glob("pretraining/*/pid"))) == job
+        assert read_pid(next(store.glob("toy-pretraining/*/pid"))) == job
         assert flow.poll() is None
         prefect.start()
         mlflow.start()
@@ -107,7 +107,7 @@ def test_a_second_signal_ends_a_run_whose_server_died(tmp_path):
         [sys.executable, "-m", "tests.flows.toy_graph", str(store), SLOW],
         env={**CLEAN, "PREFECT_API_URL": f"{server.url}/api"},
     )
-    [pid] = eventually(lambda: list(store.glob("corpus/*/pid")))
+    [pid] = eventually(lambda: list(store.glob("toy-corpus/*/pid")))
     job = read_pid(pid)
     server.end()
     run.terminate()
@@ -122,7 +122,7 @@ def test_a_run_starts_its_own_server_again(tmp_path):
     run = subprocess.Popen(
         [sys.executable, "-m", "tests.flows.toy_graph", str(store), slow], env=CLEAN
     )
-    eventually(lambda: list(store.glob("corpus/*/pid")))
+    eventually(lambda: list(store.glob("toy-corpus/*/pid")))
     [server] = [p for p in psutil.Process(run.pid).children() if "prefect" in str(p.cmdline())]
     for process in (server, *server.children(recursive=True)):
         process.kill()

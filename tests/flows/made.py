@@ -15,7 +15,8 @@ from flows.stages.dump import list_dump
 from flows.stages.pretraining import build_pretraining_stage
 from flows.stages.shards import build_dev_stage, build_shards_stage
 from flows.stages.vocabulary import build_vocabulary_stage
-from flows.store.store import Stage, Store
+from flows.store.stage import Stage
+from flows.store.store import Store
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:

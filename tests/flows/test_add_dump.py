@@ -12,8 +12,10 @@ from flows.configuration.form import Addition, Parameters
 from flows.configuration.form_tools import fill_form
 from flows.runner.stage_runner import Plan
 from flows.stages.arms import list_arms
-from flows.store.store import ExistingStage, Store
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from tests.beam_jobs.dumps import review, write_lines
+from tests.flows.calls import call_of
 from tests.flows.made import made_run
 
 
@@ -94,11 +96,9 @@ def test_the_steps_are_in_proportion_to_the_new_dump(store, new):
         [shards] = [stage for stage in stages if stage.name == "shards"]
         [encoder] = [stage for stage in stages if stage.name == "pretraining"]
         store.publish(shards, {"sequences": 150, "tokens": 19_000})
-        words = encoder.arguments(store, store.folder(encoder))
-        assert words[words.index("--steps") + 1] == str(steps), (
-            "4 epochs of 150 sequences, 8 a step, half of them old"
-        )
-        assert ("--replay" in words) == ("increment.replay_ratio=0" not in settings)
+        call = call_of(encoder, store)
+        assert call["config"].steps == steps, "4 epochs, 8 a step, half of them old"
+        assert bool(call["replay"]) == ("increment.replay_ratio=0" not in settings)
 
 
 def known(name):

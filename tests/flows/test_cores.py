@@ -1,13 +1,13 @@
 """Jobs of one thread get the cores that nothing else of their run needs."""
 
 import os
-from dataclasses import replace
 
 import pytest
 
 from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.stage_runner import ONE_THREAD, StageRunner, give_threads
-from flows.stages.finetuning import Finetuning, build_evaluation_stage, build_finetuning_stage
+from flows.runner.stage_runner import StageRunner, allocate_threads
+from flows.stages.evaluation import build_evaluation_stage
+from flows.stages.finetuning import Finetuning, build_finetuning_stage
 from flows.stages.finetuning import Start as FinetuningStart
 from flows.store.store import Store
 from model.tracking.mlflow_run import Tracking
@@ -18,19 +18,20 @@ def make_cells(count):
     """Return chains as a study has them."""
     chains = []
     for seed in range(count):
-        start, data = FinetuningStart(kind="random"), job("data", {}, {})
+        start, data = FinetuningStart(kind="random"), job("toy", {}, {})
         chosen = Finetuning(start, "polarity", seed, data, {})
         finetuned = build_finetuning_stage(chosen, "", {})
-        chains.append((finetuned, build_evaluation_stage(chosen, finetuned)))
+        chains.append((finetuned, build_evaluation_stage(finetuned)))
     return chains
 
 
 def read_threads(chains, at_once):
-    given = give_threads(chains, at_once)
+    given = allocate_threads(chains, at_once)
     assert [[stage.fingerprint for stage in chain] for chain in given] == [
         [stage.fingerprint for stage in chain] for chain in chains
     ]
-    return [stage.environment.get("OMP_NUM_THREADS") for chain in given for stage in chain]
+    stages = [stage for chain in given for stage in chain]
+    return [stage.list_environment(None).get("OMP_NUM_THREADS") for stage in stages]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +58,8 @@ def test_a_job_alone_has_all_cores_and_a_worker_of_a_pool_gives_what_the_order_s
     """It may have a part of a run's cells, whose bytes are to be those of a run in one place."""
     from prefect import flow
 
-    tuned = replace(job("finetuning", {}, {}), environment=ONE_THREAD)
-    evaluated = replace(job("evaluation", {"model": tuned}, {}), environment=ONE_THREAD)
+    tuned = job("small", {}, {})
+    evaluated = job("small", {"model": tuned}, {})
     store = Store(tmp_path / "store")
     maker = PrefectStageMaker(StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db")))
     flow(lambda: getattr(maker, make)([(tuned, evaluated)], 1))()

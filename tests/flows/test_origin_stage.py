@@ -11,6 +11,7 @@ from beam_jobs.core.errors import UserError
 from flows.cli.main import attempt, build_parser
 from flows.stages.origin import build_origin_stage
 from flows.store.store import Store
+from tests.flows.calls import call_of
 from tests.flows.made import write_encoder
 
 
@@ -20,8 +21,8 @@ def test_a_folder_is_known_by_its_files_wherever_it_lies(tmp_path, encoder):
     moved = build_origin_stage(str(write_encoder(tmp_path / "elsewhere")), store)
     other = build_origin_stage(str(write_encoder(tmp_path / "other", b"others")), store)
     assert first.fingerprint == moved.fingerprint != other.fingerprint
-    words = first.arguments(store, tmp_path / "output")
-    assert words == ["--place", str(encoder), "--output", str(tmp_path / "output" / "encoder")]
+    call = call_of(first, store, tmp_path / "output")
+    assert (call["place"], call["output"]) == (str(encoder), tmp_path / "output" / "encoder")
 
 
 def test_a_name_on_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
@@ -31,18 +32,18 @@ def test_a_name_on_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"from: org/mini is no folder, not in .* hf download"):
         build_origin_stage("org/mini", store)
     pinned = build_origin_stage(f"org/mini@{commit}", store)
-    assert pinned.parameters == {"name": "org/mini", "revision": commit}
+    assert pinned.parameters["source"] == {"name": "org/mini", "revision": commit}
     model = tmp_path / "cache" / "models--org--mini"
     write_encoder(model / "snapshots" / commit)
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(commit)
     assert build_origin_stage("org/mini", store).fingerprint == pinned.fingerprint
-    assert pinned.arguments(store, tmp_path)[1] == f"org/mini@{commit}"
+    assert call_of(pinned, store)["place"] == f"org/mini@{commit}"
 
 
 def test_a_package_is_known_by_its_version(tmp_path):
     stage = build_origin_stage("package:transformers", Store(tmp_path))
-    assert set(stage.parameters) == {"package", "version"}
+    assert set(stage.parameters["source"]) == {"package", "version"}
     with pytest.raises(UserError, match=r"no package no_such_encoder is installed here"):
         build_origin_stage("package:no_such_encoder", Store(tmp_path))
 
@@ -60,9 +61,9 @@ def test_a_registered_model_is_known_by_its_version(tmp_path, mlflow_template):
     client.create_model_version("mini", str(tmp_path))
     client.set_registered_model_alias("mini", "best", "1")
     stage = build_origin_stage("models:/mini@best", store)
-    assert stage.arguments(store, tmp_path)[1] == "models:/mini/1"
+    assert call_of(stage, store)["place"] == "models:/mini/1"
     assert stage.fingerprint == build_origin_stage("models:/mini/1", store).fingerprint
-    assert stage.environment["MLFLOW_TRACKING_URI"].startswith("sqlite:///")
+    assert stage.list_environment(store)["MLFLOW_TRACKING_URI"].startswith("sqlite:///")
 
 
 def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
@@ -71,17 +72,14 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert labels[0] == "origin mini-bert"
     origin, training = stages[labels[0]], stages["pre-training"]
     assert stages["shards"].inputs["vocabulary"] is origin
-    words = stages["shards"].arguments(store, tmp_path)
-    assert words[words.index("--vocabulary") + 1] == str(store.folder(origin) / "encoder")
+    assert call_of(stages["shards"], store)["vocabulary"] == f"{store.folder(origin)}/encoder"
     assert training.inputs["origin"] is origin
-    arguments = training.arguments(store, tmp_path)
-    assert arguments[arguments.index("--start-from") + 1] == str(store.folder(origin) / "encoder")
+    assert call_of(training, store)["start_from"] == store.folder(origin) / "encoder"
     assert "recipe.architecture" not in training.parameters
     arms = {stage.labels["arm"] for stage in stages.values() if "arm" in stage.labels}
     assert arms == {"adapted", "mini-bert as published", "mini-bert, frozen", "TF-IDF"}
     published = stages["mini-bert as published · polarity · seed 0"]
-    encoder_of = published.arguments(store, tmp_path)
-    assert encoder_of[encoder_of.index("--encoder") + 1] == str(store.folder(origin) / "encoder")
+    assert call_of(published, store)["encoder"] == str(store.folder(origin) / "encoder")
     assert "from mini-bert" in stages["report"].parameters["title"]
     assert "origin" not in " ".join(list_stages()[1]), "a run without one is what it was"
 
@@ -92,10 +90,10 @@ def test_a_published_generator_is_loaded_with_its_discriminator(list_stages, enc
     both = start, f"pretraining.start_generator_from={generator}"
     store, stages = list_stages(*both)
     origin = stages["origin mini-bert"]
-    words = origin.arguments(store, tmp_path / "output")
-    assert words[:4] == ["--place", str(encoder), "--generator", str(generator)]
+    call = call_of(origin, store)
+    assert (call["place"], call["generator"]) == (str(encoder), str(generator))
     alone = list_stages(start)[1]["origin mini-bert"]
-    assert "--generator" not in alone.arguments(store, tmp_path)
+    assert call_of(alone, store)["generator"] is None
     assert alone.fingerprint != origin.fingerprint
     write_encoder(generator, b"of another")
     assert list_stages(*both)[1]["origin mini-bert"].fingerprint != origin.fingerprint
@@ -160,32 +158,30 @@ BOTH_CLASSES = {f"{split}.{stars}": 3 for split in ("train", "dev") for stars in
     [(BOTH_CLASSES, True), ({"train.1": 3, "train.5": 3, "dev.5": 3}, False)],
 )
 def test_training_is_measured_on_the_labels_that_the_corpus_has(
-    list_stages, encoder, counts, is_probed, heard
+    list_stages, encoder, counts, is_probed
 ):
     setting = 'pretraining.settings={"probe_dev": "50", "origin_average": "0.2"}'
     store, stages = list_stages(f"pretraining.start_from={encoder}", setting, "recipe=published")
     corpus, training = stages["corpus"], stages["pre-training"]
     store.publish(corpus, {"stars": counts})
-    words = training.arguments(store, store.folder(training))
-    assert ("--probe" in words) == is_probed
-    if is_probed:
-        assert words[words.index("--probe") + 1] == str(store.folder(corpus))
-    assert ("probe_dev=50" in words) == is_probed
-    assert "origin_average=0.2" in words
-    told = {record.getMessage() for record in heard.records}
-    assert len(told) == (0 if is_probed else 1)
-    assert is_probed or "nothing protects the published weights" in told.pop()
+    call = call_of(training, store)
+    settings = call["config"].settings
+    assert call["probe"] == (store.folder(corpus) if is_probed else None)
+    assert ("probe_dev" in settings) == is_probed
+    assert settings["origin_average"] == "0.2"
+    assert len(call["result"].get("warnings", [])) == (0 if is_probed else 1)
 
 
 @pytest.mark.parametrize("few", [["recipe=sample"], ["recipe=published", "finetuning.labels=200"]])
-def test_no_probe_reads_labels_that_the_other_arms_do_not_get(list_stages, encoder, few, heard):
+def test_no_probe_reads_labels_that_the_other_arms_do_not_get(list_stages, encoder, few):
     setting = 'pretraining.settings={"probe_dev": "50", "write_last": "true"}'
     store, stages = list_stages(f"pretraining.start_from={encoder}", setting, *few)
     store.publish(stages["corpus"], {"stars": BOTH_CLASSES})
     training = stages["pre-training"]
-    words = training.arguments(store, store.folder(training))
-    assert not {"--probe", "probe_dev=50", "write_last=true"} & {*words}
-    assert not heard.records
+    call = call_of(training, store)
+    assert call["probe"] is None
+    assert not {"probe_dev", "write_last"} & {*call["config"].settings}
+    assert "warnings" not in call["result"]
 
 
 def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(

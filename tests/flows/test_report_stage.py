@@ -15,8 +15,9 @@ from flows.configuration.form_tools import fill_form
 from flows.configuration.study_file import StudyChoice
 from flows.stages import report
 from flows.stages.arms import choose_folds, list_cells, list_curve_cells
-from flows.stages.finetuning import Cell
-from flows.store.store import ExistingStage, Stage, Store
+from flows.stages.cells import Cell
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from flows.studies.study_reading import load_study
 from flows.studies.study_report import format_command as format_study_command
 from model.report.inputs import ArmFacts, read_report_input
@@ -74,7 +75,7 @@ def made(list_stages):
 
 
 def cell(arm, corpus, encoder):
-    finetuned = Stage(
+    finetuned = ExistingStage(
         "finetuning", 1, {}, {"data": corpus, **({"encoder": encoder} if encoder else {})}
     )
     return Cell(arm, "polarity", 0, finetuned, finetuned)
@@ -83,15 +84,17 @@ def cell(arm, corpus, encoder):
 def test_arms_are_known_by_their_lineage(made):
     store, stages = made
     corpus, encoder = stages["corpus"], stages["pre-training"]
-    later = publish(store, Stage("corpus", 2, {"later": True}, {"earlier": corpus}))
-    other = publish(store, Stage("corpus", 2, {"other": True}))
-    grown = publish(store, Stage("pretraining", 1, {"n": 1}, {"corpus": later, "base": encoder}))
-    elsewhere = publish(store, Stage("pretraining", 1, {"n": 2}, {"corpus": other}))
+    later = publish(store, ExistingStage("corpus", 2, {"later": True}, {"earlier": corpus}))
+    other = publish(store, ExistingStage("corpus", 2, {"other": True}))
+    grown = publish(
+        store, ExistingStage("pretraining", 1, {"n": 1}, {"corpus": later, "base": encoder})
+    )
+    elsewhere = publish(store, ExistingStage("pretraining", 1, {"n": 2}, {"corpus": other}))
     cells = [
         cell("pre-trained", corpus, grown),
         cell("random", corpus, None),
         cell("champion", corpus, ExistingStage("pretraining", 1, {}, known=elsewhere.fingerprint)),
-        cell("published", corpus, Stage("external", 1, {"name": "bert"})),
+        cell("published", corpus, ExistingStage("external", 1, {"name": "bert"})),
     ]
     told = report.describe_study(store, "T", "command", [], encoder, cells).arms
     assert told == [
@@ -112,7 +115,7 @@ def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
     assert read_report_input(tmp_path / "study.json") == told
 
 
-CORPUS, ORIGIN = Stage("corpus", 1, {}), Stage("origin", 1, {"name": "bert"})
+CORPUS, ORIGIN = ExistingStage("corpus", 1, {}), ExistingStage("origin", 1, {"name": "bert"})
 
 
 @pytest.fixture
@@ -163,7 +166,7 @@ def test_few_labels_are_cross_validated(store, encoder, recipe, labelled, asked,
 )
 def test_many_labels_give_a_curve(store, encoder, labelled, points):
     p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,pre-trained")
-    trained = Stage("pretraining", 1, {"recipe": "published"})
+    trained = ExistingStage("pretraining", 1, {"recipe": "published"})
     store.publish(CORPUS, {"stars": {"train.1": labelled}})
     cells = list(list_curve_cells(p, store, CORPUS, trained, ORIGIN))
     assert [(cell.arm, cell.labels) for cell in cells] == points

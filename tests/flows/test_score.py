@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from beam_jobs.scoring_job import run
 from flows.cli import main
 from flows.configuration.form import Scoring
 from flows.runner.stage_runner import Plan
@@ -20,9 +19,11 @@ from flows.stages.scores import (
     leave_out_files,
     make_scores,
 )
-from flows.store.store import ExistingStage, Store
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from model.tracking.registry import REGISTERED
 from tests.beam_jobs.scoring.models import write_network
+from tests.flows.calls import cross
 
 MODEL = RegisteredModel("3", "f" * 16)
 
@@ -46,7 +47,7 @@ def plan(form, store):
 def make(stage, store):
     """Make scores as a run makes them, but in this process."""
     store.publish(stage.inputs["dump"], stage.inputs["dump"].result)
-    store.publish(stage, run(stage.arguments(store, store.folder(stage))))
+    store.publish(stage, cross(stage).run(store, store.folder(stage)))
 
 
 def test_only_new_files_are_scored_and_all_are_copied(store, tmp_path):

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from beam_jobs.config import CorpusOptions
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import read_known_options
 from flows.configuration.form import fill_parameters
 from flows.stages import shards
-from flows.store.store import Stage, Store
+from flows.store.stage import ExistingStage, dict_of
+from flows.store.store import Store
 from model import recipes
+from tests.flows.calls import call_of
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_on_a_cpu_untrained_arms_are_fine_tuned_beside_pre_training(
     beside = ["random", "TF-IDF"] * 2 + ["pre-trained"] * 2
     assert arms == (beside if is_cpu else ["pre-trained", "random", "TF-IDF"] * 2)
     training = stages["pre-training"]
-    assert ("--threads" in training.arguments(store, tmp_path)) is is_cpu
+    assert (call_of(training, store)["resources"].threads is not None) is is_cpu
     others = [stage for stage in stages.values() if stage.labels.get("arm") == "random"]
     assert not any(stage.is_made_of({training.fingerprint}) for stage in others)
 
@@ -57,26 +57,26 @@ def test_pre_training_is_measured_on_dev_reviews_where_there_are_some(list_stage
     dev = training.inputs["dev_shards"]
     assert dev.inputs == training.inputs["shards"].inputs
     store.publish(dev, {"sequences": 3}, seconds=1.0)
-    words = training.arguments(store, tmp_path)
-    assert words[words.index("--validation") + 1] == str(store.folder(dev))
-    assert "validate_every=7" in words
+    call = call_of(training, store)
+    assert call["validation"] == store.folder(dev)
+    assert call["config"].settings["validate_every"] == "7"
     store.publish(dev, {"sequences": 0}, seconds=1.0)
-    words = training.arguments(store, tmp_path)
-    assert "--validation" not in words
-    assert "validate_every=7" not in words  # nothing would read it
-    job = dev.arguments(store, tmp_path / "dev")
-    assert job[job.index("--split") + 1] == "dev"
+    call = call_of(training, store)
+    assert call["validation"] is None
+    assert "validate_every" not in call["config"].settings  # nothing would read it
+    assert call_of(dev, store)["config"].split == "dev"
 
 
 def test_processes_share_the_batch_and_change_no_fingerprint(list_stages, tmp_path):
     def plan(*settings):
         store, stages = list_stages(*settings)
-        return stages["pre-training"], stages["pre-training"].arguments(store, tmp_path)
+        training = stages["pre-training"]
+        return training, call_of(training, store)["resources"].processes
 
-    one, words = plan("pretraining.device=cpu")
-    assert "--processes" not in words
-    several, words = plan("pretraining.device=cpu", "pretraining.processes=4")
-    assert words[words.index("--processes") + 1] == "4"
+    one, processes = plan("pretraining.device=cpu")
+    assert processes is None
+    several, processes = plan("pretraining.device=cpu", "pretraining.processes=4")
+    assert processes == 4
     assert several.fingerprint == one.fingerprint
     with pytest.raises(ValueError, match="processes: 3 does not divide the batch of 8"):
         plan("pretraining.processes=3")
@@ -85,9 +85,9 @@ def test_processes_share_the_batch_and_change_no_fingerprint(list_stages, tmp_pa
 def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
     fingerprints, list_stages, tmp_path
 ):
-    def list_words(*settings):
+    def read_config(*settings):
         store, stages = list_stages(*settings, dump=dump)
-        return stages["corpus"].arguments(store, tmp_path)
+        return call_of(stages["corpus"], store)["config"]
 
     dump = tmp_path / "reviews.csv"
     rows = [f"text {i},{i % 5 + 1},body {i},{i % 5 + 1}\n" for i in range(200)]
@@ -95,23 +95,18 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
     settings = ["dump.columns=text=body,stars=score", "dump.format=delimited"]
     settings += ["dump.encoding=cp1252"]
     chosen = ("corpus.languages=es,en", "corpus.near_duplicates=0.8")
-    words = " ".join(list_words(*settings, *chosen))
-    assert "--columns text=body,stars=score --format delimited --encoding cp1252" in words
-    assert "--languages en es --near_duplicates 0.8" in words
-    added = set(words.split()) - set(list_words())
-    assert {name for name in added if name.startswith("--")} == {
-        *("--columns", "--format", "--encoding"),
-        *("--languages", "--near_duplicates"),
+    config = read_config(*settings, *chosen)
+    assert dict_of(config).keys() - dict_of(read_config()).keys() == {
+        *("columns", "format", "encoding"),
+        *("languages", "near_duplicates"),
     }
+    assert config.columns == "text=body,stars=score"
+    assert (config.format, config.encoding) == ("delimited", "cp1252")
+    assert (config.languages, config.near_duplicates) == (("en", "es"), 0.8)
     before = fingerprints(dump=dump)
     for setting in (*settings, *chosen):
         assert "corpus" in changed(before, fingerprints(setting, dump=dump))
     assert "dump" not in changed(before, fingerprints(*settings, dump=dump))
-    words = list_words(*settings, *chosen)
-    read, rest = read_known_options(CorpusOptions, words, "corpus_job", "")
-    assert read.columns == "text=body,stars=score"
-    assert (read.format, read.encoding) == ("delimited", "cp1252")
-    assert (read.languages, read.near_duplicates, rest) == (("en", "es"), 0.8, [])
 
 
 def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints):
@@ -125,14 +120,18 @@ def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints)
 
 def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):
     (tmp_path / "text.txt").write_text("other text\n")
-    store, corpus = Store(tmp_path / "store"), Stage("corpus", 1, {})
+    store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
     splits = {"pretrain": 9_000_000, "dev": 1, "test": 1_000_000}
     store.publish(corpus, {"splits": splits}, seconds=1.0)
     stage = shards.build_general_shards_stage(
-        fill_parameters([]), [tmp_path / "text.txt"], [], corpus, Stage("vocabulary", 1, {}), store
+        fill_parameters([]),
+        [tmp_path / "text.txt"],
+        [],
+        corpus,
+        ExistingStage("vocabulary", 1, {}),
+        store,
     )
-    words = stage.arguments(store, tmp_path)
-    assert words[words.index("--withhold-corpus") + 1] == str(store.folder(corpus))
+    assert call_of(stage, store)["withhold_corpus"] == str(store.folder(corpus))
 
 
 def test_a_recipe_counts_by_what_it_says(fingerprints, monkeypatch):

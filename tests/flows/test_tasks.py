@@ -18,7 +18,8 @@ from flows.runs.champion import find_champion
 from flows.runs.graph_run import name_run, run_graph
 from flows.servers.health import find_free_port
 from flows.stages.dump import list_dump
-from flows.store.store import ACCELERATOR, Store
+from flows.store.stage import ACCELERATOR
+from flows.store.store import Store
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import RegistryAway
 from tests.flows.toy_graph import be_patient_with_mlflow, run_toy
@@ -41,7 +42,7 @@ def store(tmp_path, mlflow_template):
 
 def attempts(store, stage):
     """How often the job of a stage was started."""
-    return sum(len(path.read_text()) for path in store.glob(f"{stage}/*/attempts"))
+    return sum(len(path.read_text()) for path in store.glob(f"toy-{stage}/*/attempts"))
 
 
 def mlflow_runs(store):
@@ -62,7 +63,7 @@ def twice(tmp_path_factory, mlflow_template, prefect_home):
     ways = {"pretraining": {"model": "encoder"}}
     first = run_toy(store, ways)
     finished = read_finished(store)
-    [report] = [path.parent for path in store.glob("report/*/manifest.json")]
+    [report] = [path.parent for path in store.glob("toy-report/*/manifest.json")]
     (report / "report.md").write_text("a report")
     return store, [first, run_toy(store, ways)], finished
 
@@ -118,7 +119,7 @@ def test_prefect_shows_what_was_made_and_the_accelerator_is_taken_for_that_alone
         tagged = [run.name for run in made() if ACCELERATOR in run.tags]
     assert {"corpus-progress", "corpus-counts", "pretraining-progress", "stages"} <= names
     assert all(run.name.startswith("sample-100 · domain-adaptation · 2") for run in runs)
-    assert sorted(tagged) == ["finetuning side by side", "pretraining"]
+    assert sorted(tagged) == ["pretraining", "toy-finetuning side by side"]
 
 
 @pytest.mark.parametrize(

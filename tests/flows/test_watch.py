@@ -122,7 +122,8 @@ def publish_addition(store, run):
 
 
 def test_a_dump_whose_run_cannot_be_started_keeps_no_other_waiting(store):
-    first = dump(store.root / "inbox" / "a.json", json.dumps(review(1)))
+    reviews = [json.dumps(review(i) | {"overall": 1 + i % 5}) for i in range(300)]
+    first = dump(store.root / "inbox" / "a.json", "\n".join(reviews))
     dump(store.root / "inbox" / "b.json", "{1}")
     made_run(store.root, dump=first)
     with pytest.raises(NotStarted, match=r"1 run could not .*a\.json: .*began with this dump"):

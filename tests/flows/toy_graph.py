@@ -12,34 +12,94 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from beam_jobs.core.settings import Settings
 from flows.configuration.form import Parameters, fill_parameters
 from flows.runner.stage_runner import StageMaker
 from flows.servers import mlflow_server
 from flows.servers.health import is_healthy
 from flows.servers.settings import TAG
 from flows.stages.dump import list_dump
-from flows.store.store import ACCELERATOR, Stage
+from flows.store.stage import Stage, register_stage
+from flows.store.store import Store
 from model.tracking import mlflow_run
+from tests.flows.job import run as run_job
 from tests.patience import PATIENCE_SECONDS
 
-JOB = "tests.flows.job"
+
+class ToyConfig(Settings):
+    """How a toy job behaves; `steps` and `title` decide its content."""
+
+    steps: int = 3
+    title: str = ""
+    ways: dict[str, Any] = Field(default={})
 
 
-def job(name: str, inputs: dict[str, Stage], ways: dict[str, Any], **more: Any) -> Stage:
+class ToyStage(Stage):
+    """A stage that the toy job makes."""
+
+    name, version, Config = "toy", 1, ToyConfig
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"steps": self.config.steps, "title": self.config.title}
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        words = [
+            w for option, value in self.config.ways.items() for w in (f"--{option}", str(value))
+        ]
+        return run_job(["--output", str(folder), *words])
+
+
+class ToyCorpus(ToyStage):
+    name = "toy-corpus"
+
+
+class ToyTraining(ToyStage):
+    name = "toy-pretraining"
+    tracked = True
+    takes_accelerator = True
+
+
+class ToyFinetuning(ToyStage):
+    name = "toy-finetuning"
+    tracked = True
+    takes_accelerator = True
+
+
+class ToyEvaluation(ToyStage):
+    name = "toy-evaluation"
+
+
+class ToySmall(ToyStage):
+    name = "toy-small"
+    runs_beside = True
+
+
+class ToyReport(ToyStage):
+    name = "toy-report"
+    ends_run = True
+
+
+for kind in (ToyStage, ToyCorpus, ToyTraining, ToyFinetuning, ToyEvaluation, ToySmall, ToyReport):
+    register_stage(kind)
+
+
+def job(
+    name: str,
+    inputs: dict[str, Stage],
+    ways: dict[str, Any],
+    title: str = "",
+    kind: type[ToyStage] | None = None,
+    **more: Any,
+) -> ToyStage:
     """A stage made by the toy job; `ways` are its options, part of the fingerprint only as far as
     the content goes.
     """
-    words = [word for option, value in ways.items() for word in (f"--{option}", str(value))]
-    fields = {"steps": ways.get("steps", 3), "title": more.get("title", "")}
-    return Stage(
-        name,
-        1,
-        fields,
-        inputs,
-        JOB,
-        lambda store, folder: ["--output", str(folder), *words],
-        **more,
-    )
+    found = kind or Stage.registry[f"toy-{name}" if name != "toy" else name]
+    config = ToyConfig(steps=int(ways.get("steps", 3)), title=title, ways=ways)
+    return found(config, inputs, title=title or name, **more)
 
 
 def toy_graph(ways: dict[str, dict[str, Any]]):
@@ -55,8 +115,6 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
                 "pretraining",
                 {"corpus": corpus},
                 ways.get("pretraining", {}),
-                tracked=True,
-                tags=(ACCELERATOR,),
             )
         )
         cells = [
@@ -65,8 +123,6 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
                     "finetuning",
                     {"encoder": encoder},
                     ways.get("finetuning", {}),
-                    tracked=True,
-                    tags=(ACCELERATOR,),
                     title=f"cell {seed}",
                 ),
                 job("evaluation", {"encoder": encoder}, {}, title=f"cell {seed} test"),

@@ -19,29 +19,58 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 from prefect.states import Cancelling, Crashed
+from pydantic import Field
 
 from beam_jobs.core.errors import NETWORK_ERRORS, TransientError, UserError
+from beam_jobs.core.settings import Settings
+from flows.configuration.form import STORE
 from flows.runner.logs import find_run_logger
-from flows.runner.pools.order import Order, write_order
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.runner.processes import JobFailed, refuse_when_ending
 from flows.runner.stage_runner import StageRunner
-from flows.store.store import Stage
+from flows.store.stage import Stage, read_request, write_request
+from flows.store.store import read_code_version
 
 DATA_POOL = "cpu"
-OF_DATA = {"corpus", "shards", "dev-shards", "vocabulary", "vocabulary-fit"}
-"""Stages that the data pool makes."""
-MADE_HERE = {"dump", "external", "origin", "report", "study"}
-"""Stages that the run makes itself: they read what is only on its host, or take seconds."""
 MLFLOW_SECONDS = 10.0
 """For the run in MLflow to exist, in which those of the stages are nested."""
 
 
 def choose_pool(stage: Stage, training_pool: str) -> str:
     """Return the pool whose workers make a stage; empty: the run makes it."""
-    if stage.name in MADE_HERE:
-        return ""
-    return DATA_POOL if stage.name in OF_DATA else training_pool
+    return training_pool if stage.pool == "training" else stage.pool
+
+
+class StageRequest(Settings):
+    """What a worker of a pool is asked to make: the form of its flow, filled in by the run."""
+
+    title: str = Field(default="stage", description="What it makes")
+    make: list[str] = Field(
+        default=[], description="Folders of the stages to make, in order; runs fill this in"
+    )
+    stages: dict[str, dict[str, Any]] = Field(
+        default={}, description="By folder: those stages, and their inputs"
+    )
+    device: str = Field(default="", description="That must be there; empty: any will do")
+    code: dict[str, str] = Field(default={}, description="Version of the run that waits")
+    tags: dict[str, str] = Field(default={}, description="Of the runs in MLflow")
+    mlflow: str = Field(default="", description="Address of the run's MLflow server")
+    mlflow_run: str = Field(
+        default="", description="Run of MLflow that those of the stages are nested in"
+    )
+    store: str = STORE
+
+    def read_stages(self) -> list[Stage]:
+        """Return the stages to make; UserError where this host's code is another than the run's."""
+        ours = read_code_version()
+        here, there = " ".join(ours.values()), " ".join(self.code.values())
+        differs = f"this worker's code ({here}) is not the run's ({there}); install the same one"
+        if {**self.code, **ours} != {**ours, **self.code}:
+            raise UserError(differs)
+        try:
+            return [read_request(self.stages, path) for path in self.make]
+        except ValueError as unknown:
+            raise UserError(f"{differs}: {' '.join(str(unknown).split())}") from None
 
 
 class PoolStageMaker(PrefectStageMaker):
@@ -71,8 +100,8 @@ class PoolStageMaker(PrefectStageMaker):
         for pool in sorted({choose_pool(stage, self._training_pool) for stage in planned} - {""}):
             check_pool(pool)
             if pool != DATA_POOL and self._device not in ("auto", "cpu"):
-                order = self._write_order(pool, [])
-                call_with_retries(f"check of {pool}", partial(make_in_pool, pool, order))
+                request = self._write_request(pool, [])
+                call_with_retries(f"check of {pool}", partial(make_in_pool, pool, request))
 
     def make_chain(self, chain: Sequence[Stage]) -> None:
         """Have a worker of a pool make stages, and show how that goes."""
@@ -83,7 +112,7 @@ class PoolStageMaker(PrefectStageMaker):
         for stage in chain:
             self.runner.notify("on_start", stage, f"in its run on the pool {pool}")
         try:
-            make_in_pool(pool, self._write_order(pool, chain))
+            make_in_pool(pool, self._write_request(pool, chain))
         except (JobFailed, UserError) as failure:
             for stage in chain:
                 if self.store.manifest(stage):
@@ -93,12 +122,18 @@ class PoolStageMaker(PrefectStageMaker):
         for stage in chain:
             self.runner.show_end(stage)
 
-    def _write_order(self, pool: str, chain: Sequence[Stage]) -> Order:
+    def _write_request(self, pool: str, chain: Sequence[Stage]) -> StageRequest:
+        """Return the request for these stages; without any it asks whether the host could make
+        some.
+        """
         tracking = self.runner.tracking
         tracking.wait_until_sent(MLFLOW_SECONDS)
-        return write_order(
-            chain,
-            self.store,
+        return StageRequest(
+            title=chain[0].label if chain else "check",
+            make=[stage.path for stage in chain],
+            stages=write_request(chain),
+            code=read_code_version(),
+            store=self.store.address,
             device=self._device if pool != DATA_POOL else "",
             tags=dict(self.runner.tags),
             mlflow="" if "@" in tracking.uri else tracking.uri,  # no password into the form
@@ -146,24 +181,24 @@ def check_pool(pool: str) -> None:
         )
 
 
-def make_in_pool(pool: str, order: Order) -> None:
-    """Return once a worker of the pool has made what the order says; raise what it failed of."""
+def make_in_pool(pool: str, request: StageRequest) -> None:
+    """Return once a worker of the pool has made the stages; raise why it could not."""
     task = TaskRunContext.get()
     attempt = task.task_run.run_count if task else 0
-    name = order.make[0] if order.make else "check"
+    name = request.make[0] if request.make else "check"
     run: Any = run_deployment(
         name_deployment(pool),
-        parameters=order.model_dump(mode="json", exclude_defaults=True),
+        parameters=request.model_dump(mode="json", exclude_defaults=True),
         # a request that is sent twice starts one run
         idempotency_key=f"{flow_run.id}-{flow_run.run_count}-{pool}-{name}-{attempt}",
         timeout=0,
         as_subflow=True,
     )
-    find_run_logger().info("%s: runs on a worker of the pool %s", order.title, pool)
+    find_run_logger().info("%s: runs on a worker of the pool %s", request.title, pool)
     with cancel_on_error(run.id):
-        state = wait_for_run(run.id, pool, order.title)
+        state = wait_for_run(run.id, pool, request.title)
     if not state.is_completed():
-        raise_failure(state, pool, order.title)
+        raise_failure(state, pool, request.title)
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """List the tasks by name; one module per format."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.plugins import load_plugins, register_module
 from model.finetuning.examples import Task
 from model.finetuning.tasks import (
     amazonqa,
@@ -32,6 +34,28 @@ MODULES = (
 TASKS: dict[str, Task] = {task.name: task for module in MODULES for task in module.TASKS}
 
 
+def register_task(task: Task, module: str) -> None:
+    """Add a task from another package, whose `module` (`__name__`) child processes import too."""
+    TASKS[task.name] = task
+    register_module(module)
+
+
+def list_star_tasks() -> dict[str, Task]:
+    """Return the tasks whose examples are a corpus's reviews with stars, by name."""
+    load_plugins()
+    return {name: task for name, task in TASKS.items() if task.stars}
+
+
+def count_labelled(name: str, result: Mapping[str, Any]) -> int:
+    """Return how many reviews of a corpus have a label of a task; `result` is corpus.json."""
+    if name.startswith(corpus.LABEL):
+        found = result.get("labels", {}).get(name.removeprefix(corpus.LABEL), {})
+        return sum(found.get("counts", {}).values())
+    counts: Mapping[str, int] = result.get("stars", {})
+    stars = {str(number) for number in find_task(name).stars}
+    return sum(n for column, n in counts.items() if column.partition(".")[2] in stars)
+
+
 def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:
     """Return a task by name; `table:…` and `label:…` need the data, or the labels, to know their
     classes.
@@ -40,6 +64,7 @@ def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None 
         return table.make_table_task(name, data or Path(), labels)
     if name.startswith(corpus.LABEL):
         return corpus.make_label_task(name, data, labels)
+    load_plugins()
     if name not in TASKS:
         raise UserError(
             f"--task {name}: unknown; the tasks are {', '.join(sorted(TASKS))}, "

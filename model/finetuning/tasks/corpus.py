@@ -23,7 +23,6 @@ from model.finetuning.examples import (
     Sampling,
     Split,
     Task,
-    make_polarity_task,
 )
 
 COLUMNS = ("review_id", "split", "sentences")
@@ -41,17 +40,32 @@ CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
 """Splits of the corpus that give the examples of each split of a task."""
 
 
-def read_polarity(
-    data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
-) -> Sequence[Example]:
-    """Return the sample: 1–2 stars are negative, 4–5 positive, all others left out."""
-    return read_reviews(data, split, sampling, left_out, "stars", POLARITY)
+def make_star_task(
+    name: str, labels: Sequence[str], stars: Mapping[int, int], question: str
+) -> Task:
+    """Return a task of the corpus's stars: `stars` has the class of each number of stars, by its
+    place in `labels`; reviews with other stars are left out.
+
+        make_star_task("satisfied", ("no", "so so", "yes"), {1: 0, 2: 0, 3: 1, 4: 2, 5: 2}, "…?")
+    """
+    by_class = [[n for n, c in stars.items() if c == number] for number in range(len(labels))]
+    named = " against ".join(map(_join_stars, by_class))
+    if all(len(numbers) == 1 for numbers in by_class):
+        named = f"{by_class[0][0]} to {by_class[-1][0]}"
+    return Task(
+        name=name,
+        shape="classification",
+        labels=tuple(labels),
+        metrics=("accuracy", "macro_f1", "ece", "loss"),
+        read=partial(read_reviews, column="stars", classes=stars),
+        source=f"the corpus's own reviews: {named} stars",
+        question=question,
+        stars=stars,
+    )
 
 
-def read_stars(
-    data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
-) -> Sequence[Example]:
-    return read_reviews(data, split, sampling, left_out, "stars", STARS)
+def _join_stars(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
 
 
 def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None = None) -> Task:
@@ -146,19 +160,16 @@ def _stream_batches(
 
 
 TASKS = (
-    make_polarity_task(
-        name="polarity",
-        read=read_polarity,
-        source="the corpus's own reviews: 1–2 against 4–5 stars",
-        question="is a review negative (1–2 stars) or positive (4–5)?",
+    make_star_task(
+        "polarity",
+        ("negative", "positive"),
+        POLARITY,
+        "is a review negative (1–2 stars) or positive (4–5)?",
     ),
-    Task(
-        name="stars",
-        shape="classification",
-        labels=("1 star", "2 stars", "3 stars", "4 stars", "5 stars"),
-        metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=read_stars,
-        source="the corpus's own reviews: 1 to 5 stars",
-        question="how many stars, 1 to 5, did the writer give?",
+    make_star_task(
+        "stars",
+        ("1 star", "2 stars", "3 stars", "4 stars", "5 stars"),
+        STARS,
+        "how many stars, 1 to 5, did the writer give?",
     ),
 )

@@ -33,7 +33,7 @@ from model.config import AdaptationConfig
 from model.device import Device
 from model.finetuning.examples import Sampling, Split
 from model.finetuning.features import Feature, Featurizer, cut_prediction_batches
-from model.finetuning.tasks.corpus import read_polarity
+from model.finetuning.tasks.corpus import POLARITY, read_reviews
 from model.pretraining.network.masked_prediction import PretrainingModel
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def build_classifier() -> "Pipeline":
 def _read_reviews(corpus: Path, split: Split, count: int, featurizer: Featurizer) -> Reviews:
     sampling = Sampling(count, seed=0, balanced=True)
     try:
-        examples = read_polarity(corpus, split, sampling, Counter())
+        examples = read_reviews(corpus, split, sampling, Counter(), "stars", POLARITY)
     except UserError:
         raise UserError(
             f"--probe {corpus}: no corpus-*.parquet of this version there; give a folder made by "

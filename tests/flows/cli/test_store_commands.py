@@ -11,7 +11,8 @@ from mlflow import MlflowClient
 from flows.cli import main
 from flows.runs.lost_runs import mark_run
 from flows.servers.mlflow_server import resolve_mlflow_database
-from flows.store.store import ExistingStage, Stage, Store
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from flows.store.usage import RUN_MARK, list_runs
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import REGISTERED, Registry
@@ -30,14 +31,20 @@ def publish(store, stage, **files):
 def store(tmp_path):
     """Two runs of one dump, and a stage that did not end."""
     store = Store(tmp_path / "store")
-    dump = publish(store, Stage("dump", 1, {}, result={"name": "kettles", "files": 1}))
-    corpus = publish(store, Stage("corpus", 1, {}, {"dump": dump}, result={"kept": 9}), a=1000)
+    dump = publish(store, ExistingStage("dump", 1, {}, result={"name": "kettles", "files": 1}))
+    corpus = publish(
+        store, ExistingStage("corpus", 1, {}, {"dump": dump}, result={"kept": 9}), a=1000
+    )
     for steps in (10, 20):
         parameters = {"recipe": "sample", "steps": steps}
-        encoder = Stage("pretraining", 1, parameters, {"corpus": corpus}, result={"steps": steps})
+        encoder = ExistingStage(
+            "pretraining", 1, parameters, {"corpus": corpus}, result={"steps": steps}
+        )
         publish(store, encoder, model=2000)
         answer = {"answer": f"{steps} steps are enough"}
-        publish(store, Stage("report", 1, {}, {"encoder": encoder}, result=answer), page=100)
+        publish(
+            store, ExistingStage("report", 1, {}, {"encoder": encoder}, result=answer), page=100
+        )
     (store.root / "finetuning" / "0123456789abcdef").mkdir(parents=True)
     return store
 
@@ -158,7 +165,9 @@ def test_what_runs_that_did_not_end_have_made_goes_only_when_it_is_named(store, 
     encoder = first.find_value("pretraining", "fingerprint")
     trained = ExistingStage("pretraining", 1, {}, known=encoder)
     cells = [
-        publish(store, Stage("finetuning", 1, {"seed": seed}, {"encoder": trained}), model=10)
+        publish(
+            store, ExistingStage("finetuning", 1, {"seed": seed}, {"encoder": trained}), model=10
+        )
         for seed in (0, 1)
     ]
     run(store, capsys, "store", "prune", "--yes")

@@ -178,7 +178,7 @@ def test_an_address_of_a_private_network_is_opened_only_if_a_setting_names_it(
         return
     monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", f"other, {name}")
     [(_, file)] = dump_stage.list_remote_files(address, Store(tmp_path))
-    assert (file["name"], file["size"]) == ("All_Beauty.json.gz", len(DUMP))
+    assert (file.name, file.size) == ("All_Beauty.json.gz", len(DUMP))
 
 
 def test_a_redirect_leads_only_where_an_address_may(tmp_path, web_server, monkeypatch):
@@ -196,4 +196,4 @@ def test_a_redirect_leads_only_where_an_address_may(tmp_path, web_server, monkey
         assert private.asked == []
         monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "127.0.0.1,127.0.0.2")
         [(_, file)] = dump_stage.list_remote_files(address, Store(tmp_path))
-        assert file["size"] == len(DUMP)
+        assert file.size == len(DUMP)

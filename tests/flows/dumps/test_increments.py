@@ -18,6 +18,7 @@ from flows.stages import dump as dump_stage
 from flows.store.store import Store
 from model.tracking.mlflow_run import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.flows.calls import call_of
 from tests.flows.made import encoder_graph, publish, run_here
 
 REVIEWS = {"zebra": range(300), "apple": range(250, 400), "mango": range(350, 450)}
@@ -155,13 +156,11 @@ def test_a_held_out_text_that_arrives_again_never_reaches_pre_training(turns):
 def test_pre_training_continues_with_the_settings_of_the_base_on_new_and_old(turns, tmp_path):
     make, _, bases = turns
     first, apple, mango = bases[-1].rounds
-    words = mango.encoder.arguments(make.store, tmp_path)
-    at = words.index("--replay") + 1
-    old = [str(make.store.folder(one.shards)) for one in (first, apple)]
-    assert words[at : at + 4] == [*old, "--replay_ratio", "0.5"]
-    start = words[words.index("--start_from") + 1]
-    assert start == f"{make.store.folder(apple.encoder)}/discriminator"
-    assert {"hidden=32", "warmup=0.5"} <= set(words)
+    call = call_of(mango.encoder, make.store)
+    assert call["replay"] == [make.store.folder(one.shards) for one in (first, apple)]
+    assert call["config"].replay_ratio == 0.5
+    assert call["start_from"] == make.store.folder(apple.encoder) / "discriminator"
+    assert {"hidden": "32", "warmup": "0.5"}.items() <= call["config"].settings.items()
 
 
 def test_a_base_by_its_name(turns):

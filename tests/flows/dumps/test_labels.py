@@ -11,7 +11,8 @@ from flows.dumps.expected_corpus import foretell_corpus
 from flows.dumps.preview import list_files, read_previews
 from flows.runner.stage_runner import Plan
 from flows.stages.dump import build_dump_stage
-from flows.store.store import Stage, Store
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from tests.beam_jobs.dumps import run_job, text_of
 
 
@@ -90,7 +91,7 @@ def test_one_file_with_stars_is_enough(tmp_path):
 
 
 def test_the_counts_of_the_corpus_tell_what_is_missing(tmp_path):
-    store, corpus = Store(tmp_path), Stage("corpus", 1, {})
+    store, corpus = Store(tmp_path), ExistingStage("corpus", 1, {})
     counts = {f"{split}.{stars}": 9 for split in ("train", "dev", "test") for stars in (3, 5)}
     store.publish(corpus, {"stars": counts})
     labels.check_corpus(["stars"], corpus, store)

@@ -8,8 +8,8 @@ from beam_jobs.core.errors import UserError
 from flows import add_dump
 from flows.configuration.form import Addition
 from flows.configuration.form_tools import fill_form
-from flows.runner.pools.order import read_order, write_order
 from flows.runner.stage_runner import Plan
+from tests.flows.calls import call_of
 from tests.flows.made import RESULTS, publish
 
 
@@ -47,20 +47,15 @@ def find_training(stages):
     return training
 
 
-def read_sets(words):
-    """Return the settings in a command line."""
-    return dict(words[i + 1].split("=") for i, word in enumerate(words) if word == "--set")
-
-
 def test_a_dump_is_added_to_a_model_that_began_with_a_published_one(add_dump_to, tmp_path):
     arms = "finetuning.arms=pre-trained,base,origin"
     store, stages, planned = add_dump_to(arms)
     base, origin = stages["pre-training"], stages["origin mini-bert"]
     training = find_training(planned)
     assert training.inputs["base"].fingerprint == base.fingerprint
-    words = training.arguments(store, tmp_path)
-    assert words[words.index("--start_from") + 1] == str(store.folder(base) / "encoder")
-    assert "--start_generator_from" not in words
+    call = call_of(training, store)
+    assert call["start_from"] == store.folder(base) / "encoder"
+    assert call["start_generator_from"] is None
     [report] = [stage for stage in planned if stage.name == "report"]
     cells = [stage for stage in planned if stage.name == "finetuning"]
     assert {cell.labels["arm"] for cell in cells} == {"adapted", "base", "mini-bert as published"}
@@ -95,23 +90,22 @@ def test_an_adapted_encoder_is_gone_on_with_at_its_trunks_rate_and_probed(
 ):
     store, stages, planned = add_dump_to(*settings, base=base)
     training = find_training(planned)
-    words = training.arguments(store, tmp_path)
+    call = call_of(training, store)
     adapting = ("objective", "seed", "warmup")
-    assert {n: v for n, v in read_sets(words).items() if n not in adapting} == rates
-    assert read_sets(words)["warmup"] == "0.1"
+    given = call["config"].settings
+    assert {n: v for n, v in given.items() if n not in adapting} == rates
+    assert given["warmup"] == "0.1"
     labelled = stages["corpus"]
     assert training.inputs["corpus"].fingerprint == labelled.fingerprint, "the first dump's"
-    [crossed] = read_order(write_order([training], store), store)
-    assert crossed.arguments(store, tmp_path) == words, "on another host too"
-    assert words[words.index("--probe") + 1] == str(store.folder(labelled))
+    assert call["probe"] == store.folder(labelled)
 
 
 def test_a_model_that_began_with_nothing_is_gone_on_with_as_before(add_dump_to, tmp_path):
     store, _, planned = add_dump_to(base=["learning_rate=2e-3"], begun=False)
     training = find_training(planned)
     assert set(training.inputs) == {"base", "dev_shards", "shards"}
-    words = training.arguments(store, tmp_path)
-    assert "--probe" not in words
-    assert read_sets(words) == {"learning_rate": "2e-3", "warmup": "0.1", "seed": "0"}
+    call = call_of(training, store)
+    assert call["probe"] is None
+    assert call["config"].settings == {"learning_rate": "2e-3", "warmup": "0.1", "seed": "0"}
     with pytest.raises(UserError, match=r"increment\.settings: trunk_learning_rate: has no effect"):
         add_dump_to("increment.trunk_learning_rate=1e-5", begun=False)

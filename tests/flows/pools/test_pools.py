@@ -24,14 +24,14 @@ from flows.runner.stage_runner import StageRunner
 from flows.stages.pretraining import shares_cores
 from flows.store.store import Store
 from model.tracking.mlflow_run import Tracking
-from tests.flows.pools.test_order import plan
+from tests.flows.pools.test_request import plan
 
 EXCEPTION = "Flow run encountered an exception: "
 AWAY = "--store s3://x: the server cannot be reached: no route"
 
 
 def test_data_goes_to_one_pool_and_training_to_the_other(tmp_path):
-    pools = {stage.name: choose_pool(stage, "tpu") for stage in plan(tmp_path)}
+    pools = {stage.name: choose_pool(stage, "tpu") for stage in plan(Store(tmp_path))}
     assert pools == {
         **dict.fromkeys(("corpus", "vocabulary", "shards", "dev-shards"), "cpu"),
         **dict.fromkeys(("pretraining", "finetuning", "evaluation", "model"), "tpu"),
@@ -53,9 +53,9 @@ def create_maker(store, address=""):
 
 @pytest.mark.usefixtures("prefect_home")
 def test_pools_that_are_not_there_are_told_before_anything_is_made(tmp_path):
-    from flows.run_stage import run_stage
+    from flows.pool_worker import run_stage
 
-    stages, maker = plan(tmp_path), create_maker(Store(tmp_path))
+    stages, maker = plan(Store(tmp_path)), create_maker(Store(tmp_path))
     with get_client(sync_client=True) as client:
         for pool in ("cpu", "accelerator"):
             client.create_work_pool(WorkPoolCreate(name=pool, type="process"), overwrite=True)

@@ -15,7 +15,8 @@ from flows.runs.champion import (
 )
 from flows.servers.health import find_free_port
 from flows.stages.arms import list_arms
-from flows.store.store import ExistingStage, Stage, Store
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import Registry, RegistryAway
 
@@ -90,7 +91,7 @@ def test_a_champion_of_tfidf_is_the_rival_of_the_next_run(tmp_path, mlflow_uri):
     assert (champion.version, champion.is_here) == (version, True)
     given = {"dump": {"paths": ["sample:50"]}, "store": str(store.root)}
     p = fill_parameters(["finetuning.arms=pre-trained,random"], **given)
-    encoder = Stage("pretraining", 1, {"recipe": "sample"})
+    encoder = ExistingStage("pretraining", 1, {"recipe": "sample"})
     assert list(list_arms(p, store, encoder, champion.encoder)) == [
         "pre-trained", "random", "tfidf"
     ]  # fmt: skip

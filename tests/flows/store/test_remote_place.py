@@ -6,7 +6,6 @@ import json
 import shutil
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 from fsspec.core import url_to_fs
@@ -17,11 +16,13 @@ from flows.configuration.form import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.store.remote import shrink
-from flows.store.store import Stage, Store
+from flows.store.stage import ExistingStage, Resources
+from flows.store.store import Store
+from tests.flows.calls import call_of
 from tests.patience import eventually
 
-CORPUS = Stage("corpus", 1, {"seed": 0})
-SHARDS = Stage("shards", 1, {}, {"corpus": CORPUS})
+CORPUS = ExistingStage("corpus", 1, {"seed": 0})
+SHARDS = ExistingStage("shards", 1, {}, {"corpus": CORPUS})
 ON_BOTH = pytest.mark.parametrize("address", ["s3", "gs"], indirect=True)
 
 
@@ -99,7 +100,7 @@ def test_a_stage_whose_object_is_damaged_is_not_used(open_host):
 
 
 def test_copies_stay_within_the_bound_and_those_used_last_stay(open_host, monkeypatch):
-    stages = [Stage("corpus", 1, {"seed": seed}) for seed in range(4)]
+    stages = [ExistingStage("corpus", 1, {"seed": seed}) for seed in range(4)]
     for stage in stages:
         make(open_host("here"), stage, **{"a.txt": "a" * 1000})
     there = open_host("there")
@@ -221,7 +222,9 @@ def test_an_engines_workers_write_to_the_bucket_and_what_they_made_is_published(
         there = here.open_output(folder, on_engine=True)
         assert there == here.locate(CORPUS)
         reach(here).pipe_file(f"{there}/part/b.parquet", b"b" * 500)
-        here.collect_output(replace(CORPUS, on_engine=True))
+        here.collect_output(
+            ExistingStage("corpus", 1, {"seed": 0}, resources=Resources(is_far=True))
+        )
         manifest = here.publish(CORPUS, {})
     assert [(file["path"], file["size"]) for file in manifest["files"]] == [("part/b.parquet", 500)]
     assert (open_host("there").fetch(CORPUS) / "part/b.parquet").read_bytes() == b"b" * 500
@@ -235,22 +238,22 @@ def test_jobs_of_an_engine_are_given_addresses(open_host, tmp_path):
     )
     remote, local = open_host("here"), Store(tmp_path / "local")
 
-    def list_words(store, settings):
+    def read_call(store, settings):
         form = fill_parameters(settings, dump={"paths": ["sample:50"]}, store=store.address)
         made = Plan(store)
         graph(form, made)
         [shards] = [stage for stage, _ in made.stages if stage.name == "shards"]
-        return shards, " ".join(shards.arguments(store, store.folder(shards)))
+        return shards, call_of(shards, store)
 
-    far, words = list_words(remote, engine)
-    near, copies = list_words(remote, [])
+    far, given = read_call(remote, engine)
+    near, copies = read_call(remote, [])
     assert far.fingerprint == near.fingerprint
-    assert f"--output {remote.locate(far)}" in words
-    assert str(remote.root) not in words
-    assert f"--output {remote.folder(near)}" in copies
-    in_folder, words = list_words(local, [])
+    assert given["output"] == remote.locate(far)
+    assert str(remote.root) not in f"{given['corpus']} {given['vocabulary']}"
+    assert copies["output"] == str(remote.folder(near))
+    in_folder, given = read_call(local, [])
     assert in_folder.fingerprint == near.fingerprint
-    assert list_words(local, engine)[1].startswith(words)
+    assert read_call(local, engine)[1]["output"] == given["output"]
 
 
 def test_of_two_that_want_a_stage_one_makes_it_and_the_other_uses_it(open_host):
@@ -330,9 +333,9 @@ def test_the_commands_show_and_prune_a_store_in_a_bucket(
     monkeypatch.setenv("AMAZON_ELECTRA_STATE", str(tmp_path))
     here = open_host("here")
     make(here)
-    report = Stage("report", 1, {}, {"corpus": CORPUS})
+    report = ExistingStage("report", 1, {}, {"corpus": CORPUS})
     make(here, report, **{"report.md": "r" * 100})
-    begun = Stage("corpus", 1, {"seed": 1})
+    begun = ExistingStage("corpus", 1, {"seed": 1})
     with here.lock_stage(begun) as folder:  # its job fails
         write(folder / "a.txt", "a" * 2000)
         eventually(lambda: any(f"{begun.fingerprint}/a" in n for n in list_objects(here)))

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 from s3fs import S3FileSystem
@@ -18,8 +17,10 @@ from flows.cli import main
 from flows.configuration.form import Dump
 from flows.runner.stage_runner import StageRunner
 from flows.stages.dump import build_dump_stage
-from flows.store.store import PARTS, ExistingStage, Stage, Store, read_code_version
-from tests.flows.toy_graph import job
+from flows.stages.pretraining import Pretraining, TrainingConfig
+from flows.store.stage import ExistingStage, Resources
+from flows.store.store import PARTS, Store, read_code_version
+from tests.flows.toy_graph import ToyCorpus, job
 
 
 @pytest.fixture
@@ -29,24 +30,27 @@ def store(tmp_path):
 
 @pytest.fixture
 def corpus():
-    return Stage("corpus", 1, {"seed": 0}, {"dump": Stage("dump", 1, {"files": ["a"]})})
+    return ExistingStage(
+        "corpus", 1, {"seed": 0}, {"dump": ExistingStage("dump", 1, {"files": ["a"]})}
+    )
 
 
 def test_a_fingerprint_follows_name_version_parameters_and_inputs(corpus):
-    other_dump = Stage("dump", 1, {"files": ["b"]})
+    other_dump = ExistingStage("dump", 1, {"files": ["b"]})
+    dump = corpus.inputs["dump"]
     others = [
-        replace(corpus, name="shards"),
-        replace(corpus, version=2),
-        replace(corpus, parameters={"seed": 1}),
-        replace(corpus, inputs={"dump": other_dump}),
-        replace(corpus, inputs={"texts": corpus.inputs["dump"]}),
+        ExistingStage("shards", 1, {"seed": 0}, {"dump": dump}),
+        ExistingStage("corpus", 2, {"seed": 0}, {"dump": dump}),
+        ExistingStage("corpus", 1, {"seed": 1}, {"dump": dump}),
+        ExistingStage("corpus", 1, {"seed": 0}, {"dump": other_dump}),
+        ExistingStage("corpus", 1, {"seed": 0}, {"texts": dump}),
     ]
     assert len({stage.fingerprint for stage in [corpus, *others]}) == 6
 
 
 def test_a_fingerprint_does_not_follow_what_does_not_change_the_content(corpus):
-    same = replace(corpus, title="the corpus", module="x", tags=("a",), environment={"A": "1"})
-    same = replace(same, arguments=lambda s, f: ["x"])
+    more = {"title": "the corpus", "labels": {"a": "b"}, "resources": Resources(threads=3)}
+    same = ExistingStage("corpus", 1, {"seed": 0}, {"dump": corpus.inputs["dump"]}, **more)
     assert same.fingerprint == corpus.fingerprint
 
 
@@ -63,7 +67,7 @@ def test_a_fingerprint_is_the_same_in_every_version_and_on_every_machine(corpus)
     )
     assert corpus.fingerprint == hashlib.sha256(identity.encode()).hexdigest()[:16]
     one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
-    assert Stage("x", 1, one).fingerprint == Stage("x", 1, other).fingerprint
+    assert ExistingStage("x", 1, one).fingerprint == ExistingStage("x", 1, other).fingerprint
 
 
 def test_a_file_that_is_not_what_the_manifest_lists_is_never_read(store, corpus):
@@ -101,12 +105,14 @@ def test_a_dump_that_changes_while_it_is_read_leaves_no_corpus(store, tmp_path):
     dump = build_dump_stage(Dump(paths=[str(path)]), store)
     corpus = job("corpus", {"dump": dump}, {})
 
-    def change(store, folder):
-        path.write_text("[]\n")
-        return ["--output", str(folder)]
+    class Changing(ToyCorpus):
+        def prepare(self, store, folder):
+            path.write_text("[]\n")
 
     with pytest.raises(UserError, match=r"^corpus: .*reviews.jsonl changed while it was read; run"):
-        StageRunner(store, [], None).complete_stage(replace(corpus, arguments=change))
+        StageRunner(store, [], None).complete_stage(
+            Changing(corpus.config, corpus.inputs, title="corpus")
+        )
     assert store.manifest(corpus) is None
     assert not store.folder(corpus).exists()
     path.write_text("{}\n")
@@ -122,7 +128,7 @@ def test_a_fingerprint_from_elsewhere_is_no_path(tag):
 def test_a_stage_known_by_its_fingerprint_is_the_stage_that_was_made(corpus):
     known = ExistingStage("corpus", 1, {}, known=corpus.fingerprint)
     assert known.fingerprint == corpus.fingerprint
-    shards = [Stage("shards", 1, {}, {"corpus": source}) for source in (corpus, known)]
+    shards = [ExistingStage("shards", 1, {}, {"corpus": source}) for source in (corpus, known)]
     assert shards[0].fingerprint == shards[1].fingerprint
 
 
@@ -142,8 +148,10 @@ def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
 
 
 def test_what_a_job_continues_from_goes_with_its_last_line(store):
-    for scratch in ((), ("checkpoints",)):
-        stage = Stage("pretraining", len(scratch), {}, scratch=scratch)
+    for settings in ({"keep_checkpoints": "2"}, {}):
+        scratch = () if settings else ("checkpoints",)
+        config = TrainingConfig(recipe="sample", settings=settings, seed=len(scratch))
+        stage = Pretraining(config)
         for name in ("model", "checkpoints"):
             (store.folder(stage) / name).mkdir(parents=True)
             (store.folder(stage) / name / "weights").write_text("all")
@@ -166,9 +174,9 @@ def test_a_file_that_is_only_half_written_belongs_to_no_stage(store, corpus):
 
 def test_each_origin_is_in_the_lineage_once_at_its_least_depth(store, corpus):
     """One that was deleted is left out."""
-    dump, deleted = corpus.inputs["dump"], Stage("vocabulary", 1, {})
-    shards = Stage("shards", 1, {}, {"corpus": corpus, "dump": dump, "vocabulary": deleted})
-    report = Stage("report", 1, {}, {"shards": shards})
+    dump, deleted = corpus.inputs["dump"], ExistingStage("vocabulary", 1, {})
+    shards = ExistingStage("shards", 1, {}, {"corpus": corpus, "dump": dump, "vocabulary": deleted})
+    report = ExistingStage("report", 1, {}, {"shards": shards})
     for stage in (dump, corpus, shards, report):
         store.publish(stage, {})
     lineage = store.trace_lineage(store.manifest(report))
@@ -235,7 +243,7 @@ def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch
 
 @pytest.mark.parametrize("field", PARTS)
 def test_a_manifest_with_a_field_of_another_type_is_damaged(store, corpus, field):
-    shards = Stage("shards", 1, {}, {"corpus": corpus})
+    shards = ExistingStage("shards", 1, {}, {"corpus": corpus})
     for stage in (corpus, shards):
         store.publish(stage, {"kept": 1})
     file = store.folder(shards) / "manifest.json"
@@ -259,7 +267,7 @@ def test_a_manifest_with_a_field_of_another_type_is_damaged(store, corpus, field
     ids=["cut", "bytes", "list", "deep object", "deep list"],
 )
 def test_a_damaged_manifest_is_named_and_its_stage_made_again(store, corpus, damage, heard):
-    shards = Stage("shards", 1, {}, {"corpus": corpus})
+    shards = ExistingStage("shards", 1, {}, {"corpus": corpus})
     for stage in (corpus, shards):
         store.publish(stage, {"kept": 1})
     file = store.folder(corpus) / "manifest.json"

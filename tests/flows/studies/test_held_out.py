@@ -5,7 +5,8 @@ import pytest
 from beam_jobs.core.files import hash_file
 from flows.stages.origin import build_external_stage
 from flows.stages.report import is_held_out
-from flows.store.store import Stage, Store
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from flows.studies.study_report import is_data_known, list_trainings
 from flows.studies.study_stages import StudyStages
 from tests.flows.studies.loaded import load_content
@@ -27,19 +28,19 @@ def publish(store, *stages):
 
 def test_a_task_is_held_out_where_the_store_says_so(place):
     store, withheld = Store(place / "store"), [hash_file(place / "sst2.tsv")]
-    corpus = Stage("corpus", 1, {"withhold": withheld})
-    other = Stage("corpus", 1, {"other": True, "withhold": []})
-    later = Stage("corpus", 1, {"withhold": []}, {"earlier": corpus})
+    corpus = ExistingStage("corpus", 1, {"withhold": withheld})
+    other = ExistingStage("corpus", 1, {"other": True, "withhold": []})
+    later = ExistingStage("corpus", 1, {"withhold": []}, {"earlier": corpus})
     publish(store, corpus, other, later)
     trained = {
-        name: publish(store, shards, Stage("pretraining", 1, {}, {"shards": shards}))
+        name: publish(store, shards, ExistingStage("pretraining", 1, {}, {"shards": shards}))
         for name, shards in {
-            "reviews": Stage("shards", 1, {}, {"corpus": corpus}),
-            "later": Stage("shards", 1, {}, {"corpus": later}),
-            "general": Stage(
+            "reviews": ExistingStage("shards", 1, {}, {"corpus": corpus}),
+            "later": ExistingStage("shards", 1, {}, {"corpus": later}),
+            "general": ExistingStage(
                 "shards", 1, {"general_text": ["x"], "withhold": []}, {"corpus": corpus}
             ),
-            "external": Stage("external", 1, {"content": "x"}, result={"path": str(place)}),
+            "external": ExistingStage("external", 1, {"content": "x"}, result={"path": str(place)}),
         }.items()
     }
 
@@ -63,9 +64,9 @@ def test_what_a_teacher_has_seen_its_students_have_seen(place):
     tasks = [{"task": "polarity", "data": "${corpus}"}]
     store = Store(place / "store")
     loaded = load_content({"seeds": [0], "arms": arms, "tasks": tasks}, store.root)
-    corpus = Stage("corpus", 1, {})
-    shards = Stage("shards", 1, {"max_length": 64}, {"corpus": corpus})
-    encoder = Stage("pretraining", 1, {"recipe": "sample", "steps": 1}, {"shards": shards})
+    corpus = ExistingStage("corpus", 1, {})
+    shards = ExistingStage("shards", 1, {"max_length": 64}, {"corpus": corpus})
+    encoder = ExistingStage("pretraining", 1, {"recipe": "sample", "steps": 1}, {"shards": shards})
     sources = {"corpus": corpus, "shards": shards, "encoder": encoder}
     stages = StudyStages(loaded, sources, store)
     made = stages.build_pretraining(stages.arms["made"], 0)

@@ -5,7 +5,6 @@ in Prefect; the jobs themselves are noted, not run.
 import itertools
 import json
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,12 @@ from flows.runner import stage_runner
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import FinishedJob
 from flows.runner.stage_runner import StageRunner
+from flows.stages.evaluation import build_evaluation_stage
+from flows.store.stage import Stage
+from flows.store.store import Store
 from model.tracking.mlflow_run import FLOW_RUN, Tracking
-from tests.flows.studies.loaded import SPACE, build_stages, content_of, option
+from tests.flows.calls import call_of
+from tests.flows.studies.loaded import SPACE, build_stages, content_of
 
 
 def chain_of_teachers(made):
@@ -32,24 +35,25 @@ def chain_of_teachers(made):
 @pytest.fixture
 def noted(monkeypatch):
     """Jobs that leave at once what a real one would have left at its end."""
-    jobs: list[tuple[str, list[str]]] = []
+    jobs: list[Stage] = []
     numbers = itertools.count(1)
 
     def run(module, arguments, log, environment, follow, name, hang_seconds, kept):
-        jobs.append((module, list(arguments)))
-        output = Path(option(arguments, "--output"))
+        store, path = Store(arguments[0]), arguments[1]
+        stage, output = store.read_request(path), store.root / path
+        jobs.append(stage)
         output.mkdir(parents=True, exist_ok=True)
         (output / "metrics.jsonl").write_text(
             "".join(f'{{"step": {i}, "time": {i}, "loss": {1 / i}}}\n' for i in (1, 2))
         )
         result = {}
-        if "search" in module:
+        if stage.name == "search":
             (output / "best.json").write_text(json.dumps({"settings": {"batch": next(numbers)}}))
-        elif "epochs=7" in arguments:
+        elif stage.config.settings.get("epochs") == "7":
             time.sleep(1)  # the other cell beside it is complete by then, and must stay so
             raise UserError("every learning rate diverged")
-        elif "--evaluation" in arguments:
-            evaluation = Path(option(arguments, "--evaluation"))
+        else:
+            evaluation = store.folder(build_evaluation_stage(stage))
             evaluation.mkdir(parents=True, exist_ok=True)
             result = {"metrics": {"accuracy": {"value": 0.75}}, "split": "test"}
             (evaluation / "metrics.json").write_text(json.dumps(result))
@@ -77,15 +81,13 @@ def test_every_search_and_cell_is_a_task_of_its_own_after_its_teacher(made, note
     _, runs = make_chains(stages)
     cells = {f"{arm} · polarity · seed 0" for arm in ("student", "assistant", "alone", "teacher")}
     assert runs == dict.fromkeys([*cells, "finetuning side by side"], "Completed")
-    outputs = [option(arguments, "--output") for _, arguments in noted]
-    taught = {option(a, "--output"): option(a, "--teacher") for _, a in noted if "--teacher" in a}
+    made_in_order = [stage.path for stage in noted]
+    taught = {s.path: s.inputs["teacher"].path for s in noted if "teacher" in s.inputs}
     assert len(taught) == 2
     assert all(
-        outputs.index(teacher) < outputs.index(student) for student, teacher in taught.items()
+        made_in_order.index(teacher) < made_in_order.index(student)
+        for student, teacher in taught.items()
     )
-    assert {option(a, "--cache") for _, a in noted if "--teacher" in a} == {
-        str(made / "chain" / "fine-tuning-cache")
-    }
     noted.clear()
     make_chains(build_stages(content_of(made, chain_of_teachers(made)), made / "chain"))
     assert noted == [], "nothing is made twice"
@@ -115,24 +117,21 @@ def test_every_arm_is_searched_by_itself_and_students_after_their_teachers(
     search = {"trials": 3, "space": SPACE}
     stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "search")
     make_chains(stages)
-    modules = [module.rpartition(".")[2] for module, _ in noted]
-    assert sorted(modules) == ["finetune"] * 4 + ["search"] * 4
+    assert sorted(stage.name for stage in noted) == ["finetuning"] * 4 + ["search"] * 4
     batches = {
-        cell.arm.name: [word for word in arguments if word.startswith("batch=")]
+        cell.arm.name: call_of(cell.finetuned, stages.store)["config"].settings["batch"]
         for cell in stages.cells
-        for _, arguments in noted
-        if option(arguments, "--output") == str(stages.store.folder(cell.finetuned))
     }
     searches = {name: stages.build_search(arm) for name, arm in stages.arms.items()}
     found = {
         name: json.loads((stages.store.folder(stage) / "best.json").read_text())["settings"]
         for name, stage in searches.items()
     }
-    assert batches == {name: [f"batch={best['batch']}"] for name, best in found.items()}
-    assert len({tuple(words) for words in batches.values()}) == 4
-    order = [option(arguments, "--output") for _, arguments in noted]
-    finetuned = {c.arm.name: str(stages.store.folder(c.finetuned)) for c in stages.cells}
-    searched = {name: str(stages.store.folder(stage)) for name, stage in searches.items()}
+    assert batches == {name: str(best["batch"]) for name, best in found.items()}
+    assert len(set(batches.values())) == 4
+    order = [stage.path for stage in noted]
+    finetuned = {c.arm.name: c.finetuned.path for c in stages.cells}
+    searched = {name: stage.path for name, stage in searches.items()}
     assert order.index(finetuned["teacher"]) < order.index(searched["assistant"])
 
 

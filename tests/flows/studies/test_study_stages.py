@@ -3,6 +3,7 @@ teachers and encoders; no job is run.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -11,12 +12,15 @@ from flows.configuration.form import Finetuning, Parameters, Pretraining, fill_p
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
-from flows.stages.pretraining import PretrainingRequest, build_training_stage
-from flows.store.store import Stage, Store
+from flows.stages.equal_cost import count_equal_flops
+from flows.stages.pretraining import PretrainingRequest, build_training
+from flows.store.stage import ExistingStage, Resources
+from flows.store.store import Store
 from flows.studies.study_reading import load_study
-from flows.studies.study_stages import StudyStages, count_equal_flops
+from flows.studies.study_stages import StudyStages
 from flows.study import build_study_graph
-from tests.flows.studies.loaded import SPACE, build_stages, content_of, load_content, option
+from tests.flows.calls import call_of
+from tests.flows.studies.loaded import SPACE, build_stages, content_of, load_content
 from tests.model.synthetic_shards import write_shards
 
 
@@ -141,13 +145,12 @@ def test_a_random_encoder_begins_as_its_pre_training_or_with_a_deviation_of_its_
     ]
     stages = build_stages(content_of(made, arms, seeds=[0]), tmp_path / "store")
     _, begun, drawn = (cell.finetuned for cell in stages.cells)
-    assert begun.parameters["start"]["initializer_range"] == 0.05
+    assert begun.parameters["weights"]["initializer_range"] == 0.05
     assert drawn.parameters["initializer_range"] == 0.02
-    assert "start" not in drawn.parameters
-    assert "--initializer-range" not in begun.arguments(stages.store, tmp_path / "begun")
-    assert (
-        option(drawn.arguments(stages.store, tmp_path / "drawn"), "--initializer-range") == "0.02"
-    )
+    assert "weights" not in drawn.parameters
+    call = call_of(begun, stages.store, tmp_path / "begun")
+    assert call["config"].initializer_range is None
+    assert call_of(drawn, stages.store)["config"].initializer_range == 0.02
     config = json.loads((tmp_path / "begun" / "architecture" / "config.json").read_text())
     assert config["pretraining_start"]["initializer_range"] == 0.05
 
@@ -207,19 +210,20 @@ def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_pa
 
 
 def _pretraining(shards, **settings):
-    training = PretrainingRequest("sample", settings, 0, "auto")
-    external = Stage("external", 1, {"content": shards.name}, result={"path": str(shards)})
+    training = PretrainingRequest("sample", settings, 0, Resources(device="cpu"))
+    external = ExistingStage("external", 1, {"content": shards.name}, result={"path": str(shards)})
     return training, external
 
 
 def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     shards = write_shards(tmp_path / "shards", size=4000, length=64)
-    electra = build_training_stage(*_pretraining(shards), 1000)
-    mlm = build_training_stage(*_pretraining(shards, objective="mlm"), 0)
+    electra = build_training(*_pretraining(shards), steps=1000)
+    mlm = build_training(*_pretraining(shards, objective="mlm"))
     store = Store(tmp_path / "store")
-    steps = count_equal_flops("cpu", mlm, electra, store)
+    steps = count_equal_flops(mlm, electra, store)
     assert steps == pytest.approx(1290, abs=30)  # by the published count it would be 1,640
-    assert count_equal_flops("cuda", mlm, electra, store) < steps  # attention weighs less there
+    on_gpu = replace(mlm, resources=Resources(device="cuda"))
+    assert count_equal_flops(on_gpu, electra, store) < steps  # attention weighs less there
 
 
 def test_a_fine_tuned_folder_may_teach_and_decides_what_a_cell_is(tmp_path, made):
@@ -230,10 +234,10 @@ def test_a_fine_tuned_folder_may_teach_and_decides_what_a_cell_is(tmp_path, made
     def cell():
         stages = build_stages(content_of(made, [student]), tmp_path / "store")
         [only] = stages.cells
-        return only.finetuned.fingerprint, only.finetuned.arguments(stages.store, tmp_path)
+        return only.finetuned.fingerprint, call_of(only.finetuned, stages.store)
 
-    before, arguments = cell()
-    assert option(arguments, "--teacher") == str(tmp_path / "teacher")
+    before, call = cell()
+    assert call["teacher"] == tmp_path / "teacher"
     (tmp_path / "teacher" / "task.json").write_text('{"task": "polarity"}')
     assert cell()[0] != before
 
@@ -246,9 +250,9 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
     settings, folder, made, tmp_path
 ):
     store = Store(tmp_path)
-    training = PretrainingRequest("sample", settings, 0, "auto")
-    encoder = build_training_stage(training, Stage("shards", 0, {}), 0)
+    training = PretrainingRequest("sample", settings, 0, Resources())
+    encoder = build_training(training, ExistingStage("shards", 0, {}))
     written = content_of(made, [{"name": "one", "encoder": "${encoder}"}])
     stages = StudyStages(load_content(written, tmp_path), {"encoder": encoder}, store)
-    words = stages.cells[0].finetuned.arguments(store, tmp_path / "made")
-    assert option(words, "--encoder") == f"{store.folder(encoder)}/{folder}"
+    call = call_of(stages.cells[0].finetuned, store)
+    assert call["encoder"] == f"{store.folder(encoder)}/{folder}"

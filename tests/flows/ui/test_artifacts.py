@@ -7,31 +7,34 @@ from uuid import uuid4
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from flows.store.store import Stage
+from flows.stages.corpus import Corpus
+from flows.stages.finetuning import Finetuned
+from flows.stages.pretraining import Pretraining
+from flows.store.stage import ExistingStage
 from flows.ui.artifacts import PrefectRun, describe_hours
 
 
 @pytest.mark.parametrize(
-    ("stage", "done", "left", "told"),
+    ("kind", "done", "left", "told"),
     [
-        ("finetuning", 12, 27_000, "about 7.5 hours left of 5,600 steps; --set finetuning.labels"),
-        ("pretraining", 12, 7_200, "about 2.0 hours left of 5,600 steps; --set pretraining.steps"),
-        ("finetuning", 9, 27_000, ""),
-        ("finetuning", 12, 3_000, ""),
-        ("finetuning", 12, None, ""),
-        ("corpus", 12, 27_000, ""),
+        (Finetuned, 12, 27_000, "about 7.5 hours left of 5,600 steps; --set finetuning.labels"),
+        (Pretraining, 12, 7_200, "about 2.0 hours left of 5,600 steps; --set pretraining.steps"),
+        (Finetuned, 9, 27_000, ""),
+        (Finetuned, 12, 3_000, ""),
+        (Finetuned, 12, None, ""),
+        (Corpus, 12, 27_000, ""),
     ],
 )
-def test_a_training_of_hours_is_told_after_ten_steps(stage, done, left, told):
+def test_a_training_of_hours_is_told_after_ten_steps(kind, done, left, told):
     progress = {"done": done, "total": 5_600, "unit": "steps", "seconds_left": left}
-    found = describe_hours(stage, progress)
+    found = describe_hours(kind.shorter, progress)
     assert found.startswith(told)
     assert bool(found) == bool(told)
 
 
 def test_progress_is_posted_aside_and_may_be_lost():
     """Whoever follows a job goes on at once, and one post waits, not one for each report."""
-    stage, shown = Stage("corpus", 1, {}), PrefectRun()
+    stage, shown = ExistingStage("corpus", 1, {}), PrefectRun()
     report = {"description": "", "done": 1, "total": 2, "unit": "units", "rate": 1.0}
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

@@ -11,10 +11,11 @@ from flows.runner.stage_runner import Plan, StageRunner
 from flows.runs import graph_run
 from flows.runs.champion import Champion
 from flows.stages.pretraining import build_pretraining_stage
-from flows.store.store import Stage, Store
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from flows.ui import plan_page
 
-SHARDS = Stage("shards", 1, {"max_length": 128})
+SHARDS = ExistingStage("shards", 1, {"max_length": 128})
 
 
 def plan_stages(store, *stages):
@@ -55,9 +56,10 @@ def test_a_plan_warns_of_a_small_budget(tmp_path, settings, tokens):
 
 def test_loaded_weights_and_steps_that_another_arm_decides_are_not_warned_of(tmp_path):
     stage = build_pretraining_stage(fill_parameters([]), SHARDS)
-    loaded = [{"shards": SHARDS, name: Stage(name, 1, {})} for name in ("origin", "base")]
+    loaded = [{"shards": SHARDS, name: ExistingStage(name, 1, {})} for name in ("origin", "base")]
     stages = [replace(stage, inputs=inputs) for inputs in loaded]
-    stages.append(replace(stage, parameters={**stage.parameters, "same_flops_as": "0" * 16}))
+    equal = stage.config.replace(steps=0, same_flops_as="0" * 16)
+    stages.append(replace(stage, config=equal))
     assert plan_page.find_small_budget(plan_stages(Store(tmp_path), *stages)) is None
 
 
@@ -76,5 +78,7 @@ def test_a_plan_that_cannot_be_made_stops_no_run(tmp_path, heard):
     graph_run.show_plan(break_down, form, Champion(), runner)
     assert lines == []
     assert "the store of objects is away" in heard.text
-    graph_run.show_plan(lambda p, make: make(Stage("report", 1, {})), form, Champion(), runner)
+    graph_run.show_plan(
+        lambda p, make: make(ExistingStage("report", 1, {})), form, Champion(), runner
+    )
     assert lines == ["1 stage to do, 0 complete"]

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from flows.runner.stage_runner import StageRunner
-from flows.store.store import Stage, Store
+from flows.store.stage import ExistingStage
+from flows.store.store import Store
 from flows.ui.terminal import Terminal, format_difference, print_results
 from model.tracking.mlflow_run import Tracking
 
-STAGE = Stage("dump", 1, {}, result={"files": 1}, title="dump [gcp]")
+STAGE = ExistingStage("dump", 1, {}, result={"files": 1}, title="dump [gcp]")
 
 
 def test_brackets_are_shown_as_they_are(capsys):

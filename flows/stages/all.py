@@ -1,0 +1,19 @@
+"""Every stage of the project: importing this lets a request name any of them."""
+
+from flows.stages import (  # noqa: F401
+    corpus,
+    dump,
+    evaluation,
+    external,
+    finetuning,
+    latency,
+    model,
+    origin,
+    pretraining,
+    report,
+    scores,
+    search,
+    shards,
+    vocabulary,
+    vocabulary_fit,
+)

@@ -1,0 +1,67 @@
+"""A cell: one fine-tuning of an arm and its evaluation, by cross-validation or on test."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from flows.stages.evaluation import build_evaluation_stage
+from flows.stages.finetuning import Finetuning, build_finetuning_stage
+from flows.store.stage import Stage
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fine-tuning of an arm and its evaluation."""
+
+    arm: str
+    task: str
+    seed: int
+    finetuned: Stage
+    evaluated: Stage
+    folds: tuple[Stage, ...] = ()
+    """What the evaluation of a cross-validation is joined from, in the order it is made."""
+    labels: int = 0
+    """Labels it is trained with, a point of the label curve; 0: all."""
+
+    @property
+    def chain(self) -> tuple[Stage, ...]:
+        return self.finetuned, *self.folds, self.evaluated
+
+    def is_made_of(self, encoder: Stage) -> bool:
+        sources = {stage.fingerprint for stage in self.finetuned.inputs.values()}
+        return encoder.fingerprint in sources
+
+    def is_among(self, cells: Iterable["Cell"]) -> bool:
+        return self.finetuned.fingerprint in {cell.finetuned.fingerprint for cell in cells}
+
+
+def build_cell(asked: Finetuning, arm: str, folds: int = 1, labels: int = 0) -> Cell:
+    """Return a cell of the arm of this name; with several folds it is measured by their joined
+    evaluation. `labels` says which point of the label curve it is.
+    """
+    task, seed = asked.task, asked.seed
+    about = {"arm": arm, "task": task, "seed": str(seed)}
+    title = f"{arm} · {task} · seed {seed}"
+    if labels:
+        about["labels"], title = str(labels), f"{title} · {labels} labels"
+    finetuned = build_finetuning_stage(asked, title, about)
+    evaluated = build_evaluation_stage(finetuned)
+    if folds == 1:
+        return Cell(arm, task, seed, finetuned, evaluated, labels=labels)
+    made: list[Stage] = [evaluated]
+    of_folds: list[Stage] = []
+    for number in range(1, folds + 1):
+        one = replace(asked, settings={**asked.settings, "fold": f"{number}/{folds}"})
+        named = {**about, "fold": str(number)}
+        stage = build_finetuning_stage(one, f"{title} · fold {number}", named)
+        of_folds.append(build_evaluation_stage(stage))
+        made += [stage, of_folds[-1]]
+    joined = build_evaluation_stage(finetuned, of_folds)
+    return Cell(arm, task, seed, finetuned, joined, tuple(made))
+
+
+def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, ...]]:
+    """Return the stages of the cells, without duplicates: baselines are the same for each seed."""
+    chains: dict[str, tuple[Stage, ...]] = {}
+    for cell in cells:
+        chains.setdefault(cell.finetuned.fingerprint, cell.chain)
+    return list(chains.values())

@@ -1,0 +1,71 @@
+"""Data and models made elsewhere: a file, a folder, or a name on the hub."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings
+from flows.store.stage import Stage
+from flows.store.store import Store
+
+INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "stage.json", "README.md"}
+"""Files that say how a folder came about, not what it holds."""
+
+
+class ExternalConfig(Settings):
+    """What was made elsewhere, by its name on the hub or by the digest of its files."""
+
+    name: str = ""
+    content: str = ""
+
+
+class External(Stage):
+    """A file, a folder or a name on the hub; there is nothing to make. `result` has the path."""
+
+    name, version, Config = "external", 2, ExternalConfig
+    has_job = False
+
+
+def build_external_stage(place: str, store: Store) -> External:
+    """Return the stage of a file, a folder or a name on the hub; there is nothing to make."""
+    path = Path(place).expanduser()
+    if not path.exists():
+        return External(ExternalConfig(name=place), result={"path": place})
+    digests = {
+        "" if file == path else str(file.relative_to(path)): store.digest(file)
+        for file in list_place_files(path)
+    }
+    content = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+    return External(ExternalConfig(content=content), result={"path": str(path.resolve())})
+
+
+def check_place(stage: Stage, store: Store) -> None:
+    """Raise UserError where a file or a folder is not on this host as the run knows it."""
+    path = stage.result["path"]
+    if build_external_stage(path, store).fingerprint == stage.fingerprint:
+        return
+    if Path(path).exists():
+        raise UserError(f"{path} differs on this host; copy it again")
+    raise UserError(
+        f"{path} is not on this host; put it into a folder that all hosts see at the same path"
+    )
+
+
+def list_place_files(path: Path) -> list[Path]:
+    """Return the files that decide what a file or folder is, in order of name."""
+    if path.is_file():
+        return [path]
+    return sorted(
+        p
+        for p in path.rglob("*")
+        if p.is_file()
+        and not p.name.startswith(".")
+        and p.name not in INCIDENTAL
+        and "checkpoints" not in p.relative_to(path).parts
+    )
+
+
+def locate_stage(store: Store, stage: Stage) -> str:
+    """Return where the files of a stage are: its folder, or the place of an external one."""
+    return stage.result["path"] if stage.name == "external" else str(store.fetch(stage))

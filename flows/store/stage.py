@@ -1,0 +1,348 @@
+"""A stage: one class for each kind, which knows its name, version, config, inputs, how it is made,
+and what is shown of it.
+
+    class Corpus(Stage):
+        name, version, Config = "corpus", 20, CorpusConfig
+
+        def run(self, store: Store, folder: Path) -> dict[str, Any]:
+            return make_corpus(self.config, locate_dump(self.inputs["dump"], store), str(folder))
+
+Config and inputs are plain JSON (`write_request`, `read_request`), so the child process that makes
+a stage, a worker on another host and a person who debugs all start from the same file:
+`python -m flows.run_stage STORE STAGE/FINGERPRINT`.
+
+Bump `version` when the output changes: the code itself is not part of the fingerprint, since most
+changes of it change no byte of the output.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.plugins import load_plugins, register_module
+from beam_jobs.core.settings import Settings, format_mistakes
+
+if TYPE_CHECKING:
+    from flows.store.store import Store
+
+ACCELERATOR = "accelerator"
+"""Tag of the stages that need the machine's one GPU, TPU or all its cores."""
+REQUEST = "stage.json"
+"""File of a stage's folder with its request."""
+PATH = re.compile(r"[a-z]+(-[a-z]+)*/[0-9a-f]{16}")
+"""`<stage>/<fingerprint>`, a stage's folder in a store."""
+
+
+class NoConfig(Settings):
+    """Config of a stage that its inputs decide alone."""
+
+
+class Resources(Settings):
+    """Where and with what a stage is made. Nothing here changes a byte of the result."""
+
+    device: str = "auto"
+    threads: int = Field(default=0, ge=0, description="CPU threads of each process; 0: all cores")
+    processes: int = Field(default=1, ge=1)
+    beside: int = Field(default=0, ge=0, description="Jobs that run at the same time on this CPU")
+    engine: tuple[str, ...] = Field(default=(), description="Options of Beam's runner")
+    is_far: bool = Field(default=False, description="Whether Beam's workers are elsewhere")
+
+
+HERE = Resources()
+"""All of this machine."""
+KnownFile = tuple[str, str]
+"""Path and SHA-256 of a file."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One node of the graph."""
+
+    config: Any = None
+    """What decides the result besides the inputs: an instance of `Config`."""
+    inputs: Mapping[str, "Stage"] = field(default_factory=dict)
+    """Stages whose content decides the result."""
+    files: Mapping[str, tuple[KnownFile, ...]] = field(default_factory=dict)
+    """Local files that the job reads, by use. Their digests decide the result, not their paths."""
+    resources: Resources = HERE
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Tags of its run in MLflow: people find it by them, not by the fingerprint."""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """Of a stage without a job: it is complete as soon as this is known."""
+    reads: Mapping[str, "Stage"] = field(default_factory=dict)
+    """Stages that the job reads as well, which are known from the inputs or the config already."""
+    shared: bool = False
+    """Whether a run that finds it complete gets an MLflow run of it too, as studies do."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    Config: ClassVar[type[Settings]] = NoConfig
+    has_job: ClassVar[bool] = True
+    pool: ClassVar[Literal["", "cpu", "training"]] = ""
+    """Whose workers make it when a run spreads its stages; empty: the run itself."""
+    headline: ClassVar[tuple[str, ...]] = ()
+    """The numbers of the result that a line has room for; empty: the first four."""
+    ends_run: ClassVar[bool] = False
+    """Whether a run may end with it; other stages are on the way to one of these."""
+    shorter: ClassVar[str] = ""
+    """What makes a long training shorter."""
+    written_last: ClassVar[str] = ""
+    """File with the result, where another stage's job may have made this one along with its own."""
+    tracked: ClassVar[bool] = False
+    """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
+    takes_accelerator: ClassVar[bool] = False
+    runs_beside: ClassVar[bool] = False
+    """Whether others run beside it: it takes one thread, unless it is given more, fetches nothing,
+    and may run in a warm process."""
+
+    registry: ClassVar[dict[str, type["Stage"]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in vars(cls):
+            Stage.registry[cls.name] = cls
+
+    def run(self, store: "Store", folder: Path) -> dict[str, Any]:
+        """Make the stage in its folder; return its result."""
+        raise UserError(f"{self.label}: nothing makes a stage of this kind")
+
+    def prepare(self, store: "Store", folder: Path) -> None:
+        """Write what the run alone knows, before the job is started."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Return what decides the result besides the inputs, as plain JSON: the config's settings
+        that differ from the default, and the digests of local files.
+        """
+        digests = {use: [sha256 for _, sha256 in files] for use, files in self.files.items()}
+        return {**({} if self.config is None else dict_of(self.config)), **digests}
+
+    @classmethod
+    def read_config(cls, made: "Stage") -> Any:
+        """Return the config of a stage of this kind, which may be known by its manifest alone."""
+        fields = cls.Config.model_fields
+        return cls.Config.model_validate({n: v for n, v in made.parameters.items() if n in fields})
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        """Return the folders in its own that its job continues from. No manifest lists them; they
+        are removed once it is complete.
+        """
+        return ()
+
+    @property
+    def on_engine(self) -> bool:
+        """Return whether its workers read and write in the store, not in copies."""
+        return self.resources.is_far
+
+    def list_environment(self, store: "Store") -> dict[str, str]:
+        """Return what is added to the environment of its job.
+
+        Stages that run side by side would compete for the cores with more threads; they fetch
+        nothing: the hub's cache has the model, or the run was refused.
+        """
+        if not self.runs_beside:
+            return {}
+        threads = str(self.resources.threads or 1)
+        return {
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": "1",
+        }
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return (ACCELERATOR,) if self.takes_accelerator else ()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return 16 hex digits: enough that no two of a billion stages collide by chance (p <
+        0.03).
+        """
+        identity = {
+            "stage": self.name,
+            "version": self.version,
+            "parameters": self.parameters,
+            "inputs": {name: stage.fingerprint for name, stage in self.inputs.items()},
+        }
+        return hash_bytes(json.dumps(identity, sort_keys=True).encode())[:16]
+
+    @property
+    def path(self) -> str:
+        """Return its folder, below that of the store."""
+        return f"{self.name}/{self.fingerprint}"
+
+    @property
+    def label(self) -> str:
+        return self.title or self.name
+
+    def is_made_of(self, fingerprints: Collection[str]) -> bool:
+        """Return whether any of these stages decides this one's content, however far back."""
+        return any(
+            source.fingerprint in fingerprints or source.is_made_of(fingerprints)
+            for source in self.inputs.values()
+        )
+
+
+@dataclass(frozen=True, init=False)
+class ExistingStage(Stage):
+    """A stage that was made earlier, as its manifest describes it, or known by its fingerprint
+    alone; `config` holds its parameters.
+    """
+
+    known: str = ""
+
+    has_job = False
+
+    def __init__(
+        self,
+        name: str,
+        version: int = 0,
+        parameters: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Stage] | None = None,
+        known: str = "",
+        **more: Any,
+    ) -> None:
+        """Raise UserError for a path: fingerprints come from MLflow's tags too."""
+        if not re.fullmatch(r"[\w-]*", known):
+            raise UserError(f"stage {name}: {known!r} is no fingerprint")
+        config = {**(more.pop("config", None) or {}), **(parameters or {})}
+        super().__init__(config, inputs or {}, **more)
+        for attribute, value in (("name", name), ("version", version), ("known", known)):
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.config
+
+    @property
+    def fingerprint(self) -> str:
+        return self.known or super().fingerprint
+
+
+def dict_of(config: Settings) -> dict[str, Any]:
+    """Return a config as plain JSON, without what is as by default."""
+    return config.model_dump(mode="json", exclude_defaults=True)
+
+
+def register_stage(kind: type[Stage]) -> type[Stage]:
+    """Add a stage's class from another package; child processes import its module too."""
+    Stage.registry[kind.name] = kind
+    register_module(kind.__module__)
+    return kind
+
+
+def find_class(name: str) -> type[Stage] | None:
+    """Return the class of the stages of this name: ours (flows/stages), or one from a plugin."""
+    load_plugins()
+    return Stage.registry.get(name)
+
+
+def write_request(stages: Collection[Stage]) -> dict[str, Any]:
+    """Return stages and everything they are made of as plain JSON, by folder."""
+    found: dict[str, Any] = {}
+
+    def add(stage: Stage) -> str:
+        if stage.path not in found:
+            found[stage.path] = {}  # its place in the order
+            found[stage.path] = describe(stage, add)
+        return stage.path
+
+    for stage in stages:
+        add(stage)
+    return found
+
+
+def describe(stage: Stage, add: Any) -> dict[str, Any]:
+    """Return a stage as plain JSON; `add` describes the stages that it names."""
+    known = isinstance(stage, ExistingStage)
+    told = {
+        "known": stage.fingerprint if known else "",
+        "version": stage.version,
+        "config": dict(stage.parameters)
+        if known
+        else {}
+        if stage.config is None
+        else dict_of(stage.config),
+        "inputs": {name: add(source) for name, source in stage.inputs.items()},
+        "reads": {name: add(source) for name, source in stage.reads.items()},
+        "files": {use: [list(file) for file in files] for use, files in stage.files.items()},
+        "resources": dict_of(stage.resources),
+        "title": stage.title,
+        "labels": dict(stage.labels),
+        "result": dict(stage.result),
+        "shared": stage.shared,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+class RequestedStage(Settings):
+    """One stage of a request."""
+
+    known: str = ""
+    version: int = 0
+    config: dict[str, Any] = Field(default={})
+    inputs: dict[str, str] = Field(default={})
+    reads: dict[str, str] = Field(default={})
+    files: dict[str, tuple[KnownFile, ...]] = Field(default={})
+    resources: Resources = Resources()
+    title: str = ""
+    labels: dict[str, str] = Field(default={})
+    result: dict[str, Any] = Field(default={})
+    shared: bool = False
+
+
+def read_request(request: Mapping[str, Any], path: str) -> Stage:
+    """Return the stage of a folder that a request names; ValueError where this code makes another
+    one of it, or does not know it.
+    """
+    found: dict[str, Stage] = {}
+
+    def find(at: str) -> Stage:
+        if at not in found:
+            if not PATH.fullmatch(at):
+                raise ValueError(f"{at!r} is no folder of a stage")
+            if at not in request:
+                raise ValueError(f"{at} is not in the request")
+            found[at] = build(at, RequestedStage.model_validate(request[at]))
+        return found[at]
+
+    def build(at: str, given: RequestedStage) -> Stage:
+        name = at.partition("/")[0]
+        more: dict[str, Any] = {
+            "inputs": {one: find(source) for one, source in given.inputs.items()},
+            "reads": {one: find(source) for one, source in given.reads.items()},
+            **{field: getattr(given, field) for field in ("files", "resources", "title")},
+            **{field: getattr(given, field) for field in ("labels", "result", "shared")},
+        }
+        stage: Stage
+        if given.known:
+            stage = ExistingStage(
+                name=name,
+                version=given.version,
+                parameters=given.config,
+                known=given.known,
+                **more,
+            )
+        elif kind := find_class(name):
+            stage = kind(kind.Config.model_validate(given.config), **more)
+        else:
+            raise ValueError(f"no stage {name}")
+        if stage.path != at:
+            raise ValueError(f"{stage.label} is {stage.path} here and {at} there")
+        return stage
+
+    try:
+        return find(path)
+    except ValidationError as invalid:
+        raise ValueError(f"{path}: {format_mistakes(invalid)}") from None

@@ -1,0 +1,43 @@
+"""What a stage gives to the function that makes it."""
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from flows.store.stage import Stage, read_request, write_request
+from flows.store.store import Store
+
+FUNCTIONS = {
+    "corpus": "beam_jobs.corpus_job.make_corpus",
+    "shards": "beam_jobs.shards_job.make_shards",
+    "dev-shards": "beam_jobs.shards_job.make_shards",
+    "vocabulary": "model.vocabulary.train_vocabulary",
+    "origin": "model.origin.load_origin",
+    "pretraining": "model.pretrain.pretrain",
+    "finetuning": "model.finetune.finetune",
+    "scores": "beam_jobs.scoring_job.score",
+}
+
+
+def cross(stage: Stage) -> Stage:
+    """The stage as another process reads it."""
+    return read_request(write_request([stage]), stage.path)
+
+
+def call_of(stage: Stage, store: Store, folder: Path | None = None) -> dict[str, Any]:
+    """The arguments by name that a stage, read by another process, gives to its function."""
+    module, _, name = FUNCTIONS[stage.name].rpartition(".")
+    function = getattr(import_module(module), name)
+    calls: list[dict[str, Any]] = []
+
+    def record(*given: Any, **named: Any) -> dict[str, Any]:
+        bound = inspect.signature(function).bind(*given, **named)
+        bound.apply_defaults()
+        calls.append(dict(bound.arguments))
+        return {}
+
+    with patch(FUNCTIONS[stage.name], record):
+        result = cross(stage).run(store, folder or store.folder(stage))
+    return calls[0] | {"result": result}

@@ -1,0 +1,142 @@
+"""What a worker of a pool is asked to make, and what it refuses, in one line."""
+
+import json
+
+import pytest
+
+from beam_jobs.core.errors import UserError
+from flows.configuration.form import fill_parameters
+from flows.domain_adaptation import graph
+from flows.pool_worker import check_sources
+from flows.runner.pools.maker import StageRequest
+from flows.runner.stage_runner import Plan
+from flows.stages import dump
+from flows.stages.external import build_external_stage
+from flows.store.stage import ExistingStage, write_request
+from flows.store.store import Store, read_code_version
+from tests.flows.calls import call_of
+
+
+def plan(store, *settings):
+    """The stages of a run that other hosts make; the dump is complete."""
+    parameters = fill_parameters(settings, dump={"paths": ["sample:50"]}, store=str(store.root))
+    found = Plan(Store(store.root))
+    graph(parameters, found)
+    for stage, _ in found.stages:
+        if stage.name == "dump":
+            found.store.publish(stage, stage.result)
+    return [stage for stage, _ in found.stages if stage.pool]
+
+
+def send(chain):
+    """The request as Prefect passes it on."""
+    request = StageRequest(
+        make=[stage.path for stage in chain], stages=write_request(chain), code=read_code_version()
+    )
+    return json.loads(request.model_dump_json(exclude_defaults=True))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def test_every_stage_crosses_as_it_is(store):
+    for one in plan(store, "pretraining.steps=5"):
+        given = send([one])
+        [other] = StageRequest(**given).read_stages()
+        assert type(other) is type(one)
+        assert len(json.dumps(given)) < 100_000, "Prefect takes half a megabyte"
+        looked = ("fingerprint", "label", "labels", "scratch", "resources", "parameters")
+        assert [getattr(other, name) for name in looked] == [getattr(one, name) for name in looked]
+
+
+def change(given, old, new):
+    text = json.dumps(given)
+    assert old in text
+    return StageRequest(**json.loads(text.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('"title": false', '"title": true', r"corpus is corpus/[0-9a-f]{16} here and corpus/"),
+        ('"corpus/', '"../corpus/', "no folder of a stage"),
+        ('"corpus/', '"os-system/', "no stage os-system"),
+        ('"version": "', '"version": "1', "install the same one"),
+        ('"title": false', '"module": "os"', "module"),
+    ],
+)
+def test_a_host_with_other_code_says_so_before_it_makes_anything(store, old, new, why):
+    [corpus, *_] = plan(store, "corpus.title=false")
+    with pytest.raises(UserError, match=rf"^this worker's code \(.*\) is not the run's .*{why}"):
+        change(send([corpus]), old, new).read_stages()
+
+
+def test_a_request_names_no_environment(store):
+    [corpus, *_] = plan(store)
+    given = send([corpus])
+    given["stages"][corpus.path]["environment"] = {"LD_PRELOAD": "x.so"}
+    with pytest.raises(UserError, match="environment"):
+        StageRequest(**given).read_stages()
+
+
+def test_a_sample_is_written_again_on_the_other_host_and_other_files_are_refused(tmp_path, store):
+    [corpus, *_] = plan(store)
+    reviews = corpus.inputs["dump"]
+    [path] = (store.root / "samples").iterdir()
+    whole = path.read_bytes()
+    path.unlink()
+    other = Store(tmp_path / "other")
+    [there] = dump.locate_dump(reviews, other)
+    assert there == str(other.root / "samples" / path.name)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(UserError, match="differs on this host"):
+        dump.locate_dump(reviews, store)
+    file = tmp_path / "reviews.json"
+    file.write_text('{"reviewText": "good", "overall": 5}')
+    reviews = dump.build_dump_stage(dump.Dump(paths=[str(file)]), store)
+    assert dump.locate_dump(reviews, store) == [str(file)]
+    file.unlink()
+    with pytest.raises(UserError, match=r"reviews\.json is not on this host"):
+        dump.locate_dump(reviews, store)
+
+
+def test_files_that_texts_are_withheld_for_are_the_same_on_the_other_host(tmp_path, store):
+    file = tmp_path / "test.txt"
+    file.write_text("good")
+    [corpus, *_] = plan(store, f"corpus.withhold={file}")
+    assert call_of(corpus, store)["withhold"] == [str(file)]
+    file.write_text("other")
+    with pytest.raises(UserError, match=r"^corpus\.withhold: .*test\.txt differs"):
+        call_of(corpus, store)
+    file.unlink()
+    with pytest.raises(UserError, match=r"^corpus\.withhold: .*test\.txt is not on this host"):
+        call_of(corpus, store)
+
+
+def test_what_a_study_takes_from_elsewhere_is_the_same_on_the_other_host(tmp_path, store):
+    folder = tmp_path / "task"
+    folder.mkdir()
+    (folder / "train.tsv").write_text("sentence\tlabel")
+    task = build_external_stage(str(folder), store)
+    cell = ExistingStage("finetuning", 1, {}, {"data": task})
+    check_sources(cell, store)
+    (folder / "train.tsv").write_text("sentence\tother")
+    with pytest.raises(UserError, match="task differs on this host"):
+        check_sources(cell, store)
+    (folder / "train.tsv").unlink()
+    folder.rmdir()
+    with pytest.raises(UserError, match="task is not on this host"):
+        check_sources(cell, store)
+
+
+@pytest.mark.usefixtures("prefect_home")
+def test_a_worker_finds_what_is_complete_and_refuses_what_no_run_asked_for(store):
+    from flows.pool_worker import run_stage
+
+    [corpus, *_] = plan(store)
+    store.publish(corpus, {"read": 50})
+    assert run_stage(**send([corpus]), store=str(store.root)) == [corpus.path]
+    with pytest.raises(UserError, match="run-stage is started by runs"):
+        run_stage(store=str(store.root))

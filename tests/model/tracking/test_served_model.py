@@ -41,6 +41,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def post(folder):
     """Sends a body to the server, as `mlflow models serve` runs it; returns status and answer."""
+    sys.modules.pop("model_folder", None)  # of another served model of this process
     model = mlflow.pyfunc.load_model(str(folder.parent / "served"))
     client = TestClient(scoring_server.init(model), raise_server_exceptions=False)
 

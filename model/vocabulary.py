@@ -45,8 +45,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Train the vocabulary that a command line asks for."""
     description = "Train a WordPiece vocabulary on the pretrain split of a corpus."
     options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
-    fields = {name: getattr(options, name) for name in VocabularyConfig.model_fields}
-    return train_vocabulary(VocabularyConfig(**fields), options.corpus, options.output)
+    return train_vocabulary(options.narrow(VocabularyConfig), options.corpus, options.output)
 
 
 def train_vocabulary(config: VocabularyConfig, corpus: Path, output: Path) -> dict[str, Any]:

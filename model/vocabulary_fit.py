@@ -28,8 +28,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options = read_options(
         VocabularyFitOptions, argv, "python -m model.vocabulary_fit", description
     )
-    fields = {name: getattr(options, name) for name in VocabularyFitConfig.model_fields}
-    config = VocabularyFitConfig(**fields)
+    config = options.narrow(VocabularyFitConfig)
     return measure_vocabulary_fit(config, options.corpus, options.vocabulary, options.output)
 
 

@@ -57,6 +57,10 @@ class Settings(BaseModel):
         """Return the same settings with some changed, checked anew."""
         return type(self)(**{**dict(self), **changes})
 
+    def narrow(self, kind: "type[Model]") -> "Model":
+        """Return those of the settings that another model has: of a job's options its config."""
+        return kind(**{name: getattr(self, name) for name in kind.model_fields})
+
 
 def strip_none(hint: Any) -> Any:
     """Return X of `X | None`, and any other type as it is."""

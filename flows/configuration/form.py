@@ -723,7 +723,7 @@ class AdditionParameters(Parameters):
     @property
     def form(self) -> Addition:
         """Return what was asked for."""
-        return Addition(**{name: getattr(self, name) for name in Addition.model_fields})
+        return self.narrow(Addition)
 
 
 class ScoringModel(Settings):

@@ -70,7 +70,7 @@ class TrainingConfig(Settings):
 
     @property
     def recipe_with_settings(self) -> Recipe:
-        return apply_settings(find_recipe(self.recipe), self.settings)
+        return apply_settings(RECIPES[self.recipe], self.settings)
 
 
 class Pretraining(Stage):
@@ -94,7 +94,7 @@ class Pretraining(Stage):
     @property
     def parameters(self) -> Mapping[str, Any]:
         config, origin = self.config, self.inputs.get("origin")
-        recipe = find_recipe(config.recipe)
+        recipe = RECIPES[config.recipe]
         shape = {} if origin else {"recipe.architecture": recipe.architecture.model_dump()}
         deciding = {name: text for name, text in config.settings.items() if name != KEEP}
         return {
@@ -186,10 +186,6 @@ class Pretraining(Stage):
         return 0
 
 
-def find_recipe(name: str) -> Recipe:
-    return {**RECIPES}[name]
-
-
 def check_device(device: str) -> None:
     """Raise UserError, before anything is made, where the device is not there: training comes hours
     after the data.
@@ -240,7 +236,7 @@ class PretrainingRequest:
 
     @property
     def resolved(self) -> Recipe:
-        return apply_settings(find_recipe(self.recipe), dict(self.settings))
+        return apply_settings(RECIPES[self.recipe], dict(self.settings))
 
 
 def describe_training(parameters: Parameters, beside: int = 0) -> PretrainingRequest:

@@ -34,9 +34,8 @@ class Search(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from model.finetuning.search import search
 
-        fields = {name: getattr(self.config, name) for name in FinetuneConfig.model_fields}
         return search(
-            FinetuneConfig(**fields),
+            self.config.narrow(FinetuneConfig),
             self.config.space,
             self.config.trials,
             **locate_sources(self, store, folder),

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
@@ -76,9 +76,11 @@ class DumpPaths(Settings):
 class ReadingConfig(LimitConfig):
     """How the files of a dump are read."""
 
-    format: formats.FormatName | None = Field(
+    format: str | None = Field(
         default=None,
-        description="format of the files, instead of detecting it from their first bytes",
+        description="format of the files, instead of detecting it from their first bytes: "
+        + ", ".join(formats.FORMATS),
+        json_schema_extra=formats.add_format_names,
     )
     columns: str | None = Field(
         default=None,
@@ -102,6 +104,11 @@ class ReadingConfig(LimitConfig):
         description="how many files may be cut off or broken: they are read up to the damage; one "
         "more ends the job",
     )
+
+    @field_validator("format")
+    @classmethod
+    def _check_format(cls, name: str | None) -> str | None:
+        return formats.check_format_name(name) if name is not None else None
 
     @model_validator(mode="after")
     def _check_encoding(self) -> Self:

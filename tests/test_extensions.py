@@ -1,17 +1,27 @@
-"""A task of the stars, a stage and an arm of another package, which docs/extending.md shows, are
-used to the end: each is one module, added by one call.
+"""A format, a task of the stars, a stage and an arm of another package, which docs/extending.md
+shows, are used to the end: each is one module, added by one call.
 """
 
+import gzip
 import importlib
 import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from beam_jobs.config import CorpusOptions
 from beam_jobs.core.plugins import VARIABLE
+from beam_jobs.reading import formats, work_units
+from beam_jobs.reading.lines import Tally
+from beam_jobs.sample.sample_dump import generate_lines
+from beam_jobs.scoring.plan import name_outputs
+from flows.configuration.form import Dump
+from flows.dumps.arrivals import is_named_like_a_dump
+from flows.dumps.preview import read_preview
 from flows.runner.stage_runner import StageRunner
 from flows.store.stage import ExistingStage, Stage
 from flows.store.store import Store
@@ -20,7 +30,7 @@ from model.finetuning import tasks
 from tests.model.corpora import write_corpus
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
-MODULES = ("satisfaction", "bayes", "word_counts")
+MODULES = ("star_lines", "satisfaction", "bayes", "word_counts")
 
 
 def read_module(name: str) -> str:
@@ -44,12 +54,52 @@ def extras(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{Path(__file__).parent.parent}")
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
     monkeypatch.setattr(arms, "_ARMS", dict(arms.list_arms()))
     monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
     monkeypatch.setattr(Stage, "registry", dict(Stage.registry))
     yield {name: importlib.import_module(f"shop_extras.{name}") for name in MODULES}
     for name in [name for name in sys.modules if name.startswith("shop_extras")]:
         del sys.modules[name]
+
+
+def write_star_lines(path: Path, reviews: int) -> Path:
+    """Write reviews as lines that begin with their stars, packed if the name says so."""
+    lines = []
+    for line in generate_lines(2 * reviews, seed=0):
+        with suppress(ValueError, KeyError, TypeError):
+            record = json.loads(line)
+            text = " ".join(record["reviewText"].split())
+            lines += ["★" * int(record["overall"]) + f"☆ {text}\n"] if text else []
+    content = "".join(lines[:reviews]).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def list_files(path: Path, format: str | None = None) -> list[work_units.DumpFile]:
+    options = CorpusOptions(input=((str(path),),), output="unused", format=format)
+    return work_units.list_dump_files(options)
+
+
+@pytest.mark.usefixtures("extras")
+def test_a_format_is_known_wherever_one_is_asked_for(tmp_path):
+    path = write_star_lines(tmp_path / "shop.stars.gz", 300)
+    [file] = list_files(path)
+    assert file.layout.name == "star_lines"
+    assert file.compression == "gz"
+    tally = Tally()
+    [unit] = work_units.cut_file(file, 1 << 20, str(tmp_path / "work"))
+    records = list(work_units.read_records(unit, tally))
+    assert len(records) == 300
+    preview = read_preview(file)
+    assert preview.count == 300
+    assert name_outputs([file], "csv") == ["shop.scores.csv"]
+    assert is_named_like_a_dump("watched/shop.stars.gz")
+    assert "star_lines" in Dump.model_json_schema()["properties"]["format"]["enum"]
+    [forced] = list_files(path, Dump(format="star_lines").format)
+    assert forced.layout == file.layout
+    with pytest.raises(ValueError, match="star_lines"):
+        list_files(path, "star_line")
 
 
 def test_a_stage_is_made_in_a_child_process(extras, tmp_path):
@@ -70,9 +120,9 @@ def test_a_stage_is_made_in_a_child_process(extras, tmp_path):
 @pytest.mark.slow
 @pytest.mark.smoke
 @pytest.mark.usefixtures("extras")
-def test_a_run_takes_a_task_of_the_stars_and_an_arm_to_the_end(tmp_path):
-    store = tmp_path / "store"
-    words = ["run", "--dump", "sample:1500", "--store", str(store), "--recipe", "sample"]
+def test_a_run_takes_a_format_a_task_of_the_stars_and_an_arm_to_the_end(tmp_path):
+    store, dump = tmp_path / "store", write_star_lines(tmp_path / "shop.stars.gz", 1500)
+    words = ["run", "--dump", str(dump), "--store", str(store), "--recipe", "sample"]
     for setting in (
         "finetuning.tasks=satisfied",
         "finetuning.arms=bayes,tfidf",

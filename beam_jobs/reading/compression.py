@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
 
@@ -47,6 +47,8 @@ MAGIC: dict[Compression, bytes] = {
     "zst": b"\x28\xb5\x2f\xfd",
     "zip": b"PK\x03\x04",
 }
+PACKED = tuple(filter(None, get_args(Compression)))
+"""Endings of names of packed files."""
 SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
 MAX_ZIP_MEMBERS = 10_000
 """Each becomes a unit."""
@@ -104,7 +106,6 @@ UNREADABLE: dict[bytes | tuple[bytes, ...], tuple[str, str]] = {
         'unpack it first: python -c "import sys, zlib; '
         'sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))" < {} > {new}',
     ),
-    b"PAR1": ("a Parquet file", "give it as it is, neither packed nor in an archive:"),
     (b"\xff\xfe\0\0", b"\0\0\xfe\xff"): (
         "UTF-32",
         "convert it first: iconv -f UTF-32 -t UTF-8 {} > {new}",

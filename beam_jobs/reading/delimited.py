@@ -11,6 +11,7 @@ from itertools import compress, islice
 from typing import Any, NamedTuple
 
 from beam_jobs.reading import fields
+from beam_jobs.reading.format import Format
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
     Item,
@@ -71,17 +72,8 @@ CERTAIN, LIKELY, POSSIBLE = 12, 4, 1
 """Delimiters in lines that would be whole records, the less the more there is in doubt."""
 
 
-def read_delimited(
-    stream: Stream, layout: Layout, tally: Tally, header: bool = True
-) -> Iterator[Item]:
-    """Yield (line on which the record begins, record). `header`: the first line names the columns.
-
-    A quote that never ends costs only its own record: the lines after it are read again.
-    """
-    yield from _read_records(RecordLines(stream, layout, tally), header)
-
-
 def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
+    """Yield (line where the record begins, record). `header`: the first line names the columns."""
     layout, columns = lines.layout, list(lines.layout.columns)
     repeated = [
         name
@@ -286,13 +278,6 @@ def _are_records(weights: list[int]) -> bool:
     return sum(weights) >= CERTAIN and sum(map(bool, weights)) * 4 >= len(weights) * 3
 
 
-def recognize(start: bytes) -> bool:
-    """Return whether the first line has a delimiter, or is the name of a column of texts."""
-    first = take_header(start.decode(errors="replace"))
-    has_delimiter = any(delimiter in first for delimiter in DELIMITERS)
-    return has_delimiter or bool(fields.find_column("text", {first.strip(' "\r')}))
-
-
 def take_header(text: str) -> str:
     """Return the first line, or the first ones where names in quotes have line ends."""
     lines, count = [f"{line}\n" for line in text.split("\n", MAX_HEADER_LINES)], 1
@@ -369,7 +354,7 @@ def _try_layout(candidate: Layout, whole: bytes, text: str) -> Tried:
     columns = tuple(" ".join(name.split()) for name in header)
     candidate = replace(candidate, columns=columns)
     limited = replace(candidate, max_record_bytes=len(whole))
-    records = list(read_delimited(io.BytesIO(whole), limited, Tally()))
+    records = list(_read_records(RecordLines(io.BytesIO(whole), limited, Tally()), header=True))
     unread = sum(isinstance(record, Reject) for record in records)
     return Tried(candidate, max(len(records), 1), unread, count_misplaced_quotes(text, candidate))
 
@@ -447,3 +432,31 @@ def _find_end_of_first(stretch: bytes, start: int, layout: Layout) -> int:
                 return start + lines.begun
         window *= 8
     return -1
+
+
+class Delimited(Format):
+    """Recognized last: many texts have commas in their first line."""
+
+    name, endings = "delimited", ("csv", "tsv", "txt")
+    has_only_strings = True
+
+    def recognize(self, start: bytes) -> bool:
+        """Return whether the first line has a delimiter, or is the name of a column of texts."""
+        first = take_header(start.decode(errors="replace"))
+        has_delimiter = any(delimiter in first for delimiter in DELIMITERS)
+        return has_delimiter or bool(fields.find_column("text", {first.strip(' "\r')}))
+
+    def inspect(self, head: bytes, layout: Layout) -> Layout:
+        return detect_delimited_layout(head, layout)
+
+    def read(
+        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
+    ) -> Iterator[Item]:
+        """A quote that never ends costs only its own record: the lines after it are read again."""
+        return _read_records(RecordLines(stream, layout, tally), header)
+
+    def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
+        return find_record_end(stretch, least, layout)
+
+    def is_stateless(self, layout: Layout) -> bool:
+        return not layout.has_quotes

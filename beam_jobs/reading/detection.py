@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import (
@@ -17,7 +15,6 @@ from beam_jobs.reading import (
     fields,
     json_documents,
     json_records,
-    parquet_records,
 )
 from beam_jobs.reading.compression import (
     Compression,
@@ -25,7 +22,8 @@ from beam_jobs.reading.compression import (
     name_new_file,
     refuse_unless_text,
 )
-from beam_jobs.reading.formats import FORMATS
+from beam_jobs.reading.format import RowFormat
+from beam_jobs.reading.formats import OURS, find_format, list_formats
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
     LIST,
@@ -48,14 +46,6 @@ HEADER_LINES = 20
 FIRST_RECORDS = 100
 """Of which one at least must have a text."""
 NUMBER = re.compile(r"\d+([.,]\d+)?")
-NOT_UTF8 = re.compile("[\udc80-\udcff]+")
-PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")
-"""Characters that were cut off, and halves of characters beyond 16 bits."""
-FOREIGN_BYTES = 8
-"""Letters of other scripts stand side by side, those that cp1252 adds to ASCII mostly alone: so
-many bytes that are not UTF-8, half of them in runs of three, are in another encoding, and so are
-those of which a twentieth stand for nothing in cp1252."""
-UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
 PAGE = re.compile(rb"<[a-z!?]", re.IGNORECASE)
 SQL = re.compile(
     rb"--\s|/\*!|(?:insert into|create table|drop table|set names)\s|set \w+ *=|copy \S+ ?\(",
@@ -81,7 +71,7 @@ AROUND_ANSWERS = ANSWERS | {
 
 
 def read_records(stream: Stream, found: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-    """Read the records of a stretch of a file, in every format but Parquet.
+    """Read the records of a stretch of a file, in a format of text.
 
     `header`: the stretch is the beginning of the file.
     """
@@ -90,19 +80,12 @@ def read_records(stream: Stream, found: Layout, tally: Tally, header: bool) -> I
         while left and (block := stream.read(left)):
             left -= len(block)
         tally.lines = found.prefix.count(b"\n")
-    if found.name == "delimited":
-        items = delimited.read_delimited(stream, found, tally, header)
-    else:
-        read = FORMATS[found.name].read
-        assert read, f"{found.name} is not read from a stream"
-        text = (*found.joined, dict(found.mapping).get("text", ""))[0]
-        names = [
-            *found.joined,
-            *(n for f, n in found.mapping if not fields.is_collected(f, n, text)),
-        ]
-        nested = {n for n in names if n in found.read_columns and ("." in n or LIST in n)}
-        items = read(stream, found, tally)
-        items = expand_records(items, nested, tally) if nested else items
+    items = find_format(found.name).read(stream, found, tally, header)
+    text = (*found.joined, dict(found.mapping).get("text", ""))[0]
+    names = {*found.joined, *(n for f, n in found.mapping if not fields.is_collected(f, n, text))}
+    names = names & found.read_columns - {*found.columns}
+    nested = {n for n in names if "." in n or LIST in n}
+    items = expand_records(items, nested, tally) if nested else items
     items = add_columns(items, dict(found.partition)) if found.partition else items
     text = dict(found.mapping).get("text", "")
     return join_columns(items, found.joined, text) if found.joined else items
@@ -141,25 +124,24 @@ def detect_layout(
     for size in list_head_sizes(defaults.max_record_bytes):
         head = read_head(path, first, compression, member, size)
         found = replace(defaults, name=name or detect_format(head, shown))
-        if not name and "json" in found.name:
+        format = find_format(found.name)
+        if not name and format.is_json:
             is_whole, text = len(head) < size, overrides.get("text", "")
             orient = json_documents.find_orient(head, found, text, shown, is_whole)
             if orient is None and size < defaults.max_record_bytes:
                 continue
             if orient:
                 found = replace(found, name="json_table", orient=orient)
+                format = find_format(found.name)
         if not overrides and len(head) < min(size, MAX_ANSWER_BYTES):
             refuse_error_answer(head, found, shown)
         records: list[dict[str, Any]] = []
         rejects: list[Reject] = []
-        if found.name == "parquet":
-            if compression:
-                refuse_unless_text(head, shown)
-            records = [read_parquet_columns(path)]
+        format.refuse(head, found, shown, is_packed=bool(compression))
+        if isinstance(format, RowFormat):
+            records = [read_columns(path, format)]
             columns: Iterable[str] = records[0]
         else:
-            refuse_unless_text(head, shown)
-            refuse_other_encodings(head, found, shown)
             if found.name in ("json_lines", "json_objects"):
                 found = json_documents.unwrap_records(head, found, overrides, shown)
             found, records, rejects = inspect_head(head, found, shown, whole=len(head) < size)
@@ -221,8 +203,11 @@ def find_way_out(head: bytes, found: Layout, is_whole: bool) -> str:
             f"its first line has {len(found.columns)} names: mend it, or put fields that hold "
             f"{found.delimiter!r} in double quotes"
         )
-    is_json = "json" in found.name or found.name == "python_lines"
-    way = f"mend it, or {WRITE_OBJECTS}" if is_json else "name another format with --format"
+    way = (
+        f"mend it, or {WRITE_OBJECTS}"
+        if find_format(found.name).is_json
+        else "name another format with --format"
+    )
     return way if is_whole else f"{way}, or raise --max-record-bytes"
 
 
@@ -301,7 +286,7 @@ def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
     """Raise UserError if the only record of a file, which `head` is all of, is the JSON that a
     server answers with when it has no such file, or does not give it.
     """
-    if found.name not in ("json_lines", "json_objects", "python_lines"):
+    if not find_format(found.name).is_json or found.name == "json_table":
         return
     limited = replace(found, max_record_bytes=max(len(head), 1))
     items = list(read_records(io.BytesIO(head), limited, Tally(), header=True))
@@ -315,20 +300,6 @@ def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
         raise UserError(
             f"{shown} is the error message of a server instead of a dump: {told}; fetch it again, "
             "or name its text with --columns text=NAME"
-        )
-
-
-def refuse_other_encodings(head: bytes, found: Layout, shown: str) -> None:
-    """Raise UserError where bytes that are not UTF-8, and would be read as cp1252, are not that."""
-    if found.encoding != Layout.encoding or head.isascii():
-        return
-    runs = NOT_UTF8.findall(PARTS_OF_UTF8.sub("", head.decode(errors="surrogateescape")))
-    count, long = len("".join(runs)), len("".join(run for run in runs if len(run) > 2))
-    undefined = sum(run.count(byte) for run in runs for byte in UNDEFINED)
-    if count >= FOREIGN_BYTES and (2 * long > count or 20 * undefined > count):
-        raise UserError(
-            f"{shown} is neither in UTF-8 nor in cp1252; name its encoding, for example with "
-            "--encoding cp1251 (Russian), gb18030 (Chinese), shift_jis (Japanese) or mac_roman"
         )
 
 
@@ -361,13 +332,10 @@ def read_head(path: str, first: bytes, compression: Compression, member: str, si
         return head
 
 
-def read_parquet_columns(path: str) -> dict[str, Any]:
-    try:
-        with storage.open_bytes(path) as file:
-            return parquet_records.read_empty_record(file, path)
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        storage.raise_storage_error(error, path)
-        raise UserError(f"{path} is not a whole Parquet file ({error}); fetch it again") from None
+def read_columns(path: str, format: RowFormat) -> dict[str, Any]:
+    """Return a record with the columns of a file and an empty value of the type of each."""
+    with storage.open_bytes(path) as file:
+        return format.read_columns(file, path)
 
 
 def inspect_head(
@@ -378,13 +346,13 @@ def inspect_head(
 
     `whole`: the beginning is all of the file.
     """
-    if "json" not in found.name and b"\n" not in head and b"\r" in head.strip():
+    format = find_format(found.name)
+    if not format.is_json and b"\n" not in head and b"\r" in head.strip():
         raise UserError(
             f"{shown}: its lines end with CR alone; convert them first: tr '\\r' '\\n' < "
             f"{shlex.quote(shown)} > {name_new_file(shown)}"
         )
-    if inspect := FORMATS[found.name].inspect:
-        found = inspect(head, found)
+    found = format.inspect(head, found)
     if found.name == "json_objects" and not whole:
         objects = json_records.find_whole_objects(head, len(found.prefix))
         head = head[: max((stop for _, stop in objects), default=0)]
@@ -400,6 +368,10 @@ def detect_format(head: bytes, shown: str) -> str:
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not start:
         return "json_lines"  # an empty file has no records in any format
+    formats = list_formats()
+    for name, one in formats.items():
+        if type(one) not in OURS and one.recognize(start):
+            return name
     if PAGE.match(start):
         raise UserError(
             f"{shown} is XML or HTML, which is not read; if it is the error page of a download, "
@@ -433,12 +405,12 @@ def detect_format(head: bytes, shown: str) -> str:
         raise UserError(f"{shown} holds lists without names; {WRITE_OBJECTS}")
     if start.startswith((b"{", b"[")):
         return json_records.detect_json_format(start)
-    for name, one in FORMATS.items():
+    for name, one in formats.items():
         if one.recognize(start):
             return name
     refuse_unless_text(head, shown)
     refuse_late_header(head, shown)
     raise UserError(
-        f"{shown}: its format is not known ({', '.join(FORMATS)}); name it with --format, with "
+        f"{shown}: its format is not known ({', '.join(formats)}); name it with --format, with "
         "--format text where each line is a text, or leave the file out"
     )

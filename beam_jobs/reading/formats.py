@@ -1,74 +1,74 @@
-"""The table of formats: to add one, write its module and name it here.
+"""Every format of review files by name: ours, registered ones, and those of entry points."""
 
-A format says how its beginning looks, how its records are read and where a file may be cut.
-"""
+from typing import Any
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.plugins import load_plugins, register_module
+from beam_jobs.core.settings import describe_unknown
+from beam_jobs.reading.compression import PACKED
+from beam_jobs.reading.delimited import Delimited
+from beam_jobs.reading.fasttext import FastText
+from beam_jobs.reading.format import Format
+from beam_jobs.reading.json_documents import JsonTable
+from beam_jobs.reading.json_records import JsonLines, JsonObjects, PythonLines
+from beam_jobs.reading.parquet_records import Parquet
+from beam_jobs.reading.plain_text import PlainText
+from beam_jobs.reading.snap import Snap
 
-from beam_jobs.reading import delimited, json_documents, json_records, marked_text
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Item, Stream, Tally, find_line_end
-
-
-@dataclass(frozen=True)
-class Format:
-    """What is known of a format."""
-
-    recognize: Callable[[bytes], bool] = lambda start: False
-    """Whether a file is in it, by its beginning without a BOM and white space. The first format of
-    the table that says yes is taken. Those of JSON are told apart by json_records."""
-    read: Callable[[Stream, Layout, Tally], Iterator[Item]] | None = None
-    """Yields (line, record) or a reject; none for what is no stream of records."""
-    find_boundary: Callable[[bytes, int, Layout], int] = find_line_end
-    """Returns the first place at or after `least` in bytes that begin with a record where a file
-    may be cut, or -1."""
-    is_stateless: Callable[[Layout], bool] = lambda layout: True
-    """Whether a boundary can be recognized without reading from the previous one on."""
-    inspect: Callable[[bytes, Layout], Layout] | None = None
-    """Completes the layout by the beginning of a file."""
+OURS: tuple[type[Format], ...] = (
+    *(JsonLines, JsonObjects, JsonTable, PythonLines),
+    *(FastText, Snap, Parquet, PlainText, Delimited),
+)
+FORMATS: dict[str, Format] = {kind.name: kind() for kind in OURS}
 
 
-FORMATS: dict[str, Format] = {
-    "json_lines": Format(read=json_records.read_json_lines),
-    "json_objects": Format(
-        read=json_records.read_json_objects,
-        find_boundary=json_records.find_object_boundary,
-        is_stateless=lambda layout: False,
-    ),
-    "json_table": Format(  # which only the whole file shows (json_documents.find_orient)
-        read=json_documents.read_json_table,
-        find_boundary=lambda stretch, least, layout: -1,
-        is_stateless=lambda layout: False,
-    ),
-    "python_lines": Format(read=json_records.read_python_lines),
-    "fasttext": Format(
-        lambda start: start.startswith(b"__label__"),
-        marked_text.read_fasttext,
-        inspect=marked_text.detect_labels_and_titles,
-    ),
-    "snap": Format(
-        lambda start: bool(marked_text.SNAP_KEY.match(start)),
-        marked_text.read_snap,
-        marked_text.find_blank_line_end,
-    ),
-    "parquet": Format(lambda start: start.startswith(b"PAR1")),
-    "text": Format(  # only where it is asked for: any text is some
-        read=marked_text.read_text,
-        find_boundary=marked_text.find_document_end,
-        inspect=marked_text.detect_blocks,
-    ),
-    "delimited": Format(
-        delimited.recognize,
-        delimited.read_delimited,
-        delimited.find_record_end,
-        is_stateless=lambda layout: not layout.has_quotes,
-        inspect=delimited.detect_delimited_layout,
-    ),
-}
-if TYPE_CHECKING:
-    FormatName = str
-else:
-    FormatName = Literal[tuple(FORMATS)]
-"""What `--format` takes."""
+def register_format(kind: type[Format]) -> type[Format]:
+    """Add a format, also as the decorator of its class; ValueError for a name that is taken."""
+    if type(FORMATS.setdefault(kind.name, kind())) is not kind:
+        raise ValueError(f"two formats are called {kind.name}")
+    register_module(kind.__module__)
+    return kind
+
+
+def list_formats() -> dict[str, Format]:
+    """Return every format by name, in the order in which they are asked for a file: those of other
+    packages before ours.
+    """
+    load_plugins()
+    ours = {kind.name for kind in OURS}
+    return dict(sorted(FORMATS.items(), key=lambda item: item[0] in ours))
+
+
+def find_format(name: str) -> Format:
+    """Return a format; UserError names those that there are."""
+    if name not in FORMATS:
+        load_plugins()
+    if name not in FORMATS:
+        raise UserError(f"--format {name}: {describe_unknown(name, FORMATS, 'format')}")
+    return FORMATS[name]
+
+
+def check_format_name(name: str) -> str:
+    """Return the name of a format; ValueError for any other."""
+    if name and name not in list_formats():
+        raise ValueError(describe_unknown(name, FORMATS, "format"))
+    return name
+
+
+def add_format_names(schema: dict[str, Any]) -> None:
+    """Let a JSON schema of a field list the names of formats."""
+    schema["enum"] = [*([""] if schema.get("default") == "" else []), *list_formats()]
+
+
+def list_endings() -> list[str]:
+    """Return the endings of names of dumps, without the dot."""
+    endings = (ending for one in list_formats().values() for ending in one.endings)
+    return list(dict.fromkeys(endings))
+
+
+def strip_endings(name: str) -> str:
+    """Return the name of a dump without what says its format and compression."""
+    for endings in (PACKED, list_endings()):
+        stem, dot, ending = name.rpartition(".")
+        name = stem if dot and ending.lower() in endings else name
+    return name

@@ -18,6 +18,7 @@ import orjson
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields, json_records
+from beam_jobs.reading.format import WholeFormat
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import BLOCK_BYTES, LIST, Item, Reject, Stream, Tally, make_reject
 
@@ -221,3 +222,14 @@ def read_json_table(stream: Stream, layout: Layout, tally: Tally) -> Iterator[It
         yield (table if isinstance(table, Reject) else make_reject(1, "not an object", raw))
     for tally.lines, (label, row) in enumerate(rows, 1):
         yield tally.lines, {"index": label} | row
+
+
+class JsonTable(WholeFormat):
+    """A table that is one object, which only the whole file shows (find_orient)."""
+
+    name, is_json = "json_table", True
+
+    def read(
+        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
+    ) -> Iterator[Item]:
+        return read_json_table(stream, layout, tally)

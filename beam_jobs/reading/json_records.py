@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from beam_jobs.reading.format import Format
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
     BLOCK_BYTES,
@@ -41,23 +42,6 @@ MAX_BLANKS = 1 << 10
 NEXT_OBJECT = re.compile(rb'[^\s\[:]\s*+(?=\{\s*+")')
 """Neither the first of a list nor the value of a field."""
 NESTED_OBJECT = re.compile(rb"[\r\n,\[][ \t\f\v]*+\{")
-
-
-def read_json_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
-    """Yield (line, record); blank lines are not records."""
-    return _read_records(stream, layout, tally, orjson.loads, parse_json)
-
-
-def read_python_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
-    """Read the oldest McAuley files, Python literals such as `{'reviewerID': …}`.
-
-    Nothing but literals is evaluated.
-    """
-
-    def parse_fast(line: bytes) -> Any:
-        return join_surrogates(ast.literal_eval(line.decode().strip()))
-
-    return _read_records(stream, layout, tally, parse_fast, parse_python_literal)
 
 
 def _read_records(
@@ -307,4 +291,48 @@ def _is_object(line: bytes) -> bool:
     try:
         return isinstance(json.loads(line, strict=False), dict)
     except (ValueError, RecursionError):
+        return False
+
+
+class JsonLines(Format):
+    """One object a line; blank lines are not records."""
+
+    name, endings, is_json = "json_lines", ("json", "jsonl", "ndjson"), True
+
+    def read(
+        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
+    ) -> Iterator[Item]:
+        return _read_records(stream, layout, tally, orjson.loads, parse_json)
+
+
+class PythonLines(Format):
+    """Literals such as `{'reviewerID': …}`, as the oldest McAuley files have them. Nothing but
+    literals is evaluated.
+    """
+
+    name, is_json = "python_lines", True
+
+    def read(
+        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
+    ) -> Iterator[Item]:
+        def parse_fast(line: bytes) -> Any:
+            return join_surrogates(ast.literal_eval(line.decode().strip()))
+
+        return _read_records(stream, layout, tally, parse_fast, parse_python_literal)
+
+
+class JsonObjects(Format):
+    """Objects in any layout, in a list or one after the other."""
+
+    name, is_json = "json_objects", True
+
+    def read(
+        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
+    ) -> Iterator[Item]:
+        return read_json_objects(stream, layout, tally)
+
+    def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
+        return find_object_boundary(stretch, least, layout)
+
+    def is_stateless(self, layout: Layout) -> bool:
         return False

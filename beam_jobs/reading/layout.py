@@ -10,7 +10,7 @@ Labels = Literal["polarity", "stars", "unknown"]
 
 @dataclass(frozen=True)
 class Layout:
-    name: str  # of the format, a key of formats.FORMATS
+    name: str  # of the format, its class: formats.find_format
     mapping: tuple[tuple[str, str], ...] = ()  # Review field, column
     unused: tuple[tuple[str, str], ...] = ()  # column that gives no field, closest Review field
     joined: tuple[str, ...] = ()  # columns whose texts, joined, are the text

@@ -21,6 +21,12 @@ LIST = "[]"
 """In the name of a field: what is before it is a list, and what follows is in each of its items."""
 
 
+class WrongFile(ValueError):
+    """Raised by a reader for a file that its beginning was no sign of; the message goes on after
+    the name of the file.
+    """
+
+
 class Stream(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
@@ -201,3 +207,13 @@ def check_lists(names: Iterable[str], file: str) -> None:
 def find_line_end(stretch: bytes, least: int, layout: Layout) -> int:
     """Return the first place at or after `least` behind the end of a line, or -1."""
     return stretch.find(b"\n", max(least - 1, 0)) + 1 or -1
+
+
+def find_blank_line_end(stretch: bytes, least: int) -> int:
+    """Return the first place at or after `least` behind an empty line, or -1."""
+    ends = [
+        at + len(mark)
+        for mark in (b"\n\n", b"\n\r\n")
+        if (at := stretch.find(mark, max(least - 2, 0))) >= 0
+    ]
+    return min(ends, default=-1)

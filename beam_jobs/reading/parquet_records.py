@@ -17,6 +17,7 @@ from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading import fields
 from beam_jobs.reading.dates import SECONDS_OF_A_DAY
+from beam_jobs.reading.format import Piece, RowFormat
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
     LIST,
@@ -159,3 +160,47 @@ def _is_flat(kind: pa.DataType, longest: int) -> bool:
     """Return whether a value is none of many, and no fixed number of bytes beyond `longest`."""
     is_wide = pa.types.is_fixed_size_binary(kind) and kind.byte_width > longest
     return not (pa.types.is_nested(kind) or is_wide)
+
+
+class Parquet(RowFormat):
+    """Its footer has the columns; a "line" is a row."""
+
+    name, endings = "parquet", ("parquet", "pq")
+
+    def recognize(self, start: bytes) -> bool:
+        return start.startswith(b"PAR1")
+
+    def read_columns(self, file: BinaryIO, name: str) -> dict[str, Any]:
+        try:
+            return read_empty_record(file, name)
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            storage.raise_storage_error(error, name)
+            raise UserError(
+                f"{name} is not a whole Parquet file ({error}); fetch it again"
+            ) from None
+
+    def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
+        metadata = pq.read_metadata(file)
+        groups, start, width = metadata.num_row_groups, 0, 0
+        for i in range(groups):
+            width += metadata.row_group(i).total_byte_size
+            if width >= size or i + 1 == groups:
+                yield Piece(start, i + 1, width)
+                start, width = i + 1, 0
+        if not groups:
+            yield Piece(0, 0, 0)
+
+    def count_rows(self, file: BinaryIO) -> int:
+        return int(pq.read_metadata(file).num_rows)
+
+    def read_rows(
+        self,
+        file: BinaryIO,
+        layout: Layout,
+        tally: Tally,
+        start: int,
+        stop: int | None,
+        max_expansion: float,
+        name: str,
+    ) -> Iterator[Item]:
+        return read_rows(file, layout, tally, start, stop, max_expansion, name)

@@ -22,22 +22,21 @@ from functools import partial
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from beam_jobs.config import DumpOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
-from beam_jobs.reading import detection, fields, parquet_records
+from beam_jobs.reading import detection, fields
 from beam_jobs.reading.compression import (
     Compression,
     PlainStream,
     detect_compression,
     list_zip_members,
 )
-from beam_jobs.reading.formats import FORMATS
+from beam_jobs.reading.format import RowFormat
+from beam_jobs.reading.formats import find_format
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Item, Tally, make_reject
-from beam_jobs.reading.marked_text import UnexpectedLabel
+from beam_jobs.reading.lines import Item, Tally, WrongFile, make_reject
 from beam_jobs.text.splits import KEY_FIELDS
 
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
@@ -72,9 +71,8 @@ class DumpFile:
     @property
     def plain_size(self) -> int:
         """Uncompressed bytes, estimated."""
-        return self.size * (
-            COMPRESSION_RATIO if self.compression or self.layout.name == "parquet" else 1
-        )
+        is_packed = self.compression or isinstance(find_format(self.layout.name), RowFormat)
+        return self.size * (COMPRESSION_RATIO if is_packed else 1)
 
     @property
     def name(self) -> str:
@@ -299,28 +297,17 @@ def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
 
 def _cut_by_layout(file: DumpFile, size: int, folder: str) -> Iterator[Unit]:
     whole = Unit(file, 0, file.path, file.compression, 0, None, file.plain_size)
-    if file.layout.name == "parquet":
-        yield from _cut_row_groups(whole, size)
+    format = find_format(file.layout.name)
+    if isinstance(format, RowFormat):
+        with storage.open_bytes(whole.path) as stream:
+            for number, piece in enumerate(format.cut(stream, size)):
+                yield replace(whole, piece=number, **asdict(piece))
     elif is_cut_anew(file, size):
         yield from _unpack_into_pieces(whole, size, folder)
     elif file.compression or file.size < size * 3 // 2:
         yield whole
     else:
         yield from _cut_byte_ranges(whole, size)
-
-
-def _cut_row_groups(whole: Unit, size: int) -> Iterator[Unit]:
-    with storage.open_bytes(whole.path) as stream:
-        metadata = pq.read_metadata(stream)
-    groups = metadata.num_row_groups
-    start = width = pieces = 0
-    for i in range(groups):
-        width += metadata.row_group(i).total_byte_size
-        if width >= size or i + 1 == groups:
-            yield replace(whole, piece=pieces, start=start, stop=i + 1, plain_size=width)
-            start, width, pieces = i + 1, 0, pieces + 1
-    if not groups:
-        yield replace(whole, stop=0, plain_size=0)
 
 
 def _cut_byte_ranges(whole: Unit, size: int) -> Iterator[Unit]:
@@ -339,13 +326,13 @@ def _cut_byte_ranges(whole: Unit, size: int) -> Iterator[Unit]:
 
 def find_boundary(stretch: bytes, least: int, detected: Layout) -> int:
     """Return the first boundary at or after `least` in bytes that begin with a record, or -1."""
-    return FORMATS[detected.name].find_boundary(stretch, least, detected)
+    return find_format(detected.name).find_boundary(stretch, least, detected)
 
 
 def _find_boundary(stream: PlainStream, start: int, size: int, detected: Layout) -> int | None:
     """Return the first boundary at or after `start` + `size`, or None if the file ends before."""
     least = size
-    if FORMATS[detected.name].is_stateless(detected):
+    if find_format(detected.name).is_stateless(detected):
         # two bytes before, to see a line end or blank line just there
         start, least = start + size - 2, 2
     stream.seek(start)
@@ -431,9 +418,10 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
     Raises UserError at the end if the file is no longer the one that was to be read.
     """
     file = unit.file
-    if file.layout.name == "parquet":
+    format = find_format(file.layout.name)
+    if isinstance(format, RowFormat):
         with storage.open_bytes(unit.path) as rows:
-            yield from parquet_records.read_rows(
+            yield from format.read_rows(
                 rows, file.layout, tally, unit.start, unit.stop, file.max_expansion, file.name
             )
         tally.bytes = unit.plain_size
@@ -442,7 +430,7 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
             header = unit.piece == 0
             try:
                 yield from detection.read_records(stream, file.layout, tally, header)
-            except UnexpectedLabel as error:
+            except WrongFile as error:
                 raise UserError(f"{file.name} {error}") from None
             tally.bytes = stream.delivered
             if damage := unit.damage or stream.damage:

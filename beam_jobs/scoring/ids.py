@@ -9,6 +9,8 @@ from typing import Any
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import detection, fields
 from beam_jobs.reading.fields import unwrap
+from beam_jobs.reading.format import RowFormat
+from beam_jobs.reading.formats import find_format
 from beam_jobs.reading.lines import LIST, check_lists, name_list
 from beam_jobs.reading.work_units import DumpFile
 
@@ -31,11 +33,12 @@ def add_id_column(file: DumpFile, given: str) -> DumpFile:
         *sorted(layout.read_columns),
         *(name for name, _ in layout.unused),
     ]
-    if layout.name == "parquet":
-        record = detection.read_parquet_columns(file.path)
+    format = find_format(layout.name)
+    if isinstance(format, RowFormat):
+        record = detection.read_columns(file.path, format)
         columns = [*record, *detection.list_nested_names(record)]
     given = given.removeprefix(f"{layout.records}{LIST}.")
-    is_listed = layout.name == "parquet" or len(layout.unused) < fields.MAX_LISTED_COLUMNS
+    is_listed = isinstance(format, RowFormat) or len(layout.unused) < fields.MAX_LISTED_COLUMNS
     if given and columns and is_listed and given not in columns:
         raise UserError(
             f"--id {given}: {file.name} has no such column; it has {', '.join(sorted(columns))}"

@@ -1,7 +1,6 @@
 """Everything the scoring job will do, decided once from its options before any work begins."""
 
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from beam_jobs.corpus import plan as corpus_plan
 from beam_jobs.corpus.plan import WORK_NAME, Folders
 from beam_jobs.engine import beam_options
 from beam_jobs.reading import work_units
+from beam_jobs.reading.formats import strip_endings
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.scoring.classifier import hash_model, name_version
 from beam_jobs.scoring.ids import add_id_column
@@ -23,10 +23,6 @@ COSTLIER = 8
 """Times what preparing a byte takes that scoring it takes, at least: units are so much smaller, and
 worker processes pay for dumps so much smaller.
 """
-ENDINGS = re.compile(
-    r"(\.(json|jsonl|ndjson|csv|tsv|txt|parquet|pq))?(\.(gz|bz2|zst|zip))?$", re.IGNORECASE
-)
-"""Of a dump's name, which the name of its scores leaves out."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,8 @@ def name_outputs(files: Sequence[DumpFile], ending: str) -> list[str]:
     members = Counter(file.path for file in files)
     names: dict[str, None] = {}
     for file in files:
-        stem = ENDINGS.sub("", os.path.basename(file.path.rstrip("/")))
+        stem = strip_endings(os.path.basename(file.path.rstrip("/")))
         if members[file.path] > 1:  # of a zip file
-            stem += "-" + ENDINGS.sub("", os.path.basename(file.member))
+            stem += "-" + strip_endings(os.path.basename(file.member))
         names[choose_free_name(stem, f".scores.{ending}", names)] = None
     return list(names)

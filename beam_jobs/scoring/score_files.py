@@ -33,6 +33,7 @@ from beam_jobs.corpus.result import read_finished, sum_counts
 from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.reading import work_units
 from beam_jobs.reading.fields import choose_text
+from beam_jobs.reading.formats import find_format
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
 from beam_jobs.scoring.classifier import Classifier, load_classifier
@@ -144,7 +145,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
 def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
     """Return a row for each record of a unit, one that cannot be read as well."""
     mapping, rows, titles = dict(unit.file.layout.mapping), Rows(), list[str]()
-    is_text = unit.file.layout.name in ("delimited", "snap")  # where all values are strings
+    is_text = find_format(unit.file.layout.name).has_only_strings
     repair = options.repair_run_ons
     for item in work_units.read_records(unit, rows.tally):
         record = {} if isinstance(item, Reject) else item[1]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -28,7 +28,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
 from beam_jobs.reading import fields, stars
 from beam_jobs.reading.dates import Order
-from beam_jobs.reading.formats import FORMATS
+from beam_jobs.reading.formats import add_format_names, check_format_name
 from flows.configuration.addresses import Address
 from flows.configuration.form_tools import fill_form, make_form_field, make_recipe_field
 from flows.configuration.study_file import MOST_AT_ONCE, Seed
@@ -45,11 +45,6 @@ from model.options import (
 )
 from model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
-if TYPE_CHECKING:
-    Format = str
-else:
-    Format = Literal["", *FORMATS]
-
 
 class Dump(Settings):
     """The reviews, as they were published."""
@@ -64,8 +59,10 @@ class Dump(Settings):
     )
     columns: str = make_form_field(CorpusOptions, "columns", default="")
     records: str = make_form_field(CorpusOptions, "records", default="")
-    format: Format = Field(
-        default="", description="Format of the files; empty: detected from their first bytes"
+    format: str = Field(
+        default="",
+        description="Format of the files; empty: detected from their first bytes",
+        json_schema_extra=add_format_names,
     )
     encoding: str = Field(
         default="", description="Encoding of the text, for example cp1252; empty: UTF-8"
@@ -92,6 +89,11 @@ class Dump(Settings):
             if path.startswith("sample:") and not (number.isdecimal() and int(number)):
                 raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
         return paths
+
+    @field_validator("format")
+    @classmethod
+    def _check_format(cls, name: str) -> str:
+        return check_format_name(name)
 
     @field_validator("columns")
     @classmethod

@@ -15,13 +15,10 @@ from typing import Any
 from beam_jobs.core import storage
 from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.core.hosts import check_host
+from beam_jobs.reading.compression import PACKED
+from beam_jobs.reading.formats import list_endings
 from flows.configuration.addresses import explain_refusal
 
-TEXTS = ("json", "jsonl", "ndjson", "csv", "tsv", "txt", "parquet", "pq")
-PACKED = ("gz", "bz2", "zst", "zip")
-"""Endings of the names of dumps. Their format is found by content, but a README beside them is no
-dump.
-"""
 UNFINISHED = (".", "_")
 """How names begin under which files are written before they are whole; others that are written end
 otherwise than dumps, such as reviews.json.part.
@@ -128,7 +125,7 @@ def _normalize(address: str) -> str:
 def explain_skip(arrival: Arrival, settle_seconds: float, now: float) -> str:
     """Return why a file is left alone, or an empty text if it is a dump and whole."""
     if not is_named_like_a_dump(arrival.path):
-        return f"its name does not end like a dump's ({', '.join(TEXTS)}; also {', '.join(PACKED)})"
+        return f"its name does not end like a dump's ({', '.join((*list_endings(), *PACKED))})"
     if "://" in arrival.path or not settle_seconds:
         return ""  # an object store shows an object when it is whole
     age = now - arrival.changed
@@ -144,7 +141,7 @@ def is_named_like_a_dump(path: str) -> bool:
     endings = [ending[1:].lower() for ending in PurePosixPath(path).suffixes]
     packed = bool(endings) and endings[-1] in PACKED
     inner = endings[:-1] if packed else endings
-    return inner[-1] in TEXTS if inner else packed
+    return inner[-1] in list_endings() if inner else packed
 
 
 def _list_place(place: str) -> list[Arrival] | None:

@@ -9,15 +9,16 @@ from itertools import compress, islice
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from beam_jobs.config import CorpusOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import format_count
 from beam_jobs.deduplication import exact, held_out, phrases
-from beam_jobs.reading import detection, fields, parquet_records, work_units
+from beam_jobs.reading import detection, fields, work_units
 from beam_jobs.reading.compression import PlainStream
+from beam_jobs.reading.format import RowFormat, WholeFormat
+from beam_jobs.reading.formats import find_format
 from beam_jobs.reading.label_values import decide_values, describe_values
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.stars import (
@@ -313,17 +314,18 @@ def read_previews(files: Sequence[DumpFile], chosen: Dump) -> list[Preview]:
 
 def read_preview(file: DumpFile) -> Preview:
     """Read the first records of a file, and estimate how many it has."""
-    if file.layout.name == "parquet":
+    format = find_format(file.layout.name)
+    if isinstance(format, RowFormat):
         with storage.open_bytes(file.path) as stream:
-            rows = parquet_records.read_rows(
+            rows = format.read_rows(
                 stream, file.layout, Tally(), 0, None, file.max_expansion, file.name
             )
             head = list(islice(rows, PARQUET_ROWS))
             is_whole = next(rows, None) is None
             each = len(head) / max(head[-1][0], 1) if head else 1  # reviews of a row
-            count = len(head) if is_whole else round(each * pq.read_metadata(stream).num_rows)
+            count = len(head) if is_whole else round(each * format.count_rows(stream))
             return Preview(file, head, count, is_whole)
-    if file.layout.name == "json_table":  # which is read whole
+    if isinstance(format, WholeFormat):
         whole = work_units.Unit(file, 0, file.path, file.compression, 0, None, file.plain_size)
         head = list(work_units.read_records(whole, Tally()))
         return Preview(file, head, len(head), is_whole=True)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading.formats import FORMATS
-from flows.configuration.form import Addition, Format, Parameters, RecipeName, fill_parameters
+from flows.configuration.form import Addition, Dump, Parameters, RecipeName, fill_parameters
 from flows.configuration.form_tools import fill_form
 from flows.watch import Watch
 from model.recipes import RECIPES
@@ -16,7 +16,7 @@ from model.recipes import RECIPES
 
 def test_the_recipes_of_the_form_are_the_models():
     assert get_args(RecipeName) == tuple(RECIPES)
-    assert get_args(Format) == ("", *FORMATS)
+    assert Dump.model_json_schema()["properties"]["format"]["enum"] == ["", *FORMATS]
 
 
 def test_settings_reach_their_fields():

@@ -1,0 +1,142 @@
+"""What every format of review files knows: one class in one module, added by one call.
+
+    @register_format
+    class StarLines(Format):
+        name, endings = "star_lines", ("stars",)
+        ...
+
+Reading, the dry run, scores, the watcher and the form ask the class, never its name.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, ClassVar
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.reading.compression import refuse_unless_text
+from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.lines import Item, Stream, Tally, find_line_end
+
+NOT_UTF8 = re.compile("[\udc80-\udcff]+")
+PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")
+"""Characters that were cut off, and halves of characters beyond 16 bits."""
+FOREIGN_BYTES = 8
+"""Letters of other scripts stand side by side, those that cp1252 adds to ASCII mostly alone: so
+many bytes that are not UTF-8, half of them in runs of three, are in another encoding, and so are
+those of which a twentieth stand for nothing in cp1252."""
+UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
+
+
+class Format:
+    """A format that is a stream of text: any file of it can be cut at the ends of records."""
+
+    name: ClassVar[str]
+    """What `--format` takes."""
+    endings: ClassVar[tuple[str, ...]] = ()
+    """Of names of its files, without the dot, by which the watcher finds them. What a file holds is
+    decided by its content alone."""
+    is_json: ClassVar[bool] = False
+    has_only_strings: ClassVar[bool] = False
+    """An id such as `17` is then a number, which in JSON and Parquet has a type."""
+
+    def recognize(self, start: bytes) -> bool:
+        """Return whether a file is in this format by its beginning, without a BOM and white space.
+        The first format that says yes is taken; those of other packages are asked before ours.
+        """
+        return False
+
+    def refuse(self, head: bytes, layout: Layout, shown: str, is_packed: bool) -> None:
+        """Raise UserError for a file that cannot be read in this format, by its first uncompressed
+        bytes: the error says what to do.
+        """
+        refuse_unless_text(head, shown)
+        refuse_other_encodings(head, layout, shown)
+
+    def inspect(self, head: bytes, layout: Layout) -> Layout:
+        """Return the layout completed by the beginning of a file."""
+        return layout
+
+    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
+        """Yield (line, record), or a reject, for all that a stretch of a file holds; `header`: the
+        stretch is its beginning.
+        """
+        raise NotImplementedError
+
+    def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
+        """Return the first place at or after `least` in bytes that begin with a record where a file
+        may be cut, or -1; here: the end of a line.
+        """
+        return find_line_end(stretch, least, layout)
+
+    def is_stateless(self, layout: Layout) -> bool:
+        """Return whether a boundary can be recognized without reading from the previous one on."""
+        return True
+
+
+class WholeFormat(Format):
+    """A format whose file is one record to read, and never cut."""
+
+    def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
+        return -1
+
+    def is_stateless(self, layout: Layout) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some row groups of a file."""
+
+    start: int
+    stop: int
+    plain_size: int
+    """Bytes, estimated."""
+
+
+class RowFormat(Format):
+    """A binary format of rows in groups, of which a reader takes those that it wants."""
+
+    def refuse(self, head: bytes, layout: Layout, shown: str, is_packed: bool) -> None:
+        if is_packed:
+            raise UserError(
+                f"{shown} is a {self.name} file; give it as it is, neither packed nor in an archive"
+            )
+
+    def read_columns(self, file: BinaryIO, name: str) -> dict[str, Any]:
+        """Return a record with the columns of a file and an empty value of the type of each."""
+        raise NotImplementedError
+
+    def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
+        """Yield the groups of a file in pieces of about `size` bytes; one at least."""
+        raise NotImplementedError
+
+    def count_rows(self, file: BinaryIO) -> int:
+        raise NotImplementedError
+
+    def read_rows(
+        self,
+        file: BinaryIO,
+        layout: Layout,
+        tally: Tally,
+        start: int,
+        stop: int | None,
+        max_expansion: float,
+        name: str,
+    ) -> Iterator[Item]:
+        """Yield (row, record), or a reject, of the groups from `start` to `stop`."""
+        raise NotImplementedError
+
+
+def refuse_other_encodings(head: bytes, found: Layout, shown: str) -> None:
+    """Raise UserError where bytes that are not UTF-8, and would be read as cp1252, are not that."""
+    if found.encoding != Layout.encoding or head.isascii():
+        return
+    runs = NOT_UTF8.findall(PARTS_OF_UTF8.sub("", head.decode(errors="surrogateescape")))
+    count, long = len("".join(runs)), len("".join(run for run in runs if len(run) > 2))
+    undefined = sum(run.count(byte) for run in runs for byte in UNDEFINED)
+    if count >= FOREIGN_BYTES and (2 * long > count or 20 * undefined > count):
+        raise UserError(
+            f"{shown} is neither in UTF-8 nor in cp1252; name its encoding, for example with "
+            "--encoding cp1251 (Russian), gb18030 (Chinese), shift_jis (Japanese) or mac_roman"
+        )

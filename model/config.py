@@ -10,12 +10,14 @@ Sources, by their short names below:
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import LARGEST_SEED, Settings
+from model.pretraining.objectives import check_objective, find_objective
 
-Objective = Literal["electra", "mlm", "mlm+nsp"]
+Objective = Annotated[str, AfterValidator(check_objective)]
+"""Name of one in model/pretraining/objectives.py."""
 Precision = Literal["auto", "fp32", "bf16"]
 Switch = Annotated[
     Literal["auto", "on", "off"],
@@ -213,7 +215,7 @@ class PretrainingConfig(Settings):
     @property
     def has_segments(self) -> bool:
         """Return whether tokens of type 1 occur in training."""
-        return self.objective == "mlm+nsp" or self.segment_probability > 0
+        return find_objective(self.objective).has_pairs or self.segment_probability > 0
 
 
 class FinetuningSettings(Settings):

@@ -29,6 +29,7 @@ from model.pretraining.budget import parse_budget
 from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
+from model.pretraining.objectives import find_objective
 from model.processes import run_processes
 from model.recipes import RECIPES, Recipe, apply_settings, check_start_is_not_needed
 
@@ -70,7 +71,8 @@ def configure_recipe(
         recipe = apply_settings(RECIPES[arguments.recipe], defaults | shape | settings)
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None
-    if arguments.start_generator_from and recipe.pretraining.objective != "electra":
+    has_generator = find_objective(recipe.pretraining.objective).has_generator
+    if arguments.start_generator_from and not has_generator:
         raise UserError(
             f"--start-generator-from {arguments.start_generator_from}: with "
             f"objective={recipe.pretraining.objective} there is no generator; leave it out"

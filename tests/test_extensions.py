@@ -1,5 +1,5 @@
-"""A format, a task of the stars, a stage and an arm of another package, which docs/extending.md
-shows, are used to the end: each is one module, added by one call.
+"""A format, a task of the stars, an objective, a stage and an arm of another package, which
+docs/extending.md shows, are used to the end: each is one module, added by one call.
 """
 
 import gzip
@@ -26,11 +26,16 @@ from flows.runner.stage_runner import StageRunner
 from flows.store.stage import ExistingStage, Stage
 from flows.store.store import Store
 from model import arms
+from model.config import PretrainingConfig
 from model.finetuning import tasks
+from model.pretraining import objectives
+from model.pretraining.network.encoder import initialize_weights
+from model.pretraining.network.flops import MatrixFlops
+from model.recipes import RECIPES, apply_settings
 from tests.model.corpora import write_corpus
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
-MODULES = ("star_lines", "satisfaction", "bayes", "word_counts")
+MODULES = ("star_lines", "satisfaction", "bayes", "word_counts", "substitution")
 
 
 def read_module(name: str) -> str:
@@ -55,6 +60,7 @@ def extras(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.syspath_prepend(package.parent)
     monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
+    monkeypatch.setattr(objectives, "OBJECTIVES", dict(objectives.OBJECTIVES))
     monkeypatch.setattr(arms, "_ARMS", dict(arms.list_arms()))
     monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
     monkeypatch.setattr(Stage, "registry", dict(Stage.registry))
@@ -102,6 +108,26 @@ def test_a_format_is_known_wherever_one_is_asked_for(tmp_path):
         list_files(path, "star_line")
 
 
+def test_an_objective_has_heads_that_begin_as_ours_do(extras):
+    recipe = apply_settings(RECIPES["sample"], {"objective": "mlm+rts"})
+    sizes, network = (100, recipe.architecture), objectives.find_objective("mlm+rts").load_network()
+    assert network is extras["substitution"].SubstitutionModel
+    model = network(*sizes, recipe.pretraining)
+    initialize_weights(model, seed=0)
+    ours = objectives.find_objective("electra").load_network()(
+        *sizes, RECIPES["sample"].pretraining
+    )
+    initialize_weights(ours, seed=0)
+    spread, expected = (
+        head.out.weight.std().item() for head in (model.replaced_head, ours.discriminator_head)
+    )
+    assert spread == pytest.approx(expected, rel=0.3), "Glorot's range, not 0.02"
+    costs = [MatrixFlops.derive(sizes[1], 100, name).per_position for name in ("mlm", "mlm+rts")]
+    assert costs[0] < costs[1]
+    with pytest.raises(ValueError, match="mlm"):
+        PretrainingConfig(steps=1, batch=1, learning_rate=1.0, objective="mlm+rt")
+
+
 def test_a_stage_is_made_in_a_child_process(extras, tmp_path):
     store = Store(tmp_path / "store")
     corpus = ExistingStage("corpus", 1)
@@ -120,12 +146,13 @@ def test_a_stage_is_made_in_a_child_process(extras, tmp_path):
 @pytest.mark.slow
 @pytest.mark.smoke
 @pytest.mark.usefixtures("extras")
-def test_a_run_takes_a_format_a_task_of_the_stars_and_an_arm_to_the_end(tmp_path):
+def test_a_run_takes_all_of_them_to_the_end(tmp_path):
     store, dump = tmp_path / "store", write_star_lines(tmp_path / "shop.stars.gz", 1500)
     words = ["run", "--dump", str(dump), "--store", str(store), "--recipe", "sample"]
     for setting in (
         "finetuning.tasks=satisfied",
-        "finetuning.arms=bayes,tfidf",
+        "finetuning.arms=pre-trained,random,bayes,tfidf",
+        "pretraining.objective=mlm+rts",
         "pretraining.steps=2",
     ):
         words += ["--set", setting]
@@ -139,4 +166,6 @@ def test_a_run_takes_a_format_a_task_of_the_stars_and_an_arm_to_the_end(tmp_path
     evaluations = [
         json.loads(p.read_text("utf-8")) for p in store.glob("evaluation/*/metrics.json")
     ]
+    [trained] = store.glob("pretraining/*/result.json")
+    assert json.loads(trained.read_text("utf-8"))["rts_loss"] > 0
     assert {tuple(one["labels"]) for one in evaluations} == {("no", "so so", "yes")}

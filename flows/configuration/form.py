@@ -43,6 +43,7 @@ from model.options import (
     PretrainOptions,
     VocabularyOptions,
 )
+from model.pretraining.objectives import find_objective
 from model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 
@@ -299,7 +300,7 @@ def check_start(form: "Parameters") -> None:
             )
         return
     objective = chosen.settings.get("objective", "electra")
-    if generator and objective != "electra":
+    if generator and not find_objective(objective).has_generator:
         field = f"pretraining.start_generator_from={generator}"
         raise ValueError(f"{field}: objective={objective} has no generator")
     of_start = f"that of {place} (pretraining.start_from); leave it out"

@@ -10,7 +10,7 @@ from flows.configuration.form import Arm, Parameters
 from flows.stages.cells import Cell, build_cell
 from flows.stages.finetuning import Finetuning, Start
 from flows.stages.origin import POSITIONS, describe_origin, get_name
-from flows.stages.pretraining import describe_training, shares_cores
+from flows.stages.pretraining import shares_cores
 from flows.store.stage import Stage
 from flows.store.store import Store
 from model.arms import list_arms as list_methods
@@ -30,13 +30,6 @@ CURVE_TESTS = 1_000
 
 def check_parameters(parameters: Parameters) -> None:
     """Raise UserError, before anything is made, where fine-tuning would fail hours later."""
-    # What begins with random weights is fine-tuned, promoted and described as an ELECTRA.
-    asked = describe_training(parameters).resolved.pretraining.objective
-    if asked != "electra" and not parameters.has_published_start:
-        raise UserError(
-            f"pretraining.objective={asked}: from random weights a run trains ELECTRA only; a "
-            "study can compare objectives (`amazon-electra study`)"
-        )
     shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
     if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
         raise UserError(

@@ -18,6 +18,7 @@ from model.config import FinetuningSettings
 from model.encoders.config import copy_architecture, describe_start, write_architecture
 from model.finetuning.request import FinetuneConfig, change_settings
 from model.pretraining.input.sequences import Shards
+from model.pretraining.objectives import find_objective
 from model.recipes import RECIPES
 
 CACHE = "fine-tuning-cache"
@@ -120,8 +121,8 @@ def describe_finetuning(stage: Stage) -> dict[str, Any]:
         while "base" in first.inputs:
             first = first.inputs["base"]
         recipe = resolve_recipe(first)
-        role = "discriminator" if recipe.pretraining.objective == "electra" else "encoder"
-        described["weights"] = describe_start(recipe, role)
+        trunk = find_objective(recipe.pretraining.objective).trunk
+        described["weights"] = describe_start(recipe, trunk)
     return described
 
 

@@ -23,6 +23,7 @@ from flows.store.store import Store
 from model.finetuning.examples import Split
 from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
 from model.options import PretrainConfig, TrainingResources
+from model.pretraining.objectives import find_objective
 from model.recipes import (
     GENERATOR_DEPTH,
     MASK_PROBABILITIES,
@@ -79,7 +80,7 @@ class Pretraining(Stage):
     `dev_shards` and `corpus` measure it and decide no weight but which state is written.
     """
 
-    name, version, Config = "pretraining", 11, TrainingConfig
+    name, version, Config = "pretraining", 12, TrainingConfig
     pool = "training"
     headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
     ends_run = True
@@ -386,8 +387,8 @@ def locate_exported_folder(store: Store, stage: Stage) -> Path:
     """Return the folder of the encoder that is there to be fine-tuned
     (model/pretraining/outputs.py); before it is made, the one that its settings lead to.
     """
-    is_electra = resolve_recipe(stage).pretraining.objective == "electra"
-    names = ("discriminator", "encoder") if is_electra else ("encoder", "discriminator")
+    trunk = find_objective(resolve_recipe(stage).pretraining.objective).trunk
+    names = dict.fromkeys([trunk, "encoder", "discriminator"])
     folder = store.fetch(stage, *names, "generator")
     places = [folder / name for name in names]
     return next((place for place in places if place.is_dir()), places[0])

@@ -19,6 +19,7 @@ from model.encoders.names import DEFAULTS, KINDS, Kind, Role
 from model.encoders.places import Fail
 from model.encoders.vocabulary import find_special
 from model.pretraining.input.sequences import Shards
+from model.pretraining.objectives import find_objective
 from model.recipes import Recipe
 
 Config = Mapping[str, Any]
@@ -238,6 +239,7 @@ def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
     """
     shape, training = recipe.architecture, recipe.pretraining
     told = {
+        "objective": training.objective,
         "initializer_range": training.initializer_range,
         "has_segments": training.has_segments,
     }
@@ -251,14 +253,14 @@ def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:
     """Write what a random encoder shares with one that is pre-trained on these shards, its
     config.json and tokenizer, before that one is there; return the folder.
     """
-    is_electra = recipe.pretraining.objective == "electra"
+    objective = find_objective(recipe.pretraining.objective)
     config = build_transformers_config(
-        "discriminator" if is_electra else "generator",
+        "discriminator" if objective.has_generator else "generator",
         recipe.architecture,
         shards.vocabulary_size,
         shards.max_length,
         find_special(shards.vocabulary, "pad"),
-        describe_start(recipe, "discriminator" if is_electra else "encoder"),
+        describe_start(recipe, objective.trunk),
     )
     link_path(shards.vocabulary, folder)
     write_json(folder / "config.json", config)

@@ -36,11 +36,9 @@ from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, describe_origin, load_weights
 from model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
-from model.pretraining.network.mlm import MaskedLanguageModel
+from model.pretraining.objectives import find_objective
 from model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
 from model.recipes import Recipe
-
-BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
 
 
 def build_training(
@@ -142,8 +140,8 @@ def load_model(
 
 def build_model(recipe: Recipe, vocabulary_size: int, dtype: torch.dtype) -> OwnModel:
     """Return the model of the recipe's objective, its weights not yet initialized."""
-    kind = Electra if recipe.pretraining.objective == "electra" else MaskedLanguageModel
-    return kind(vocabulary_size, recipe.architecture, recipe.pretraining, dtype)
+    network = find_objective(recipe.pretraining.objective).load_network()
+    return network(vocabulary_size, recipe.architecture, recipe.pretraining, dtype)
 
 
 def set_output_bias(bias: nn.Parameter, shards: Shards) -> None:
@@ -165,11 +163,8 @@ def build_batches(
 ) -> Batches:
     """Return the batches of a run, masked as its objective asks."""
     special = read_special_tokens(shards.vocabulary)
-    fractions = (
-        (config.mask_token_fraction, 0.0)
-        if config.objective == "electra"
-        else (BERT_MASK, BERT_RANDOM)
-    )
+    objective = find_objective(config.objective)
+    fractions = objective.choose_replacement(config)
     return Batches(
         stream=Stream(shards, config.seed),
         size=config.batch,
@@ -179,7 +174,7 @@ def build_batches(
         seed=config.seed,
         rank=rank,
         world_size=world_size,
-        pairs=config.objective == "mlm+nsp",
+        pairs=objective.has_pairs,
         segment_probability=config.segment_probability,
     )
 

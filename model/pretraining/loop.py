@@ -42,6 +42,7 @@ from model.pretraining.network.masked_prediction import (
     Sums,
     TokenHead,
 )
+from model.pretraining.objectives import find_objective
 from model.pretraining.step_graphs import CaptureFailed, StepGraphs
 from model.pretraining.validation import VALIDATIONS, Validation, describe_collapse
 from model.processes import name_losses
@@ -54,7 +55,6 @@ COMPILED = {
     TokenHead: ("forward", "compute_rows"),
 }
 """Methods that are compiled, each kind once: all but look-ups and what is small."""
-SHOWN = ("generator_loss", "discriminator_loss", "mlm_loss")  # beside the progress bar
 EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
 
 
@@ -481,7 +481,8 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
     if log:
         log.log(totals.step, **numbers)
     done = totals.step if training.budget_seconds is None else round(totals.seconds)
-    shown = {name: numbers[name] for name in SHOWN if name in numbers}
+    losses = find_objective(training.config.objective).losses
+    shown = {name: numbers[name] for name in losses if name in numbers}
     if math.isfinite(utilization := numbers["flops_utilization"]):
         shown["flops_utilization"] = round(utilization, 3)
     bar.update(done, **shown, tokens_per_second=round(numbers["tokens_per_second"]))

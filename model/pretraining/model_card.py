@@ -8,6 +8,7 @@ from typing import Any
 from beam_jobs.core.terminal import escape_controls
 from model.encoders.card import UNKNOWN
 from model.pretraining.input.sequences import Shards
+from model.pretraining.objectives import find_objective
 from model.recipes import Recipe
 
 ROWS = 10  # of the curve
@@ -38,10 +39,9 @@ _ROLES = {
     ),
     "encoder": (
         "ElectraForMaskedLM",
-        "A masked language model, the control ELECTRA is compared with at equal FLOPs.",
+        f"A masked language model. {FINE_TUNE}",
     ),
 }
-_CURVE = ("generator_loss", "discriminator_loss", "mlm_loss", "nsp_loss")
 _SPREAD = tuple(
     f"{trunk}_{name}"
     for trunk in ("discriminator", "encoder")
@@ -65,6 +65,7 @@ def render_model_card(
     (model/encoders/card.py), empty where they were random.
     """
     head, purpose = _ROLES[role]
+    losses = find_objective(recipe.pretraining.objective).losses
     head = module or head
     ratio = float(Fraction(identity.get("replay_ratio", "0")))
     epochs = result["tokens"] * (1 - ratio) / max(shards.tokens, 1)
@@ -89,10 +90,10 @@ def render_model_card(
         f"{result['seconds']:,.0f} seconds on {result['device']} in {result['precision']}.",
         "",
         *_describe_choice(result),
-        *_render_curve(metrics, _CURVE, "Training loss"),
+        *_render_curve(metrics, losses, "Training loss"),
         *_render_curve(
             metrics,
-            [f"validation_{name}" for name in (*_CURVE, "discriminator_auc", *_SPREAD)],
+            [f"validation_{name}" for name in (*losses, "discriminator_auc", *_SPREAD)],
             "On the dev split",
         ),
         *_render_curve(metrics, ["probe_accuracy"], "Linear probe of polarity, on dev reviews"),

@@ -60,7 +60,7 @@ def write_outputs(
     )
     result["warnings"] = [warning for warning in warnings if warning]
     if training.device.is_rank0:
-        names = ("discriminator", "generator") if isinstance(model, Electra) else ("encoder",)
+        names = [model.trunk_name, *(["generator"] if isinstance(model, Electra) else [])]
         folders = {n: _write_network(training, recipe, shards, result, origin, n) for n in names}
         result |= {"encoder": folders[model.trunk_name], **folders}
         write_json(training.folder / "result.json", result)

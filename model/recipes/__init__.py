@@ -18,6 +18,7 @@ from model.config import (
     PretrainingConfig,
     RecipeName,
 )
+from model.pretraining.objectives import find_objective
 
 
 def read_yaml(name: str) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class Recipe:
         return {n: v.model_dump() if isinstance(v, Settings) else v for n, v in told.items()}
 
     def __post_init__(self) -> None:
-        if self.pretraining.objective == "electra":
+        if find_objective(self.pretraining.objective).has_generator:
             self.architecture.derive_generator()
         types = self.architecture.type_vocabulary_size
         if self.pretraining.has_segments and types < 2:

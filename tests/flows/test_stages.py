@@ -112,8 +112,8 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
 def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints):
     with pytest.raises(UserError, match=r"corpus\.withhold: no file nofile"):
         fingerprints("corpus.withhold=nofile")
-    with pytest.raises(UserError, match=r"pretraining\.objective=mlm: .* trains ELECTRA only"):
-        fingerprints("pretraining.objective=mlm")
+    with pytest.raises(UserError, match=r"pretraining.*objective.*mlm\+nsp"):
+        fingerprints("pretraining.objective=mlm+nps")
     with pytest.raises(UserError, match=r"corpus\.split=.* here train and dev would be empty"):
         fingerprints("corpus.split=pretrain=90,train=0,dev=0,test=10")
 

@@ -14,6 +14,7 @@ from model.encoders.config import (
 from model.encoders.masked_lm import load_masked_lm
 from model.encoders.origin import ABOUT
 from model.encoders.weights import has_mlm_head, read_weights
+from model.pretraining.objectives import find_objective
 from model.recipes import (
     GENERATOR_DEPTH,
     MASK_PROBABILITIES,
@@ -63,17 +64,18 @@ def choose_settings(
         chosen["objective"] = objective
     if kind in MASK_PROBABILITIES:
         chosen["mask_probability"] = str(MASK_PROBABILITIES[kind])
-    is_new_pair = objective == "electra" and not has_generator
+    kind_of_objective = find_objective(objective)
+    is_new_pair = kind_of_objective.has_generator and not has_generator
     is_untrained_pair = is_published or not is_discriminator
     if is_new_pair and is_untrained_pair and "generator_multiplier" not in given:
         layers = max(1, round(shape.layers * GENERATOR_DEPTH))
         chosen |= {"generator_multiplier": "1", "generator_layers": str(layers)}
-    if is_published and objective != "mlm+nsp":
+    if is_published and not kind_of_objective.has_pairs:
         is_bare = objective == "mlm" and not has_lm_head
         chosen |= NEW_HEAD_SETTINGS if is_bare else OLD_HEAD_SETTINGS
     # token types that others have trained: classifiers of one text see type 0 alone, and what type
     # 1 means for pairs is known already
-    if START not in config and objective == "mlm":
+    if START not in config and not (kind_of_objective.has_pairs or kind_of_objective.has_generator):
         chosen["segment_probability"] = "0"
     if "learning_rate" in given:
         chosen.pop("trunk_learning_rate", None)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.config import Architecture
-from model.pretraining.network.encoder import Attention, Encoder, Linear, build_attention
+from model.pretraining.network.encoder import Attention, Encoder, Linear, Score, build_attention
 from model.pretraining.network.masked_prediction import (
     Batch,
     OwnModel,
@@ -29,7 +29,7 @@ class ReplacedHead(nn.Module):
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
         self.dense = Linear(architecture.hidden, architecture.hidden)
-        self.out = nn.Linear(architecture.hidden, 1)
+        self.out = Score(architecture.hidden)
 
     def forward(self, states: Tensor) -> Tensor:
         """Map [sequences, length, hidden] to [sequences, length]."""

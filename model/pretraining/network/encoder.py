@@ -107,7 +107,6 @@ def find_blocks(documents: Tensor) -> tuple[Tensor, Tensor]:
 
 
 INITIALIZER_RANGE = 0.02  # google: truncated normal; of the embeddings always
-GLOROT = ("project.weight", "discriminator_head.out.weight")  # google: tf.layers.dense's default
 
 
 class Linear(nn.Linear):
@@ -118,6 +117,20 @@ class Linear(nn.Linear):
     def forward(self, states: Tensor) -> Tensor:
         kind = self.products
         return functional.linear(states.to(kind), self.weight.to(kind), self.bias.to(kind))
+
+
+class Projection(Linear):
+    """From the width of the embeddings to that of the states."""
+
+
+class Score(nn.Linear):
+    """Maps […, width] to one logit each, in fp32."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, 1)
+
+
+GLOROT = (Projection, Score)  # google: tf.layers.dense's default
 
 
 def set_product_type(module: nn.Module, kind: torch.dtype) -> None:
@@ -218,7 +231,7 @@ class Encoder(nn.Module):
     def __init__(self, architecture: Architecture, noise: Noise) -> None:
         super().__init__()
         self.project = (
-            Linear(architecture.embedding, architecture.hidden)
+            Projection(architecture.embedding, architecture.hidden)
             if architecture.embedding != architecture.hidden
             else nn.Identity()
         )
@@ -241,6 +254,7 @@ def initialize_weights(module: nn.Module, seed: int, deviation: float = INITIALI
     order, so that the same seed gives the same weights on every device.
     """
     generator = torch.Generator().manual_seed(seed)
+    glorot = {id(m.weight) for m in module.modules() if isinstance(m, GLOROT)}
     norms = {id(p) for m in module.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
     for name, parameter in module.named_parameters():
         with torch.no_grad():
@@ -248,7 +262,7 @@ def initialize_weights(module: nn.Module, seed: int, deviation: float = INITIALI
                 parameter.zero_()
             elif id(parameter) in norms:
                 parameter.fill_(1.0)
-            elif name.endswith(GLOROT):
+            elif id(parameter) in glorot:
                 nn.init.xavier_uniform_(parameter, generator=generator)
             else:
                 width = INITIALIZER_RANGE if "embeddings" in name else deviation

@@ -10,6 +10,7 @@ that are really computed, which budgets, equal cost and utilization go by: with 
 from dataclasses import dataclass
 
 from model.config import Architecture, Objective
+from model.pretraining.objectives import find_objective
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5  # operations per element
 PUBLISHED_OUTPUT_FRACTION = 0.15625  # tokens that reach the vocabulary projection, for 15% masked
@@ -23,8 +24,9 @@ def count_published_flops(
     objective: Objective = "electra",
 ) -> float:
     """Return the published count for training on `sequences` sequences of `length` tokens."""
-    if objective != "electra":
+    if not find_objective(objective).has_generator:
         per_token = _count_trunk_with_token_head(architecture, vocabulary_size, length)
+        per_token += find_objective(objective).count_head_flops(architecture)
         return 2 * length * sequences * per_token
     hidden = architecture.hidden
     replaced_head = 2 * hidden * hidden + (1 + ACTIVATION) * hidden + 2 * hidden
@@ -51,10 +53,8 @@ class MatrixFlops:
     @staticmethod
     def derive(a: Architecture, vocabulary_size: int, objective: Objective) -> "MatrixFlops":
         """Return the operations of a network with this vocabulary and objective."""
-        trunks, position = [a], 0.0
-        if objective == "electra":
-            trunks.append(a.derive_generator())
-            position += 2 * a.hidden**2 + 2 * a.hidden
+        kind = find_objective(objective)
+        trunks, position = kind.list_trunks(a), kind.count_head_flops(a)
         for trunk in trunks:  # projections and feed-forward, without attention
             project = trunk.embedding != trunk.hidden
             position += trunk.layers * (8 * trunk.hidden**2 + 4 * trunk.hidden * trunk.intermediate)

@@ -29,8 +29,8 @@ from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
-from model.pretraining.network.mlm import MaskedLanguageModel
 from model.pretraining.network.transformers_mlm import TransformersMlm
+from model.pretraining.objectives import find_objective
 
 COMPARED = ("layers", "heads", "hidden", "intermediate", "embedding", "layer_norm_eps")
 """Fields of Architecture in which two networks must agree."""
@@ -196,7 +196,7 @@ def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) 
     """Return the sources; the first one wins where two have a weight."""
     main = partial(Source, "--start-from", origin.main)
     if not isinstance(model, Electra):
-        return [main("generator", "encoder", shape)]
+        return [main("generator", model.trunk_name, shape)]
     sources = [main("discriminator", "discriminator", shape)]
     if origin.generator:
         narrow = shape.derive_generator()
@@ -213,13 +213,14 @@ def draw_start_weights(config: Mapping[str, Any], seed: int) -> dict[str, Tensor
     transformers' names; `config` is the content of a config.json that says how they are drawn.
     """
     start, architecture = config[START], read_own_architecture(config)
-    kind = Electra if "generator_multiplier" in start else MaskedLanguageModel
-    training = PretrainingConfig(steps=1, batch=1, learning_rate=1.0)
+    name = start.get("objective") or ("electra" if "generator_multiplier" in start else "mlm")
+    kind = find_objective(name).load_network()
+    training = PretrainingConfig(steps=1, batch=1, learning_rate=1.0, objective=name)
     with torch.random.fork_rng(devices=[]):  # torch's own start weights are drawn and replaced
         model = kind(config["vocab_size"], architecture, training)
     initialize_weights(model, seed, start["initializer_range"])
     has_project = architecture.embedding != architecture.hidden
-    role: Role = "discriminator" if kind is Electra else "generator"
+    role: Role = "discriminator" if issubclass(kind, Electra) else "generator"
     names = map_names(role, architecture.layers, has_project, model.trunk_name)
     weights = export.convert_to_transformers(dict(model.named_parameters()), names)
     if not start["has_segments"]:

@@ -1,0 +1,124 @@
+"""Objectives of pre-training: what a network learns from text alone. An objective is one class.
+
+Settings, budgets, batches, the log and the model card ask the class; its network is loaded when it
+is trained, so that importing this loads no torch.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.plugins import load_plugins, register_module
+from beam_jobs.core.settings import describe_unknown
+
+if TYPE_CHECKING:
+    from model.config import Architecture, PretrainingConfig
+    from model.pretraining.network.masked_prediction import OwnModel
+
+BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
+
+
+class Objective:
+    """An objective that predicts masked tokens, alone or among others."""
+
+    name: ClassVar[str]
+    """What `--set objective=…` takes."""
+    losses: ClassVar[tuple[str, ...]]
+    """Names of the means in the log that are shown beside the progress bar and in the card."""
+    trunk: ClassVar[str] = "encoder"
+    """`trunk_name` of the network, and folder of the encoder that is fine-tuned."""
+    has_generator: ClassVar[bool] = False
+    """Whether a narrower network, which is written too, proposes the tokens."""
+    has_pairs: ClassVar[bool] = False
+    """Whether a sequence has two texts, of which the second may follow the first."""
+
+    def load_network(self) -> "type[OwnModel]":
+        """Return the class of the network (model/pretraining/network/masked_prediction.py)."""
+        raise NotImplementedError
+
+    def choose_replacement(self, config: "PretrainingConfig") -> tuple[float, float]:
+        """Return which shares of the masked tokens become [MASK] and a random token; the others
+        stay.
+        """
+        return BERT_MASK, BERT_RANDOM
+
+    def list_trunks(self, architecture: "Architecture") -> "list[Architecture]":
+        """Return the shape of each network, the one that predicts masked tokens last."""
+        return [architecture]
+
+    def count_head_flops(self, architecture: "Architecture") -> float:
+        """Return the operations of matrix products, forward, of heads that each token goes through;
+        the prediction of masked tokens aside.
+        """
+        return 0.0
+
+
+class ElectraObjective(Objective):
+    """A generator proposes tokens, the discriminator finds the replaced ones."""
+
+    name, trunk, has_generator = "electra", "discriminator", True
+    losses = ("generator_loss", "discriminator_loss")
+
+    def load_network(self) -> "type[OwnModel]":
+        from model.pretraining.network.electra import Electra
+
+        return Electra
+
+    def choose_replacement(self, config: "PretrainingConfig") -> tuple[float, float]:
+        return config.mask_token_fraction, 0.0
+
+    def list_trunks(self, architecture: "Architecture") -> "list[Architecture]":
+        return [architecture, architecture.derive_generator()]
+
+    def count_head_flops(self, architecture: "Architecture") -> float:
+        return 2 * architecture.hidden**2 + 2 * architecture.hidden
+
+
+class MaskedObjective(Objective):
+    """Masked language modelling (BERT without pairs)."""
+
+    name = "mlm"
+    losses: ClassVar[tuple[str, ...]] = ("mlm_loss",)
+
+    def load_network(self) -> "type[OwnModel]":
+        from model.pretraining.network.mlm import MaskedLanguageModel
+
+        return MaskedLanguageModel
+
+
+class PairObjective(MaskedObjective):
+    """Masked language modelling with next-sentence prediction (BERT)."""
+
+    name, has_pairs = "mlm+nsp", True
+    losses: ClassVar[tuple[str, ...]] = ("mlm_loss", "nsp_loss")
+
+
+OBJECTIVES: dict[str, Objective] = {
+    kind.name: kind() for kind in (ElectraObjective, MaskedObjective, PairObjective)
+}
+
+
+def register_objective(kind: type[Objective]) -> type[Objective]:
+    """Add an objective, also as the decorator of its class; ValueError for a name that is taken."""
+    if type(OBJECTIVES.setdefault(kind.name, kind())) is not kind:
+        raise ValueError(f"two objectives are called {kind.name}")
+    register_module(kind.__module__)
+    return kind
+
+
+def find_objective(name: str) -> Objective:
+    """Return an objective: one of ours, registered, or of an entry point; UserError names those
+    that there are.
+    """
+    if name not in OBJECTIVES:
+        load_plugins()
+    if name not in OBJECTIVES:
+        raise UserError(f"objective={name}: {describe_unknown(name, OBJECTIVES, 'objective')}")
+    return OBJECTIVES[name]
+
+
+def check_objective(name: str) -> str:
+    """Return the name of an objective; ValueError for any other."""
+    try:
+        return find_objective(name).name
+    except UserError as error:
+        raise ValueError(str(error).partition(": ")[2]) from None

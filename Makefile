@@ -65,7 +65,7 @@ test: $(INSTALLED_DEV)  ## the tests, without the slow ones
 	wait $$!; of_prefect=$$?; cat build/tests_of_prefect.txt; test $$others = 0 -a $$of_prefect = 0
 
 test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs
-	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/end_to_end tests/faults tests/browser tests/dataflow_replay tests/bench tests/test_extensions.py
+	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/end_to_end tests/faults tests/browser tests/dataflow_replay tests/bench tests/test_extensions.py tests/test_python_page.py
 
 test-all: test-slow test-demo test-faults test-browser test-dataflow test-bench test-xla test-flink  ## every test there is (hours)
 

@@ -7,6 +7,7 @@ exclude each other are refused here too.
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -51,14 +52,19 @@ class LimitConfig(Settings):
         return Limits(self.max_record_bytes, self.max_expansion)
 
 
-def group_patterns(given: str | Sequence[str] | Sequence[Sequence[str]]) -> tuple[Patterns, ...]:
+Place = str | Path
+"""A file, folder, glob or address."""
+Dumps = Place | Sequence[Place] | Sequence[Sequence[Place]]
+
+
+def group_patterns(given: Dumps) -> tuple[Patterns, ...]:
     """Return the patterns of each dump: one pattern or a list of them is one dump, a list of lists
     has a dump each.
     """
-    if isinstance(given, str):
-        return ((given,),)
-    dumps = tuple((one,) if isinstance(one, str) else tuple(one) for one in given)
-    if all(isinstance(one, str) for one in given):
+    if isinstance(given, Place):
+        return ((str(given),),)
+    dumps = tuple((str(one),) if isinstance(one, Place) else tuple(map(str, one)) for one in given)
+    if all(isinstance(one, Place) for one in given):
         return (tuple(itertools.chain(*dumps)),)
     return dumps
 

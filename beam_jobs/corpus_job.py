@@ -26,7 +26,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs.config import CorpusConfig, CorpusOptions, group_patterns
+from beam_jobs.config import CorpusConfig, CorpusOptions, Dumps, Place, group_patterns
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import Progress
@@ -68,13 +68,13 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 def make_corpus(
     config: CorpusConfig,
-    input: str | Sequence[str] | Sequence[Sequence[str]],
-    output: str,
+    input: Dumps,
+    output: Place,
     *,
-    seen: Sequence[str] = (),
-    withhold: Sequence[str] = (),
-    withhold_corpus: str = "",
-    punkt: str | None = None,
+    seen: Sequence[Place] = (),
+    withhold: Sequence[Place] = (),
+    withhold_corpus: Place = "",
+    punkt: Place | None = None,
     beam_options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Make a corpus of a dump; return what corpus.json holds, or what was staged.
@@ -88,9 +88,16 @@ def make_corpus(
     only the user can put right, JobFailed where a unit of work failed.
     """
     measure = start_clock()
-    paths = {"seen": tuple(seen), "withhold": tuple(withhold), "withhold_corpus": withhold_corpus}
-    given = {"input": group_patterns(input), "output": output, "punkt": punkt, **paths}
-    options = build_settings(CorpusOptions, **dict(config), **given)
+    options = build_settings(
+        CorpusOptions,
+        **dict(config),
+        input=group_patterns(input),
+        output=str(output),
+        seen=tuple(map(str, seen)),
+        withhold=tuple(map(str, withhold)),
+        withhold_corpus=str(withhold_corpus),
+        punkt=str(punkt) if punkt else None,
+    )
     return _make_planned(plan.plan_corpus(options, list(beam_options)), measure)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs.config import ScoringConfig, ScoringOptions, group_patterns
+from beam_jobs.config import Dumps, Place, ScoringConfig, ScoringOptions, group_patterns
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import Progress
@@ -38,9 +38,9 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 def score(
     config: ScoringConfig,
-    model: str,
-    input: str | Sequence[str] | Sequence[Sequence[str]],
-    output: str,
+    model: Place,
+    input: Dumps,
+    output: Place,
     *,
     beam_options: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def score(
 
     `input` is as for make_corpus. Raises UserError for a model or dump that cannot be read.
     """
-    paths = {"model": model, "input": group_patterns(input), "output": output}
+    paths = {"model": str(model), "input": group_patterns(input), "output": str(output)}
     options = build_settings(ScoringOptions, **dict(config), **paths)
     return _score_with(options, list(beam_options))
 

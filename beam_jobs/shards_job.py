@@ -22,7 +22,7 @@ from typing import Any
 import apache_beam as beam
 
 from beam_jobs import corpus_job
-from beam_jobs.config import CorpusConfig, ShardsConfig, ShardsOptions
+from beam_jobs.config import CorpusConfig, Place, ShardsConfig, ShardsOptions
 from beam_jobs.core import storage
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
@@ -51,14 +51,14 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 def make_shards(
     config: ShardsConfig,
-    vocabulary: str,
-    output: str,
+    vocabulary: Place,
+    output: Place,
     *,
-    corpus: str = "",
-    general_text: Sequence[str] = (),
-    punkt: str | None = None,
-    withhold: Sequence[str] = (),
-    withhold_corpus: str = "",
+    corpus: Place = "",
+    general_text: Sequence[Place] = (),
+    punkt: Place | None = None,
+    withhold: Sequence[Place] = (),
+    withhold_corpus: Place = "",
     beam_options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Pack a corpus, or general text, into shards; return what shards.json holds, or what was
@@ -67,10 +67,17 @@ def make_shards(
     `punkt`, `withhold` and `withhold_corpus` belong to general text; see make_corpus. Raises
     UserError for inputs that cannot be read or that exclude each other.
     """
-    texts = {"corpus": corpus, "general_text": tuple(general_text), "punkt": punkt}
-    left_out = {"withhold": tuple(withhold), "withhold_corpus": withhold_corpus}
-    paths = {"vocabulary": vocabulary, "output": output, **texts, **left_out}
-    options = build_settings(ShardsOptions, **dict(config), **paths)
+    options = build_settings(
+        ShardsOptions,
+        **dict(config),
+        vocabulary=str(vocabulary),
+        output=str(output),
+        corpus=str(corpus),
+        general_text=tuple(map(str, general_text)),
+        punkt=str(punkt) if punkt else None,
+        withhold=tuple(map(str, withhold)),
+        withhold_corpus=str(withhold_corpus),
+    )
     return _make_with(options, list(beam_options))
 
 

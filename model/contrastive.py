@@ -316,7 +316,11 @@ class Contrast:
 
 
 def adapt_contrastively(
-    config: ContrastiveConfig, encoder: Path, corpus: Path, output: Path, device: str = "auto"
+    config: ContrastiveConfig,
+    encoder: str | Path,
+    corpus: str | Path,
+    output: str | Path,
+    device: str = "auto",
 ) -> ContrastiveResult:
     """Adapt the encoder of a folder to the pairs of a corpus's pretrain split, and write it to
     `output/encoder`; continue from the last checkpoint there, if there is one.
@@ -326,7 +330,7 @@ def adapt_contrastively(
     """
     opened = open_device(device, config.precision)
     try:
-        return _adapt(config, encoder, corpus, output, opened)
+        return _adapt(config, Path(encoder), Path(corpus), Path(output), opened)
     finally:
         opened.close()
 

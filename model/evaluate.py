@@ -19,13 +19,13 @@ from model.options import EvaluateOptions
 
 
 def evaluate(
-    model: Path,
+    model: str | Path,
     task: str,
-    data: Path,
-    output: Path,
+    data: str | Path,
+    output: str | Path,
     *,
     split: Split = "test",
-    folds: Sequence[Path] = (),
+    folds: Sequence[str | Path] = (),
     device: str = "auto",
 ) -> dict[str, Any]:
     """Evaluate a folder of `model.finetune` on a split of a task's data, write the predictions and
@@ -34,9 +34,10 @@ def evaluate(
     With `folds`, the folders of evaluations of the folds of a cross-validation (fine-tuned with the
     setting fold=K/N), those are joined instead; `model` is then the model that is kept.
     """
+    model, data, output = Path(model), Path(data), Path(output)
     found = find_task(task, data, read_task_head(model).labels)
     if folds:
-        return join_folds(model, found, data, folds, output)
+        return join_folds(model, found, data, [Path(fold) for fold in folds], output)
     return evaluate_model(model, found, data, output, split, device)
 
 

@@ -99,13 +99,16 @@ class ExportCell:
         return dict(self.result["dev"])
 
 
-def export(cells: Sequence[ExportCell], task: str, data: Path, output: Path) -> dict[str, Any]:
+def export(
+    cells: Sequence[ExportCell], task: str, data: str | Path, output: str | Path
+) -> dict[str, Any]:
     """Write the model folder of the best arm by dev to `output`, results.json last; return its
     content but for the arms.
 
     `cells` are the fine-tuned folders of one task, and the evaluations of all of them or of none;
     those of one arm differ in the seed. `data` is the folder or file of the task.
     """
+    data, output = Path(data), Path(output)
     check_cells(cells)
     found = find_task(task, data, tuple(cells[0].described["labels"]))
     if found.shape != "classification":

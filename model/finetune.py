@@ -28,14 +28,14 @@ from model.options import FinetuneOptions
 
 def finetune(
     config: FinetuneConfig,
-    data: Path,
-    output: Path,
+    data: str | Path,
+    output: str | Path,
     *,
     encoder: str | Path | None = None,
     architecture: str | Path | None = None,
-    teacher: Path | None = None,
-    evaluation: Path | None = None,
-    cache: Path | None = None,
+    teacher: str | Path | None = None,
+    evaluation: str | Path | None = None,
+    cache: str | Path | None = None,
     device: str = "auto",
 ) -> dict[str, Any]:
     """Fit an arm to a task, write it to the folder `output`, and return result.json: the settings,
@@ -51,6 +51,8 @@ def finetune(
     """
     from model.evaluation.evaluate import evaluate_model  # loads torch
 
+    data, output = Path(data), Path(output)
+    evaluation = Path(evaluation) if evaluation else None
     request = make_request(
         config, data, encoder=encoder, architecture=architecture, teacher=teacher, cache=cache
     )

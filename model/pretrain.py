@@ -158,14 +158,14 @@ def resume_training(training: loop.Training) -> None:
 
 def pretrain(
     config: PretrainConfig,
-    shards: Path,
-    output: Path,
+    shards: str | Path,
+    output: str | Path,
     *,
     start_from: str | Path | None = None,
-    start_generator_from: Path | None = None,
-    validation: Path | None = None,
-    probe: Path | None = None,
-    replay: Sequence[Path] = (),
+    start_generator_from: str | Path | None = None,
+    validation: str | Path | None = None,
+    probe: str | Path | None = None,
+    replay: Sequence[str | Path] = (),
     resources: TrainingResources = ALL_CORES,
 ) -> dict[str, Any]:
     """Pre-train on a folder of shards; write checkpoints, metrics.jsonl and the encoder's
@@ -175,21 +175,21 @@ def pretrain(
     `probe` a corpus on whose labels the loaded and the trained weights are compared, `replay`
     shards of earlier dumps. The same call continues an interrupted training, to the bit.
 
-        pretrain(PretrainConfig(recipe="sample", steps=600), Path("shards"), Path("encoder"))
+        pretrain(PretrainConfig(recipe="sample", steps=600), "shards", "encoder")
     """
     return train(
         PretrainOptions(
-            shards=shards,
-            output=output,
+            shards=Path(shards),
+            output=Path(output),
             recipe=config.recipe,
             steps=config.steps,
             budget=config.budget,
-            replay=tuple(replay),
+            replay=tuple(map(Path, replay)),
             replay_ratio=str(config.replay_ratio),
             start_from=str(start_from) if start_from else None,
-            start_generator_from=start_generator_from,
-            validation=validation,
-            probe=probe,
+            start_generator_from=Path(start_generator_from) if start_generator_from else None,
+            validation=Path(validation) if validation else None,
+            probe=Path(probe) if probe else None,
             set=tuple(f"{name}={text}" for name, text in config.settings.items()),
             **dict(resources),
         )

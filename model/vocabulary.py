@@ -48,10 +48,13 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     return train_vocabulary(options.narrow(VocabularyConfig), options.corpus, options.output)
 
 
-def train_vocabulary(config: VocabularyConfig, corpus: Path, output: Path) -> dict[str, Any]:
+def train_vocabulary(
+    config: VocabularyConfig, corpus: str | Path, output: str | Path
+) -> dict[str, Any]:
     """Train WordPiece on the pretrain split of a corpus; write vocab.txt, tokenizer.json,
     tokenizer_config.json and vocabulary.json into `output` and return the last one's content.
     """
+    corpus, output = Path(corpus), Path(output)
     if output.exists() and not output.is_dir():
         raise UserError(f"--output: {output} is a file; give a folder")
     if config.size - config.unused < SMALLEST_VOCABULARY:

@@ -3,7 +3,7 @@ that Hypothesis makes up: without a deadline, for the machine may be slow. `pyte
 --hypothesis-profile default` makes up others.
 
 Children of tests do not look for modules in the folder where they are started, so the checkout is
-on their path.
+on their path, and so is the folder of amazon_electra.
 """
 
 import os
@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
-)
+ROOT = Path(__file__).parents[1]
+PATHS = [str(ROOT), str(ROOT / "flows" / "api")]
+os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")]).rstrip(":")
+sys.path[:0] = PATHS
 
 
 with suppress(ImportError):  # the environment of XLA has none

@@ -36,5 +36,9 @@ def test_the_wheel_has_every_module_and_every_shipped_study(tmp_path):
         for path in (ROOT / name).rglob("*")
         if path.suffix in {".py", ".yaml", ".json", ".j2"}
     ]
-    assert {str(path.relative_to(ROOT)) for path in files} - held == set()
+    names = {
+        str(path.relative_to(ROOT)).replace("flows/api/amazon_electra", "amazon_electra")
+        for path in files
+    }
+    assert names - held == set()
     assert {Path(name).name for name in held if "/licenses/" in name} == {"LICENSE", "NOTICE"}

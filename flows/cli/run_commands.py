@@ -218,8 +218,8 @@ def print_expected_corpus(
         )
 
 
-def execute_graph(form: Parameters | Addition) -> None:
-    """Run the graph here; print what came out and where it is."""
+def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
+    """Run the graph here; print what came out and where it is, and return the paths."""
     store = Store(form.store)
     store.place.check_access()
     if isinstance(form, Parameters):  # an addition needs no labels of its own
@@ -237,7 +237,7 @@ def execute_graph(form: Parameters | Addition) -> None:
     made = terminal.run_in_terminal(form, run)
     if not Path(made["report"]).exists():
         print(f"nothing in the dump is new; the model is still the base's, {made['folder']}")
-        return
+        return made
     terminal.print_results(Path(made["folder"]))
     up = prefect_server.find_running_servers(store.root)
     how = f"amazon-electra up --store {store.address}"
@@ -248,6 +248,7 @@ def execute_graph(form: Parameters | Addition) -> None:
     print(f"Prefect UI  {up.get('prefect') or how}")
     print(f"MLflow UI   {up.get('mlflow') or how}")
     print(f"done in     {time.monotonic() - began:,.1f} s")
+    return made
 
 
 def score_dump(arguments: argparse.Namespace) -> None:
@@ -266,14 +267,23 @@ def score_dump(arguments: argparse.Namespace) -> None:
         else:
             score_with_folder(arguments.model, form)
         return
-    open_store(arguments)  # refuses one that is not there
-    store = Store(form.store, is_dry=arguments.dry_run)
-    dump = build_dump_stage(form.dump, store)  # refuses wrong paths at once
-    model = scores.find_model(form.model.alias, store)
-    if arguments.dry_run:
-        print_files(form.dump, dump, id_column=form.scores.id)
-        print_scoring_plan(form, dump, model, store)
+    if not arguments.dry_run:
+        label_dump(form)
         return
+    open_store(arguments)  # refuses one that is not there
+    store = Store(form.store, is_dry=True)
+    dump = build_dump_stage(form.dump, store)  # refuses wrong paths
+    model = scores.find_model(form.model.alias, store)
+    print_files(form.dump, dump, id_column=form.scores.id)
+    print_scoring_plan(form, dump, model, store)
+
+
+def label_dump(form: Scoring) -> dict[str, Any]:
+    """Label the records of a dump with a model of the registry; return folder and files."""
+    store = Store(form.store)
+    store.place.check_presence()
+    build_dump_stage(form.dump, store)  # refuses wrong paths at once
+    scores.find_model(form.model.alias, store)
 
     def run() -> dict[str, Any]:
         from flows.score import score
@@ -283,6 +293,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
     parameters = Parameters(dump=form.dump, store=form.store)
     made = terminal.run_in_terminal(parameters, run)
     print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
+    return made
 
 
 def print_folder_plan(model: str, form: Scoring) -> None:
@@ -296,8 +307,10 @@ def print_folder_plan(model: str, form: Scoring) -> None:
     print(f"scores    {form.output}, not written: this is a dry run")
 
 
-def score_with_folder(model: str, form: Scoring) -> None:
-    """Label the records of a dump with a model folder: neither a server nor a store is needed."""
+def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
+    """Label the records of a dump with a model folder: neither a server nor a store is needed.
+    Return the totals.
+    """
     from beam_jobs import scoring_job
 
     store = Store(form.store)
@@ -316,6 +329,7 @@ def score_with_folder(model: str, form: Scoring) -> None:
         print(f"            {records:,} {reason}")
     for warning in made.get("warnings", ()):
         print(f"warning: {warning}")
+    return made
 
 
 def print_scoring_plan(

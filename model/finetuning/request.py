@@ -139,8 +139,8 @@ def make_request(
     *,
     encoder: str | Path | None = None,
     architecture: str | Path | None = None,
-    teacher: Path | None = None,
-    cache: Path | None = None,
+    teacher: str | Path | None = None,
+    cache: str | Path | None = None,
 ) -> Request:
     """Return the request with the settings of the recipe, changed by those of the config; UserError
     names a wrong one.
@@ -160,7 +160,7 @@ def make_request(
         Start(
             choose_encoder(config, encoder),
             str(architecture) if architecture else None,
-            teacher,
+            Path(teacher) if teacher else None,
             config.initializer_range,
             config.arm,
         ),
@@ -168,7 +168,7 @@ def make_request(
         data,
         settings,
         config.seed,
-        cache,
+        Path(cache) if cache else None,
     )
 
 

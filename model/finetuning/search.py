@@ -60,13 +60,13 @@ def search(
     config: FinetuneConfig,
     space: Space,
     trials: int,
-    data: Path,
-    output: Path,
+    data: str | Path,
+    output: str | Path,
     *,
     encoder: str | Path | None = None,
     architecture: str | Path | None = None,
-    teacher: Path | None = None,
-    cache: Path | None = None,
+    teacher: str | Path | None = None,
+    cache: str | Path | None = None,
     device: str = "auto",
 ) -> dict[str, Any]:
     """Try settings of a fine-tuning and return the best on dev, with how many trials were completed
@@ -78,6 +78,7 @@ def search(
     """
     for mistake in find_mistakes(space, distils=teacher is not None):
         raise UserError(f"space: {mistake}")
+    data, output = Path(data), Path(output)
     request = make_request(
         config, data, encoder=encoder, architecture=architecture, teacher=teacher, cache=cache
     )

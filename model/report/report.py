@@ -56,9 +56,15 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     return write_report(arguments.study, arguments.output)
 
 
-def write_report(study_file: Path, output: Path) -> dict[str, Any]:
-    """Write report.md, report.html and report.json; return the last one's content."""
-    study, base = read_report_input(study_file), study_file.parent
+def write_report(study: ReportInput | str | Path, output: str | Path) -> dict[str, Any]:
+    """Write report.md, report.html and report.json; return the last one's content.
+
+    `study` is what the report shows, or a file of it, to which its folders are relative.
+    """
+    output, base = Path(output), Path()
+    if not isinstance(study, ReportInput):
+        base = Path(study).parent
+        study = read_report_input(Path(study))
     results = load_results(study, base)
     differences = results.compare_pairs(study.comparisons)
     answer = compose_answer(results, differences)

@@ -1,0 +1,222 @@
+"""`run` and `score` as functions: what the commands of these names do.
+
+Each works in a process of its own (`python -m flows.api.commands`): Prefect reads its settings when
+it is imported, and a notebook may have imported it; torch, MLflow and Prefect stay out of the
+caller's memory; and Ctrl-C ends the run as in a terminal, so that the same call continues it.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from beam_jobs.core import storage
+from beam_jobs.core.command import USER_ERROR
+from beam_jobs.core.errors import JobFailed, TransientError, UserError
+from beam_jobs.core.files import write_json
+from beam_jobs.core.guard import GRACE_SECONDS, guard_command
+from beam_jobs.core.settings import Settings
+from flows.configuration.form import Addition, Parameters, Scoring
+from flows.configuration.form_tools import fill_form
+from flows.runner.processes import PYTHON_ENVIRONMENT
+from flows.store.store import Store
+
+Section = Mapping[str, Any] | Settings
+Dump = str | Path | Sequence[str | Path] | Section
+REQUEST, RESULT = "request.json", "result.json"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run made."""
+
+    folder: Path
+    """Folder of the report: report.html, report.md, report.json."""
+    report: Path
+    """The report as a page."""
+    model: Path | None
+    """Folder of the best classifier by dev; None if no task has classes."""
+    registered: str
+    """What the model became in the registry, and why; empty: it was not registered."""
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Content of report.json: `results` has a row for each task and arm with its metrics and
+        their 95% intervals, `differences` one for each pair of arms with its test.
+        """
+        return dict(json.loads((self.folder / "report.json").read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class ScoreResult:
+    """What a scoring wrote."""
+
+    folder: str
+    """Folder or address of the scores."""
+    files: tuple[str, ...]
+    """The files there, at least one for each file of the dump. Each has a row for every record."""
+
+
+def run(
+    dump: Dump,
+    *,
+    store: str | Path | None = None,
+    recipe: str = "auto",
+    labels: Sequence[str] = (),
+    add_to: str = "",
+    **sections: Section,
+) -> RunResult:
+    """Run the whole graph on a dump, as `amazon-electra run` does, and return what it made.
+
+    `dump` is a file, folder, glob or address of reviews, a list of these, `sample:NUMBER`, or all
+    fields of the section: `{"paths": ["shop.csv"], "columns": "text=body,stars=score"}`. `store` is
+    the folder or address of all results (default: AMAZON_ELECTRA_STORE, else `store`), `labels` are
+    columns with classes of your own. `add_to` adds the dump to what a model has seen: a
+    fingerprint, `champion` or `last`. `sections` are those of `--set`, for example
+    `finetuning={"seeds": [0, 1]}`.
+
+    Prints what the command prints. The same call continues a run that was interrupted, and makes
+    nothing anew. Raises UserError for what only the user can put right, TransientError where the
+    same call may pass later, and JobFailed for any other failure.
+    """
+    given: dict[str, Any] = {**sections, "store": _find_store(store), "dump": _describe_dump(dump)}
+    if labels:
+        given["dump"]["labels"] = list(labels)
+    form: Parameters | Addition
+    if add_to:
+        if recipe != "auto":
+            raise UserError(f"recipe={recipe!r}: the base's recipe is kept; leave it out")
+        given["increment"] = {**dict(given.get("increment", {})), "base": add_to}
+        form = fill_form(Addition, **given)
+    else:
+        form = fill_form(Parameters, recipe=recipe, **given)
+    made = _call("run", {"is_addition": bool(add_to), "form": form.model_dump(mode="json")})
+    return RunResult(
+        folder=Path(made["folder"]),
+        report=Path(made["report"]),
+        model=Path(made["model"]) if "model" in made else None,
+        registered=made.get("registered", ""),
+    )
+
+
+def score(
+    dump: Dump,
+    output: str | Path = "scores",
+    *,
+    model: str | Path | None = None,
+    alias: str = "champion",
+    store: str | Path | None = None,
+    format: str = "parquet",
+    id: str = "",
+    with_text: bool = False,
+    **sections: Section,
+) -> ScoreResult:
+    """Label every record of a dump, as `amazon-electra score` does; return where the scores are.
+
+    The model is the folder `model`, or the one that has this `alias` in the registry of the store.
+    `id` is a column to copy beside each label (empty: found by its name), `with_text` copies the
+    text, `format` is parquet, csv or jsonl. `sections` are those of `--set`. Raises as `run`.
+    """
+    output = str(output) if storage.is_remote(str(output)) else str(Path(output).absolute())
+    given: dict[str, Any] = {
+        **sections,
+        "store": _find_store(store),
+        "dump": _describe_dump(dump),
+        "output": output,
+    }
+    given["model"] = {"alias": alias, **dict(given.get("model", {}))}
+    own = {"format": format, "id": id, "with_text": with_text}
+    given["scores"] = {**own, **dict(given.get("scores", {}))}
+    form = fill_form(Scoring, **given)
+    folder = str(Path(model).absolute()) if model else None
+    made = _call("score", {"model": folder, "form": form.model_dump(mode="json")})
+    names = [file["scores"] if isinstance(file, dict) else file for file in made["files"]]
+    folder = made.get("folder", output)
+    return ScoreResult(folder, tuple(storage.join_path(folder, name) for name in names))
+
+
+def _find_store(given: str | Path | None) -> str:
+    """Return the address of the store that is meant."""
+    return Store(str(given or os.environ.get("AMAZON_ELECTRA_STORE") or "store")).address
+
+
+def _describe_dump(dump: Dump) -> dict[str, Any]:
+    """Return the form's section of the dump."""
+    if isinstance(dump, Mapping | Settings):
+        return dict(dump)
+    paths = [dump] if isinstance(dump, str | Path) else dump
+    return {"paths": [str(path) for path in paths]}
+
+
+def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Carry a request out in a process of its own, print what it prints and return its result; it
+    ends with this process.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        write_json(Path(folder) / REQUEST, request)
+        job = [sys.executable, "-m", "flows.api.commands", command, folder]
+        process = subprocess.Popen(
+            guard_command(job, GRACE_SECONDS),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | PYTHON_ENVIRONMENT,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        last = ""
+        with process:
+            try:
+                for line in process.stdout:
+                    print(line, end="", flush=True)
+                    last = line.strip() or last
+            finally:
+                process.stdin.close()  # the guard ends it, if it has not ended
+        if process.returncode:
+            raise_failure(process.returncode, last)
+        return dict(json.loads((Path(folder) / RESULT).read_text(encoding="utf-8")))
+
+
+def raise_failure(code: int, line: str) -> NoReturn:
+    """Raise the exception that an exit code of the command and its last line stand for."""
+    message = line.removeprefix("error: ").removeprefix("failed: ")
+    if code == USER_ERROR:
+        raise UserError(message)
+    if code == os.EX_TEMPFAIL:
+        raise TransientError(message)
+    raise JobFailed(message)
+
+
+def main() -> None:
+    """Carry out the request in a folder, as the command would."""
+    from flows.cli.main import attempt
+    from flows.cli.run_commands import execute_graph, label_dump, score_with_folder
+
+    command, folder = sys.argv[1], Path(sys.argv[2])
+    request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+
+    def work(arguments: argparse.Namespace) -> None:
+        if command == "run":
+            kind = Addition if request["is_addition"] else Parameters
+            made = execute_graph(kind(**request["form"]))
+        elif request["model"]:
+            made = score_with_folder(request["model"], Scoring(**request["form"]))
+        else:
+            made = label_dump(Scoring(**request["form"]))
+        write_json(folder / RESULT, made)
+
+    store = request["form"]["store"]
+    sys.exit(attempt(argparse.Namespace(command=command, store=store, do=work)))
+
+
+if __name__ == "__main__":
+    main()

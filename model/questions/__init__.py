@@ -1,0 +1,1 @@
+"""What the owner of a dump asks next, one question a file: functions over arrays and texts."""

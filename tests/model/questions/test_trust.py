@@ -1,0 +1,70 @@
+"""The promise of accuracy above a threshold is kept as often as it says, where the truth is known.
+"""
+
+import numpy as np
+
+from model.questions.trust import GRID, choose_threshold, choose_thresholds_by_class
+
+TARGET = 0.95
+DUMPS = 200
+POPULATION = 1 / (1 + np.exp(-np.linspace(0, 6, 20_001)))
+"""Confidences of all reviews; below, each is right with a probability that is a little less."""
+
+
+def how_often_right(confidence: np.ndarray) -> np.ndarray:
+    return confidence - 0.15 * (1 - confidence)
+
+
+def draw_dump(draw: np.random.Generator, n: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+    confidence = draw.choice(POPULATION, n)
+    return confidence, draw.random(n) < how_often_right(confidence)
+
+
+def measure(threshold: float) -> float:
+    """Return the true accuracy above a threshold."""
+    above = POPULATION[POPULATION >= threshold]
+    return float(how_often_right(above).mean()) if len(above) else 1.0
+
+
+def choose_by_measured_share(confidence: np.ndarray, is_right: np.ndarray) -> float:
+    """Return the lowest threshold above which the measured share reaches the target: what a method
+    without a bound does.
+    """
+    kept = [t for t in GRID if (on := confidence >= t).any() and is_right[on].mean() >= TARGET]
+    return min(kept, default=1.0)
+
+
+def test_promise_is_broken_as_seldom_as_it_says():
+    draw, broken, naive, shares = np.random.default_rng(3), 0, 0, []
+    for _ in range(DUMPS):
+        dump = draw_dump(draw)
+        found = choose_threshold(*dump, TARGET)
+        if found.threshold is not None:
+            broken += measure(found.threshold) < TARGET
+            shares.append(found.answered)
+            assert found.low <= found.answered <= found.high
+        naive += measure(choose_by_measured_share(*dump)) < TARGET
+    assert broken <= 16
+    assert naive > 60  # the test sees a method without a bound
+    assert len(shares) > 150
+    assert np.mean(shares) > 0.5  # of the 0.73 that an oracle could answer
+
+
+def test_nothing_is_promised_of_shuffled_scores_or_few_labels():
+    draw = np.random.default_rng(4)
+    confidence, is_right = draw_dump(draw)
+    assert choose_threshold(draw.permutation(confidence), is_right, TARGET).threshold is None
+    few = choose_threshold(confidence[:40], np.ones(40, bool), TARGET)
+    assert few.threshold is None
+    assert "40" in few.describe()
+
+
+def test_each_class_has_a_promise_of_its_own():
+    draw = np.random.default_rng(5)
+    labels = (np.arange(2000) % 2).astype(np.int64)
+    sure = np.where(draw.random(2000) < np.where(labels == 1, 0.999, 0.6), labels, 1 - labels)
+    probabilities = np.full((2000, 2), 0.1)
+    probabilities[np.arange(2000), sure] = 0.9
+    zero, one = choose_thresholds_by_class(probabilities, labels, TARGET)
+    assert zero.threshold is not None
+    assert one.threshold is None

@@ -1,0 +1,65 @@
+"""Wrong labels are found where it is known which are wrong, and none where none is."""
+
+import numpy as np
+
+from model.questions.wrong_labels import compute_exact_interval, find_wrong_labels
+
+
+def simulate(seed: int, n: int, flips: int, classes: int = 3):
+    """Return out-of-fold probabilities, labels and which of these were flipped."""
+    draw = np.random.default_rng(seed)
+    truth = draw.integers(classes, size=n)
+    logits = draw.normal(0, 1, (n, classes))
+    logits[np.arange(n), truth] += 5
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    flipped = draw.choice(n, flips, replace=False)
+    labels = truth.copy()
+    labels[flipped] = (truth[flipped] + 1 + draw.integers(classes - 1, size=flips)) % classes
+    return probabilities, labels, set(flipped.tolist())
+
+
+def count_found(probabilities, labels, flipped) -> int:
+    first = find_wrong_labels(probabilities, labels).suspicions[:100]
+    return sum(one.place in flipped for one in first)
+
+
+def test_flipped_labels_are_listed_first_and_counted():
+    is_inside = []
+    for seed in range(20):
+        probabilities, labels, flipped = simulate(seed, 1500, 75)
+        found = find_wrong_labels(probabilities, labels)
+        assert count_found(probabilities, labels, flipped) >= 70
+        assert 50 <= found.estimate <= 100
+        is_inside.append(found.low <= 75 <= found.high)
+        shuffled = np.random.default_rng(seed).permutation(probabilities)
+        assert count_found(shuffled, labels, flipped) < 40  # the test sees a broken method
+    assert sum(is_inside) >= 18
+
+
+def test_no_wrong_label_is_found_where_none_is():
+    for seed in range(20):
+        probabilities, labels, _ = simulate(seed, 1500, 0)
+        found = find_wrong_labels(probabilities, labels)
+        assert found.estimate <= 15
+        assert found.low <= found.estimate <= found.high
+
+
+def test_a_class_without_examples_is_suggested_for_nothing_sure():
+    probabilities = np.array([[0.2, 0.1, 0.7], [0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
+    found = find_wrong_labels(probabilities, np.array([0, 0, 1]))
+    assert found.estimate == 0
+    assert [one.place for one in found.suspicions] == [0]
+
+
+def test_copies_with_two_labels_are_listed_though_the_model_agrees():
+    probabilities = np.array([[0.6, 0.4], [0.6, 0.4], [0.9, 0.1], [0.1, 0.9]])
+    texts = ["It broke.", "it  broke.", "Bad.", "Good."]
+    found = find_wrong_labels(probabilities, np.array([0, 1, 0, 1]), texts).suspicions
+    assert [(one.place, one.is_contradicted) for one in found] == [(1, True), (0, True)]
+
+
+def test_interval_is_exact():
+    assert compute_exact_interval(0, 0) == (0, 1)
+    low, high = compute_exact_interval(0, 100)
+    assert low == 0
+    assert np.isclose(high, 1 - 0.025 ** (1 / 100))

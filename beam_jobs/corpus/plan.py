@@ -14,12 +14,13 @@ from beam_jobs.deduplication import earlier_corpora, evaluation_texts
 from beam_jobs.deduplication.earlier_corpora import EarlierCorpora
 from beam_jobs.engine import beam_options
 from beam_jobs.reading import work_units
+from beam_jobs.reading.ids import add_id_column
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 
 VERSION = 24
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 18
+WORK_VERSION = 19
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""
@@ -27,6 +28,10 @@ WORK_NAME = "_work-[0-9a-f]{16}"
 """Pattern of the name of the folder in which a job keeps what it has done, until it ends."""
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
 """Pattern of the files of a finished corpus."""
+CONTRADICTED = "contradictions"
+"""Folder of JSON lines with the places of texts whose copies have several classes."""
+LINES = ("rejects", CONTRADICTED)
+"""Folders of a corpus with a file of JSON lines a unit."""
 MIN_SAMPLE_BYTES = 250_000
 """Bytes of text to train Punkt on, at least; at most config.MAX_SAMPLE_BYTES. A byte of it costs
 four times what a byte of a review costs on all its way, so a hundredth of the text is 4% of the
@@ -82,12 +87,13 @@ class Folders:
 
         `results` is the pattern of the names of what such a job leaves.
         """
-        rejects = storage.join_path(self.output, "rejects")
-        for folder in (self.output, rejects):
+        lines = [storage.join_path(self.output, name) for name in LINES]
+        for folder in (self.output, *lines):
             storage.remove_matching(folder, r"\..*\.tmp")
         storage.remove_path(self.failed)
         if not storage.exists(self.work):
-            storage.remove_matching(rejects, rf"{UNIT_NAME}\.jsonl")
+            for folder in lines:
+                storage.remove_matching(folder, rf"{UNIT_NAME}\.jsonl")
             storage.remove_matching(self.output, f"{WORK_NAME}|{results}")
 
 
@@ -131,7 +137,8 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     """
     if args.punkt:
         sentences.read_punkt(args.punkt)
-    files = work_units.list_dump_files(args, args.label)
+    listed = work_units.list_dump_files(args, args.label)
+    files = [add_id_column(file, "") for file in listed]
     work_units.check_split_field(args.split_by, files)
     storage.check_output(args.output, [file.path for file in files])
     withheld = storage.expand_patterns(args.withhold, "--withhold")

@@ -44,6 +44,7 @@ from beam_jobs.reading.dates import (
     parse_day,
     resolve_days,
 )
+from beam_jobs.reading.ids import ID, format_id
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
 from beam_jobs.text import languages, personal_data, splits
@@ -64,12 +65,16 @@ SCHEMA = pa.schema(
         pa.field("title_characters", pa.int32()),  # of the text; 0: it has no title
         pa.field("runs", pa.uint32()),  # how many runs of words it has, if they are compared
         pa.field("item", pa.uint64()),  # hash of the product; 0: it has none
+        pa.field("row", pa.int64()),  # number of the record in its unit, from 1
+        pa.field("id", pa.string()),  # the user's own, where a record has one
     ]
 )
 NO_KEY = "split_by_missing"
 """Note that counts the reviews without what the split is by."""
 MAX_RATINGS = 1000
 """Distinct ratings that are counted in a unit."""
+MAX_ID = 200
+"""Characters of an id; what is longer is none."""
 MAX_VALUES = 10_000
 """Distinct values of a label in a unit: a column with more holds no classes."""
 
@@ -123,6 +128,10 @@ class Draft(NamedTuple):
     """Hash of the product or user, if the split is by one; None for a review that has it not."""
     day: int | None
     """If the split is by time and the review has one."""
+    row: int
+    """Number of the record in its unit, from 1."""
+    id: str | None
+    """The user's own."""
 
 
 def make_title(title: Any, text: str, repair_run_ons: bool, max_characters: int) -> str:
@@ -276,6 +285,7 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit
         prepared=len(packed),
         dump=unit.file.dump,
         file=unit.file.name,
+        short_name=unit.file.short_name,
         source=unit.file.source,
         read=reader.read,
         lines=reader.tally.lines,
@@ -315,10 +325,10 @@ class UnitReader:
 
     def read_tables(self) -> Iterator[pa.Table]:
         drafts, characters = list[Draft](), 0
-        for review in self.read_reviews():
+        for review, own_id in self.read_reviews():
             text = self.clean_text(review.text)
             if text is not None:
-                drafts.append(self.draft_review(review, text))
+                drafts.append(self.draft_review(review, text, own_id))
                 characters += len(text)
                 if len(drafts) == BATCH_REVIEWS or characters > BATCH_CHARACTERS:
                     yield self.finish_batch(drafts)
@@ -326,7 +336,8 @@ class UnitReader:
         if drafts:
             yield self.finish_batch(drafts)
 
-    def read_reviews(self) -> Iterator[fields.Review]:
+    def read_reviews(self) -> Iterator[tuple[fields.Review, str | None]]:
+        """Yield each review, and the user's own id of its record."""
         mapping = dict(self.unit.file.layout.mapping)
         labels, titled = self.preparation.labels, self.options.title
         read_fields = fields.make_review_reader(mapping, self.tally.notes, labels, titled)
@@ -340,7 +351,8 @@ class UnitReader:
                 self.count_rating(review.rating)
             elif "stars" in mapping:
                 self.tally.notes["stars_unknown"] += 1
-            yield review
+            own_id = format_id(item[1].get(mapping[ID])) if ID in mapping else None
+            yield review, own_id if own_id and len(own_id) <= MAX_ID else None
 
     def count_rating(self, rating: tuple[float, float]) -> None:
         """Count a rating; of more than MAX_RATINGS distinct ones only those that came first, since
@@ -378,7 +390,7 @@ class UnitReader:
         self.tally.notes["mojibake_repaired"] += mended != text
         return mended
 
-    def draft_review(self, review: fields.Review, text: str) -> Draft:
+    def draft_review(self, review: fields.Review, text: str, own_id: str | None) -> Draft:
         title, by, source = "", self.options.split_by, self.unit.file.source
         if self.options.title:
             title, most = self.repair_mojibake(review.title), self.options.max_characters
@@ -393,6 +405,8 @@ class UnitReader:
             item=int.from_bytes(item[:8]) if item else 0,
             key=splits.hash_identifier(review.user_id) if by == "user" else item,
             day=parse_day(review.timestamp, self.notation) if by == "time" else None,
+            row=self.read,
+            id=own_id,
         )
 
     def record_reject(self, item: Reject) -> None:
@@ -421,7 +435,7 @@ class UnitReader:
             if foreign.any():
                 self.dropped["other language"] += int(foreign.sum())
                 columns = [list(compress(column, ~foreign)) for column in columns]
-        titles, texts, identities, ratings, labels, items, keys, days = columns
+        titles, texts, identities, ratings, labels, items, keys, days, places, own_ids = columns
 
         hashes = [exact.hash_text(text) for text in texts]
         sides = self.assign_splits(hashes, keys, days)
@@ -467,6 +481,8 @@ class UnitReader:
             pa.array(map(len, titles), pa.int32()),
             pa.array(runs),
             pa.array(items, pa.uint64()),
+            pa.array(places, pa.int64()),
+            pa.array(own_ids, pa.string()),
             *(pa.array([row[i] for row in labels], pa.string()) for i in range(len(self.values))),
         ]
         return pa.Table.from_arrays(arrays, schema=make_schema(preparation.labels))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.parquet import write_tables
-from beam_jobs.corpus.plan import CorpusPlan, Folders
+from beam_jobs.corpus.plan import CONTRADICTED, CorpusPlan, Folders
 from beam_jobs.corpus.prepare import Preparation
 from beam_jobs.deduplication import phrases
 from beam_jobs.deduplication.clusters import unpack_members
@@ -45,6 +45,9 @@ CORPUS_SCHEMA = pa.schema(
         pa.field("text_hash", pa.binary(16), nullable=False),
         pa.field("stars", pa.int8()),
         pa.field("source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),  # of the file, from 1, as in scores
+        pa.field("id", pa.string()),  # the user's own
         pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
         pa.field("has_title", pa.bool_(), nullable=False),
         pa.field("sentences", pa.list_(pa.string()), nullable=False),
@@ -169,7 +172,8 @@ class WriteUnits(beam.DoFn):
         self.folders, self.preparation = folders, preparation
         self.splitter: SentenceSplitter | None = None
         self.products = 1
-        self.lines_before: dict[str, int] = {}
+        self.before: dict[str, tuple[int, int]] = {}
+        """Lines and records of its file that lie before a unit."""
         self.blocks: dict[str, tuple[int, int]] = {}
 
     def process(
@@ -189,7 +193,7 @@ class WriteUnits(beam.DoFn):
             self.splitter = SentenceSplitter(decode_punkt(punkt))
             reviews = sum(unit.prepared for unit in units)
             self.products = choose_product_share(reviews, self.preparation.bounds)
-            self.lines_before = {unit.unit: unit.lines_before for unit in units}
+            self.before = {unit.unit: (unit.lines_before, unit.rows_before) for unit in units}
             self.blocks = list_blocks(units)
         unit, joined = element
         give_memory_back()
@@ -239,8 +243,10 @@ class WriteUnits(beam.DoFn):
         if storage.exists(marker):
             return WrittenUnit(**json.loads(storage.read_bytes(marker)))
         assert self.splitter
+        lines_before, rows_before = self.before[unit]
         tables = UnitTables(
-            prepared.source,
+            prepared,
+            rows_before,
             reasons,
             self.splitter,
             scale,
@@ -256,7 +262,8 @@ class WriteUnits(beam.DoFn):
                 make_corpus_schema(reader.schema, members is not None),
                 tables.read_tables(reader),
             )
-        write_rejects(unit, self.lines_before[unit], folders)
+        write_rejects(unit, lines_before, folders)
+        write_lines(tables.contradicted, storage.join_path(folders.output, CONTRADICTED), unit)
         trained, tested = (
             items[items % np.uint64(self.products) == 0] for items in tables.list_items()
         )
@@ -295,8 +302,15 @@ def write_rejects(unit: str, lines_before: int, folders: Folders) -> None:
     rejects = storage.read_bytes(storage.join_path(folders.prepared, f"{unit}.rejects"))
     if rejects:
         entries = [json.loads(line) for line in rejects.splitlines()]
-        lines = [json.dumps(e | {"line": e["line"] + lines_before}) + "\n" for e in entries]
-        path = storage.join_path(folders.output, "rejects", f"{unit}.jsonl")
+        moved = [entry | {"line": entry["line"] + lines_before} for entry in entries]
+        write_lines(moved, storage.join_path(folders.output, "rejects"), unit)
+
+
+def write_lines(entries: Sequence[Mapping[str, Any]], folder: str, unit: str) -> None:
+    """Write entries as JSON lines to the unit's file in a folder; no file where there are none."""
+    if entries:
+        lines = [json.dumps(entry) + "\n" for entry in entries]
+        path = storage.join_path(folder, f"{unit}.jsonl")
         storage.write_bytes(path, "".join(lines).encode())
 
 
@@ -304,7 +318,9 @@ def write_rejects(unit: str, lines_before: int, folders: Folders) -> None:
 class UnitTables:
     """The rows of a unit that stay, batch by batch, and their counts."""
 
-    source: str
+    prepared: PreparedUnit
+    rows_before: int
+    """Records of its file."""
     reasons: np.ndarray
     splitter: SentenceSplitter
     scale: Scale
@@ -320,6 +336,8 @@ class UnitTables:
     withheld: list[str] = field(default_factory=list)
     """The first withheld reviews, without their titles."""
     sentences: int = 0
+    contradicted: list[dict[str, Any]] = field(default_factory=list)
+    """Where the texts are whose copies have several classes, and which."""
 
     def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
         """Yield the rows that stay; those that nearly repeat a held-out text are withheld."""
@@ -368,9 +386,11 @@ class UnitTables:
             self.stars[f"{SPLITS[code // 8]}.{code % 8 or 'none'}"] += int(count)
         columns = {n: batch.column(n) for n in ("review_id", "text_hash")}
         columns["stars"] = pa.array(codes, mask=codes == 0)
-        columns["source"] = pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(batch.num_rows, np.int32)), [self.source]
-        )
+        one = pa.array(np.zeros(batch.num_rows, np.int32))
+        columns["source"] = pa.DictionaryArray.from_arrays(one, [self.prepared.source])
+        columns["file"] = pa.DictionaryArray.from_arrays(one, [self.prepared.short_name])
+        columns["row"] = pc.add(batch.column("row"), self.rows_before)
+        columns["id"] = batch.column("id")
         columns["split"] = pa.DictionaryArray.from_arrays(batch.column("split"), list(SPLITS))
         columns["has_title"] = pc.greater(batch.column("title_characters"), 0)
         columns["sentences"] = split_reviews(batch, self.splitter)
@@ -379,7 +399,7 @@ class UnitTables:
             columns |= build_cluster_columns(batch.column("text_hash"), rows, self.members)
         schema = make_corpus_schema(batch.schema, self.members is not None)
         for name in (name for name in schema.names if name.startswith(LABEL)):
-            mapped = self._map_labels(name, batch.column(name), rows)
+            mapped = self._map_labels(name, batch, rows)
             columns[name] = mapped.dictionary_encode()
             for (side, value), count in Counter(
                 zip(sides.tolist(), columns[name].to_pylist(), strict=True)
@@ -388,23 +408,36 @@ class UnitTables:
                     self.labels[name.removeprefix(LABEL)][f"{SPLITS[side]}.{value}"] += count
         return pa.Table.from_pydict(columns, schema=schema)
 
-    def _map_labels(self, name: str, values: pa.StringArray, rows: np.ndarray) -> pa.StringArray:
+    def _map_labels(self, name: str, batch: pa.RecordBatch, rows: np.ndarray) -> pa.StringArray:
         """Return the classes that values of a label stand for, of reviews with these row numbers;
         none for a text whose copies have different ones.
         """
         column = name.removeprefix(LABEL)
         known = self.classes.get(column)
         if known is None:
-            return values
-        typed = values.to_pylist()
+            return batch.column(name)
+        typed = batch.column(name).to_pylist()
         found = {value: known.find_class(value) for value in {*typed}}
         names = [found[value] for value in typed]
         number = list(self.classes).index(column)
         several = self.contradictions[self.contradictions["column"] == number]
-        _, here, _ = np.intersect1d(rows, several["row"], return_indices=True)
-        for place in here.tolist():
+        _, here, places = np.intersect1d(rows, several["row"], return_indices=True)
+        of_codes = name_codes(known)
+        for place, codes in zip(here.tolist(), several["codes"][places].tolist(), strict=True):
             names[place] = None
+            entry: dict[str, Any] = {"file": self.prepared.short_name, "column": column}
+            entry["row"] = batch.column("row")[place].as_py() + self.rows_before
+            entry["id"] = batch.column("id")[place].as_py()
+            entry["labels"] = sorted(
+                {of_codes.get(code, "several values") for code in codes if code}
+            )
+            self.contradicted.append(entry | {"text": batch.column("text")[place].as_py()})
         return pa.array(names, pa.string())
+
+
+def name_codes(known: LabelValues) -> dict[int, str]:
+    """Return the classes of a label by the hashes of their values."""
+    return {hash_value(name, known.folds): name for name in known.names.values()}
 
 
 def count_contradictions(
@@ -413,7 +446,7 @@ def count_contradictions(
     """Return how many texts have copies of several classes, by label and these classes."""
     counted: dict[str, dict[str, int]] = {}
     for number, (column, known) in enumerate(labels.items()):
-        names = {hash_value(name, known.folds): name for name in known.names.values()}
+        names = name_codes(known)
         counts: Counter[str] = Counter()
         for codes in contradictions["codes"][contradictions["column"] == number].tolist():
             both = sorted({names.get(code, "several values") for code in codes if code})

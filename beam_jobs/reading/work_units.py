@@ -79,6 +79,11 @@ class DumpFile:
         return f"{self.path}/{self.member}" if self.member else self.path
 
     @property
+    def short_name(self) -> str:
+        """The name without folders, by which rows of results join with the input."""
+        return os.path.basename(self.path) + (f"/{self.member}" if self.member else "")
+
+    @property
     def number(self) -> str:
         """The index in names of units and their files, which sort in the order of the dump."""
         return f"{self.index:07d}"
@@ -111,6 +116,8 @@ class PreparedUnit:
     """Reviews that are left."""
     dump: int = 0
     file: str = ""
+    short_name: str = ""
+    """Of the file."""
     source: str = ""
     read: int = 0
     lines: int = 0
@@ -137,16 +144,19 @@ class UnitSize:
     held_out_runs: int
     lines_before: int
     """Of its file."""
+    rows_before: int = 0
+    """Records of its file."""
 
 
 def measure_units(units: Iterable[PreparedUnit]) -> list[UnitSize]:
     """Return the sizes of units in the order of their names."""
-    lines: Counter[str] = Counter()
+    lines, rows = Counter[str](), Counter[str]()
     sizes = []
     for one in sorted(units, key=lambda unit: unit.unit):
-        before = lines[one.file]
-        sizes.append(UnitSize(one.unit, one.prepared, one.dump, one.held_out_runs, before))
+        before = lines[one.file], rows[one.file]
+        sizes.append(UnitSize(one.unit, one.prepared, one.dump, one.held_out_runs, *before))
         lines[one.file] += one.lines
+        rows[one.file] += one.read
     return sizes
 
 

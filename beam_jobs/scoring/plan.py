@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -15,9 +15,9 @@ from beam_jobs.corpus.plan import WORK_NAME, Folders
 from beam_jobs.engine import beam_options
 from beam_jobs.reading import work_units
 from beam_jobs.reading.formats import strip_endings
+from beam_jobs.reading.ids import add_id_column
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.scoring.classifier import hash_model, name_version
-from beam_jobs.scoring.ids import add_id_column
 
 COSTLIER = 8
 """Times what preparing a byte takes that scoring it takes, at least: units are so much smaller, and
@@ -44,7 +44,11 @@ def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     Raises UserError for a model or dump that cannot be read, and an output that cannot be written.
     """
     model = hash_model(options.model, options.precision)
-    files = [add_id_column(file, options.id) for file in work_units.list_dump_files(options)]
+    files = [
+        replace(file, layout=replace(file.layout, labels="unknown"))
+        for listed in work_units.list_dump_files(options)
+        for file in [add_id_column(listed, options.id)]
+    ]
     storage.check_output(options.output, [file.path for file in files])
     dump = dict.fromkeys(file.identity for file in files)
     if not options.model_version:

@@ -34,10 +34,10 @@ from beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from beam_jobs.reading import work_units
 from beam_jobs.reading.fields import choose_text
 from beam_jobs.reading.formats import find_format
+from beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
 from beam_jobs.scoring.classifier import Classifier, load_classifier
-from beam_jobs.scoring.ids import ID, format_id, is_integer, warn_of_ids
 from beam_jobs.scoring.plan import ScoringPlan
 from beam_jobs.text import personal_data
 from beam_jobs.text.cleaning import clean_text
@@ -239,7 +239,7 @@ def write_file(
     """
     ids = sum(unit.ids for unit in units)
     are_integers = ids > 0 and ids == sum(unit.integers for unit in units)
-    source = os.path.basename(file.path) + (f"/{file.member}" if file.member else "")
+    source = file.short_name
     with ExitStack() as stack:
         write: Callable[[pa.Table], Any] | None = None
         row = 0

@@ -19,6 +19,7 @@ from beam_jobs.reading import detection, fields, work_units
 from beam_jobs.reading.compression import PlainStream
 from beam_jobs.reading.format import RowFormat, WholeFormat
 from beam_jobs.reading.formats import find_format
+from beam_jobs.reading.ids import ID, add_id_column, format_id, warn_of_ids
 from beam_jobs.reading.label_values import decide_values, describe_values
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.stars import (
@@ -32,7 +33,6 @@ from beam_jobs.reading.stars import (
     show_rating,
 )
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
-from beam_jobs.scoring.ids import ID, add_id_column, format_id, warn_of_ids
 from beam_jobs.text import cleaning, languages, mojibake, splits
 from flows.configuration.form import Dump, name_settings, tell_settings
 from flows.stages.dump import read_reading_config

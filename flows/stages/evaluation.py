@@ -23,7 +23,7 @@ class Evaluation(Stage):
     another process.
     """
 
-    name, version, Config = "evaluation", 5, EvaluationConfig
+    name, version, Config = "evaluation", 6, EvaluationConfig
     pool = "training"
     headline = ("n", "metrics.accuracy.value", "metrics.macro_f1.value")
     written_last = "metrics.json"

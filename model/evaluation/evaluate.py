@@ -24,6 +24,7 @@ from model.evaluation.significance import compute_interval
 from model.finetuning import network
 from model.finetuning.examples import Example, Split, Task, load_examples
 from model.finetuning.request import choose_sampling
+from model.finetuning.tasks.corpus import locate_reviews
 
 CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
 """What metrics.json says of result.json: of a fine-tuning, and of a baseline."""
@@ -58,7 +59,7 @@ def evaluate_model(
     examples = load_examples(task, data, split, sampling, left_out, settings.fold)
     predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
     output.mkdir(parents=True, exist_ok=True)
-    _write_mistakes(predictions, examples, task, output / "mistakes.jsonl")
+    _write_mistakes(predictions, examples, task, data, output / "mistakes.jsonl")
     if task.shape == "span":
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
         write_json(output / "answers.json", answers)
@@ -138,16 +139,19 @@ def summarize_predictions(predictions: Predictions, task: Task, split: str) -> d
 
 
 def _write_mistakes(
-    predictions: Predictions, examples: Sequence[Example], task: Task, path: Path
+    predictions: Predictions, examples: Sequence[Example], task: Task, data: Path, path: Path
 ) -> None:
-    """Write the wrong answers with the highest loss, the worst first, one a line."""
+    """Write the wrong answers with the highest loss, the worst first, one a line; those to reviews
+    of a corpus with the file, row and id of the record.
+    """
     order = np.argsort(-np.nan_to_num(predictions.loss), kind="stable")
     is_mistake = predictions.find_mistakes()
     worst = [i for i in order if is_mistake[i]][:MISTAKES_KEPT]
+    records = locate_reviews(data, [examples[i].id for i in worst])
     with path.open("w", encoding="utf-8") as file:
         for i in worst:
             example = examples[i]
-            row = {
+            row = records.get(example.id, {}) | {
                 "example_id": example.id,
                 "label": _format_answer(task, example, predictions.labels[i]),
                 "prediction": _format_answer(task, example, predictions.predictions[i]),

@@ -43,9 +43,9 @@ class WrongLabels:
     def describe(self) -> str:
         """Return a sentence for the report."""
         return (
-            f"About {self.estimate:,.0f} ({self.low:,.0f} to {self.high:,.0f}) of {self.n:,} labels "
-            "look wrong: models that had not seen the review give it another label and are as sure "
-            "of that as they are of reviews that have it."
+            f"About {self.estimate:,.0f} ({self.low:,.0f} to {self.high:,.0f}) of {self.n:,} "
+            "labels look wrong: models that had not seen the review give it another label, and are "
+            "as sure of that as they are of reviews that have it."
         )
 
 

@@ -393,11 +393,14 @@ def build_mistake_blocks(results: Results) -> list[Block]:
                     format_answer(m["label"]),
                     format_answer(m["prediction"]),
                     f"{m['loss']:.2f}",
+                    f"{m['file']}, row {m['row']}" if "file" in m else "",
                     " ¶ ".join(m[name][:TEXT_SHOWN] for name in ("text", "pair") if m.get(name)),
                 )
                 for m in _read_lines(cell.folder / "mistakes.jsonl")
             ]
-            table = Table(("label", "said", "loss", "text"), rows, "", MISTAKES_IN_MARKDOWN)
+            table = Table(
+                ("label", "said", "loss", "where", "text"), rows, "", MISTAKES_IN_MARKDOWN
+            )
             title = f"{arm}, {task}, seed {cell.seed}"
             blocks += [Details(title, [table])] if rows else []
     return [Heading("Worst mistakes"), *blocks] if blocks else []

@@ -1,14 +1,18 @@
 """Columns of the user's own classes, from the dump to the examples of a task."""
 
+import json
 from collections import Counter
 from decimal import Decimal
 
+import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.reading import work_units
 from beam_jobs.reading.fields import parse_label
 from model.finetuning.examples import SPLITS, Sampling
 from model.finetuning.tasks import find_task
+from model.finetuning.tasks.corpus import locate_reviews
 from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
 
 
@@ -80,3 +84,34 @@ def test_a_column_without_classes_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("beam_jobs.corpus.prepare.MAX_VALUES", 100)
     with pytest.raises(UserError, match="--label reviewerID: more than 100 different values in"):
         run_job(tmp_path / "many", "--input", dump, "--label", "reviewerID")
+
+
+def test_rows_of_a_corpus_join_with_the_dump(tmp_path, monkeypatch):
+    monkeypatch.setattr(work_units, "choose_unit_bytes", lambda total: 600)
+    lines = [
+        json.dumps({"id": f"x{n}", "text": f"Text number {n} is here.", "why": "ab"[n % 2]})
+        for n in range(40)
+    ]
+    lines[7] = '{"broken": '
+    lines.append(json.dumps({"id": "copy", "text": "Text number 3 is here.", "why": "a"}))
+    dump = tmp_path / "shop.jsonl"
+    dump.write_text("\n".join(lines) + "\n")
+    run_job(tmp_path / "corpus", "--input", dump, "--label", "why")
+    rows = [
+        row
+        for file in sorted((tmp_path / "corpus").glob("*.parquet"))
+        for row in pq.read_table(file).to_pylist()
+    ]
+    assert len(rows) == 39
+    assert len(list((tmp_path / "corpus").glob("*.parquet"))) > 2  # units of the file
+    for row in rows:
+        record = json.loads(lines[row["row"] - 1])
+        assert (row["file"], row["id"]) == ("shop.jsonl", record["id"])
+        assert " ".join(row["sentences"]) == record["text"]
+    ids = [row["review_id"].hex() for row in rows]
+    found = locate_reviews(tmp_path / "corpus", [ids[5], "0" * 32, "other"])
+    assert found == {ids[5]: {name: rows[5][name] for name in ("file", "row", "id")}}
+    [path] = (tmp_path / "corpus" / "contradictions").iterdir()
+    [found] = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (found["row"], found["id"]) in [(4, "x3"), (41, "copy")]
+    assert (found["column"], found["labels"]) == ("why", ["a", "b"])

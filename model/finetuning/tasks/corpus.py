@@ -6,14 +6,16 @@ hold hundreds of millions of reviews: rows are chosen by a hash of their review 
 time, and only the chosen ones become examples.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.nesting import load_json
@@ -26,6 +28,10 @@ from model.finetuning.examples import (
 )
 
 COLUMNS = ("review_id", "split", "sentences")
+RECORD = ("file", "row", "id")
+"""Columns that say which record of the dump a review was."""
+HASH = re.compile("[0-9a-f]{32}")
+"""Of a review's id in examples."""
 LABEL = "label:"
 """What the name of a task of the user's own labels begins with; the name of the column follows."""
 BATCH_ROWS = 8_192
@@ -127,6 +133,25 @@ def read_reviews(
         for i, sentences in zip(chosen, texts, strict=True):
             sampler.add(Example(ids[i], " ".join(sentences), label=labels[i]))
     return sampler.finish()
+
+
+def locate_reviews(data: Path, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return file, row and the user's own id of the record of each example, by its id; none for
+    what is not of the corpus `data`.
+    """
+    files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
+    columns = ["review_id", *RECORD]
+    found: dict[str, dict[str, Any]] = {}
+    wanted = pa.array([bytes.fromhex(one) for one in ids if HASH.fullmatch(one)], pa.binary(16))
+    for path in files if len(wanted) else ():
+        with pq.ParquetFile(path) as parquet:
+            if not {*columns} <= {*parquet.schema_arrow.names}:
+                continue
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=columns):
+                chosen = batch.filter(pc.is_in(batch.column("review_id"), wanted))
+                for row in chosen.to_pylist():
+                    found[row.pop("review_id").hex()] = row
+    return found
 
 
 def _stream_batches(

@@ -40,7 +40,7 @@ def test_a_mistake_of_every_shape_can_be_read(
     task, example, label, prediction, more, shown, tmp_path
 ):
     said = Predictions(["a"], [label], [prediction], np.ones(1), **more)
-    _write_mistakes(said, [example], find_task(task), tmp_path / "mistakes.jsonl")
+    _write_mistakes(said, [example], find_task(task), tmp_path, tmp_path / "mistakes.jsonl")
     row = json.loads((tmp_path / "mistakes.jsonl").read_text())
     assert (format_answer(row["label"]), format_answer(row["prediction"])) == shown
 

@@ -1,5 +1,4 @@
-"""The promise of accuracy above a threshold is kept as often as it says, where the truth is known.
-"""
+"""The promise of accuracy above a threshold is kept as often as it says."""
 
 import numpy as np
 
@@ -22,7 +21,7 @@ def draw_dump(draw: np.random.Generator, n: int = 1000) -> tuple[np.ndarray, np.
 
 def measure(threshold: float) -> float:
     """Return the true accuracy above a threshold."""
-    above = POPULATION[POPULATION >= threshold]
+    above = POPULATION[threshold <= POPULATION]
     return float(how_often_right(above).mean()) if len(above) else 1.0
 
 

@@ -1,4 +1,4 @@
-"""The ids of records, by which their scores join with the input."""
+"""The ids of records, by which scores and doubtful labels join with the input."""
 
 import json
 import re
@@ -49,7 +49,8 @@ def add_id_column(file: DumpFile, given: str) -> DumpFile:
     column = given or next((named[name] for name in ID_NAMES if name in named), "")
     mapping = (*layout.mapping, (ID, column)) if column else layout.mapping
     check_lists((name for _, name in mapping), file.name)
-    return replace(file, layout=replace(layout, mapping=mapping, labels="unknown"))
+    unused = tuple(pair for pair in layout.unused if pair[0] != column)
+    return replace(file, layout=replace(layout, mapping=mapping, unused=unused))
 
 
 def is_integer(text: str) -> bool:

@@ -33,9 +33,9 @@ def start_mlflow_server(store: Path, port: int) -> Child:
     """Start an MLflow server on the store; the caller waits until it answers."""
     folder = store / "mlflow"
     folder.mkdir(parents=True, exist_ok=True)
-    artifacts = ["--artifacts-destination", str(folder / "artifacts")]
     address = ["--host", HOST, "--port", str(port), "--workers", "1"]
-    command = [sys.executable, "-m", "mlflow", "server", *address, *artifacts]
+    guarded = ["--app-name", "amazon-electra"]  # flows/servers/mlflow_application.py
+    command = [sys.executable, "-m", "mlflow", "server", *address, *guarded]
     database = resolve_mlflow_database(store)
     if is_new_database(database):  # a server that is interrupted while it makes one leaves half
         maker = [sys.executable, "-m", "model.tracking.mlflow_client", database]
@@ -43,10 +43,11 @@ def start_mlflow_server(store: Path, port: int) -> Child:
     settings = {
         **NO_TELEMETRY,
         "MLFLOW_BACKEND_STORE_URI": database,
+        "MLFLOW_ARTIFACTS_DESTINATION": locate_artifacts(store),
+        "MLFLOW_DEFAULT_ARTIFACT_ROOT": locate_artifacts(store),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
     if os.environ.get("MLFLOW_TRACKING_USERNAME"):
-        command += ["--app-name", "basic-auth"]
         settings |= write_mlflow_access(folder)
     return Child(command, store / "logs" / "mlflow.log", settings)
 
@@ -78,9 +79,14 @@ def write_mlflow_access(folder: Path) -> dict[str, str]:
     }
 
 
+def locate_artifacts(store: Path) -> str:
+    """Return the address of the folder in which the store's MLflow keeps its artifacts."""
+    return f"file://{store}/mlflow/artifacts"
+
+
 def choose_artifact_place(uri: str, store: Store) -> str:
-    """Return where a new experiment keeps its artifacts: in the store's folder, or, where hosts
-    have a bucket and a server in common, empty: where the server says.
+    """Return where this process finds the artifacts of an MLflow as files: in the store, for its
+    database and the server of `up`. Empty for other servers, which get and send them over HTTP.
     """
-    is_shared = "://" in store.address and uri.startswith("http")
-    return "" if is_shared else f"file://{store.root}/mlflow/artifacts"
+    is_own = not uri.startswith("http") or uri == find_running_servers(store.root).get("mlflow")
+    return locate_artifacts(store.root) if is_own else ""

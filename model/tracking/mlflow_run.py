@@ -90,7 +90,8 @@ class Tracking:
     def __init__(self, uri: str, artifacts: str = "") -> None:
         """Prepare the run; nothing is sent before `start` or `join`.
 
-        `artifacts` is where a new experiment keeps its artifacts; empty: where the server says.
+        `artifacts` is the file address at which this process finds MLflow's artifacts; empty where
+        it sends them over HTTP. A new experiment keeps them there, or where the server says.
         """
         self.uri, self._artifacts = uri, artifacts
         self.parent = TrackedRun("")
@@ -183,9 +184,11 @@ class Tracking:
 
         def request() -> None:
             target = run or self.parent
-            place = urlsplit(self._client.get_run(target.id).info.artifact_uri)
-            if place.scheme == "file":
-                link_path(folder, Path(url2pathname(place.path), name))
+            place = self._client.get_run(target.id).info.artifact_uri
+            if self._artifacts and place.startswith("mlflow-artifacts:/"):
+                place = self._artifacts + place.removeprefix("mlflow-artifacts:")
+            if place.startswith("file:"):
+                link_path(folder, Path(url2pathname(urlsplit(place).path), name))
             elif folder.is_dir():
                 self._client.log_artifacts(target.id, str(folder), name)
             else:
@@ -263,7 +266,8 @@ class Tracking:
             return
         client = create_client(self.uri)
         experiment = client.get_experiment_by_name(EXPERIMENT)
-        artifacts = self._artifacts or locate_artifacts(self.uri)
+        is_server = self.uri.startswith("http")
+        artifacts = None if is_server else self._artifacts or locate_artifacts(self.uri)
         self._experiment_id = (
             experiment.experiment_id
             if experiment

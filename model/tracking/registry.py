@@ -82,10 +82,12 @@ class Registry:
 
         Raise ValueError where there is no such version, or its artifacts are gone.
         """
-        from mlflow.artifacts import download_artifacts
+        from mlflow.artifacts import download_artifacts, list_artifacts
 
         with self._translate_errors():
             version = self._get_version(alias, number)
+            if not list_artifacts(artifact_uri=version.source, tracking_uri=self.uri):
+                raise ValueError(f"its artifacts are not there ({version.source})")
             try:
                 copied = download_artifacts(
                     artifact_uri=version.source, dst_path=str(folder), tracking_uri=self.uri

@@ -72,7 +72,8 @@ def test_every_secret_comes_from_the_environment_and_no_server_is_open():
         SERVICES["prefect"]["environment"]["PREFECT_SERVER_API_AUTH_STRING"]
         == "${PREFECT_API_AUTH_STRING}"
     )
-    assert "basic-auth" in SERVICES["mlflow"]["entrypoint"]
+    assert "amazon-electra" in SERVICES["mlflow"]["entrypoint"]
+    assert SERVICES["mlflow"]["environment"]["MLFLOW_AUTH_CONFIG_PATH"]
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)

@@ -18,6 +18,7 @@ ONLY_IN = {
         "model/tracking/registry.py",
         "model/tracking/served_model.py",
         "model/tracking/serving.py",
+        "flows/servers/mlflow_application.py",
     },
     "torch_xla": {"model/device.py"},
 }

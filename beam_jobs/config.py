@@ -121,7 +121,7 @@ class ReadingConfig(LimitConfig):
         try:
             "".encode(self.encoding)
         except (LookupError, UnicodeError):
-            raise UserError(f"--encoding {self.encoding}: not an encoding Python knows") from None
+            raise UserError("not an encoding Python knows", "encoding", self.encoding) from None
         return self
 
 
@@ -181,7 +181,7 @@ class CorpusConfig(TextConfig):
         ge=0,
         le=1,
         description="also drop texts that are this similar to an earlier one, for example 0.8; 0: "
-        "off. An earlier corpus (--seen) costs 0.14 ms of CPU time for each of its reviews",
+        "off. An earlier corpus (`seen`) costs 0.14 ms of CPU time for each of its reviews",
     )
     near_duplicates_action: NearAction = Field(
         default="drop",
@@ -216,11 +216,12 @@ class CorpusConfig(TextConfig):
         stars.check_scale(self.stars_scale)
         if self.languages and (wrong := set(self.languages) - languages.list_languages()):
             codes = " ".join(sorted(wrong))
-            raise UserError(f"--languages {codes}: codes of two letters, such as en")
+            raise UserError("codes of two letters, such as en", "languages", codes)
         if self.near_duplicates_action == "annotate" and not self.near_duplicates:
             raise UserError(
-                "--near-duplicates-action annotate: nothing is compared; give --near-duplicates a "
-                "similarity too, for example 0.8"
+                "nothing is compared; give a similarity too, for example `near_duplicates=0.8`",
+                "near_duplicates_action",
+                "annotate",
             )
         return self
 
@@ -248,8 +249,10 @@ class CorpusOptions(CorpusConfig, DumpOptions):
     def _check_seen(self) -> Self:
         if self.seen and self.split_by == "time":
             raise UserError(
-                "--split-by time with --seen: an earlier corpus has its own latest reviews as "
-                "test; give all dumps in one call"
+                "an earlier corpus (`seen`) has its own latest reviews as test; give all dumps in "
+                "one call",
+                "split_by",
+                "time",
             )
         return self
 
@@ -292,7 +295,7 @@ class ShardsConfig(LimitConfig):
     sample_reviews: int = Field(
         default=0,
         ge=0,
-        description="with --corpus: pack about this many reviews, the first of the split; of a "
+        description="with `corpus`: pack about this many reviews, the first of the split; of a "
         "small split there may be none. 0: all",
     )
 
@@ -308,15 +311,15 @@ class ShardsPaths(Settings):
     )
     punkt: str | None = Field(
         default=None,
-        description="with --general-text: Punkt parameters, such as punkt.json of a corpus; "
+        description="with `general_text`: Punkt parameters, such as punkt.json of a corpus; "
         "empty: trained on the text",
     )
     withhold: Patterns = Field(
-        default=(), description="with --general-text: evaluation files, whose texts are left out"
+        default=(), description="with `general_text`: evaluation files, whose texts are left out"
     )
     withhold_corpus: str = Field(
         default="",
-        description="with --general-text: corpus whose dev and test reviews are left out",
+        description="with `general_text`: corpus whose dev and test reviews are left out",
     )
     vocabulary: str = Field(description="folder that model.vocabulary wrote")
     output: str = Field(description="folder of the shards")
@@ -328,20 +331,20 @@ class ShardsOptions(ShardsConfig, ShardsPaths):
     @model_validator(mode="after")
     def _check_shards(self) -> Self:
         if bool(self.corpus) == bool(self.general_text):
-            raise UserError("give one of --corpus and --general-text")
+            raise UserError("give one of `corpus` and `general_text`")
         if self.general_text and self.split != "pretrain":
             raise UserError(
-                f"--split: {self.split}; general text is for pre-training only, leave --split out"
+                "general text is for pre-training only, leave it out", "split", self.split
             )
         if self.general_text and self.sample_reviews:
-            raise UserError("--sample-reviews: it is for --corpus; leave it out")
-        for_text = "here it is for --general-text"
+            raise UserError("it is for `corpus`; leave it out", "sample_reviews")
+        for_text = "here it is for `general_text`"
         if self.corpus and self.punkt:
-            raise UserError(f"--punkt: a corpus is in sentences already; {for_text}")
+            raise UserError(f"a corpus is in sentences already; {for_text}", "punkt")
         if self.corpus and self.withhold_corpus:
-            raise UserError(f"--withhold-corpus: the splits of a corpus share no text; {for_text}")
+            raise UserError(f"the splits of a corpus share no text; {for_text}", "withhold_corpus")
         if self.corpus and self.withhold:
-            raise UserError(f"--withhold: corpus_job has it for a corpus; {for_text}")
+            raise UserError(f"corpus_job has it for a corpus; {for_text}", "withhold")
         return self
 
 

@@ -90,13 +90,15 @@ def make_corpus(
     measure = start_clock()
     options = build_settings(
         CorpusOptions,
-        **dict(config),
-        input=group_patterns(input),
-        output=str(output),
-        seen=tuple(map(str, seen)),
-        withhold=tuple(map(str, withhold)),
-        withhold_corpus=str(withhold_corpus),
-        punkt=str(punkt) if punkt else None,
+        dict(config)
+        | {
+            "input": group_patterns(input),
+            "output": str(output),
+            "seen": tuple(map(str, seen)),
+            "withhold": tuple(map(str, withhold)),
+            "withhold_corpus": str(withhold_corpus),
+            "punkt": str(punkt) if punkt else None,
+        },
     )
     return _make_planned(plan.plan_corpus(options, list(beam_options)), measure)
 
@@ -360,4 +362,4 @@ def match_held_out(
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, CorpusOptions)

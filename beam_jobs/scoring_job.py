@@ -49,7 +49,7 @@ def score(
     `input` is as for make_corpus. Raises UserError for a model or dump that cannot be read.
     """
     paths = {"model": str(model), "input": group_patterns(input), "output": str(output)}
-    options = build_settings(ScoringOptions, **dict(config), **paths)
+    options = build_settings(ScoringOptions, dict(config) | paths)
     return _score_with(options, list(beam_options))
 
 
@@ -96,4 +96,4 @@ def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, ScoringOptions)

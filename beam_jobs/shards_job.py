@@ -69,14 +69,16 @@ def make_shards(
     """
     options = build_settings(
         ShardsOptions,
-        **dict(config),
-        vocabulary=str(vocabulary),
-        output=str(output),
-        corpus=str(corpus),
-        general_text=tuple(map(str, general_text)),
-        punkt=str(punkt) if punkt else None,
-        withhold=tuple(map(str, withhold)),
-        withhold_corpus=str(withhold_corpus),
+        dict(config)
+        | {
+            "vocabulary": str(vocabulary),
+            "output": str(output),
+            "corpus": str(corpus),
+            "general_text": tuple(map(str, general_text)),
+            "punkt": str(punkt) if punkt else None,
+            "withhold": tuple(map(str, withhold)),
+            "withhold_corpus": str(withhold_corpus),
+        },
     )
     return _make_with(options, list(beam_options))
 
@@ -136,7 +138,7 @@ def make_general_corpus(options: ShardsOptions, flags: list[str]) -> str:
     )
     made = corpus_job.make_corpus(
         config,
-        storage.expand_patterns(options.general_text, "--general-text"),
+        storage.expand_patterns(options.general_text, "general_text"),
         folder,
         withhold=options.withhold,
         withhold_corpus=options.withhold_corpus,
@@ -145,11 +147,12 @@ def make_general_corpus(options: ShardsOptions, flags: list[str]) -> str:
     )
     if "staged" in made:
         raise UserError(
-            "--general-text: its corpus has to be there before the shards are staged; make it "
-            "with corpus_job --format text, and give it as --corpus"
+            "its corpus has to be there before the shards are staged; make it "
+            "with corpus_job and `format='text'`, and give it as `corpus`",
+            "general_text",
         )
     return folder
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, ShardsOptions)

@@ -106,7 +106,7 @@ class Architecture(Settings):
 
 def _check_field(holds: bool, name: str, value: Any, expected: str) -> None:
     if not holds:
-        raise UserError(f"{name}={value}: must be {expected}")
+        raise UserError(f"must be {expected}", name, value)
 
 
 class PretrainingConfig(Settings):
@@ -391,7 +391,7 @@ class AdaptationConfig(Settings):
         default=0,
         ge=0,
         description="tokens after which head_steps ends at the latest; 0: no such limit. With a "
-        "--budget in time only head_steps counts",
+        "`budget` in time only head_steps counts",
     )
     trunk_learning_rate: float = Field(
         default=0.0,

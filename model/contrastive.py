@@ -350,7 +350,7 @@ def _adapt(
         )
     batch = min(config.batch, len(pairs)) // device.world_size * device.world_size
     if not batch:
-        raise UserError(f"batch={config.batch}: {device.world_size} processes cannot share it")
+        raise UserError(f"{device.world_size} processes cannot share it", "batch", config.batch)
     epochs = config.epochs or min(MAX_EPOCHS, math.ceil(SEEN_PAIRS / len(pairs)))
     texts = Texts(pairs, tokenizer, config)
     contrast = Contrast(config, network, texts, device, epochs * (len(pairs) // batch))
@@ -361,7 +361,7 @@ def _adapt(
         "encoder": hash_file(encoder / "model.safetensors"),
         "pairs": texts.hash(),
     }
-    make_writable_folder("--output", output)
+    make_writable_folder("output", output)
     writer = checkpoint.CheckpointWriter(output / "checkpoints", config.keep_checkpoints)
     resume(contrast, writer.folder, identity, output)
     start = describe_start(encoder)
@@ -403,14 +403,16 @@ def load_network(encoder: Path) -> Any:
     logging.disable_progress_bar()
     if not (encoder / "model.safetensors").is_file():
         raise UserError(
-            f"--encoder {encoder}: no model.safetensors there; `python -m model.origin --place "
-            f"{encoder} --output DIR` makes a folder that has one"
+            f"no model.safetensors there; `python -m model.origin --place "
+            f"{encoder} --output DIR` makes a folder that has one",
+            "encoder",
+            encoder,
         )
     try:
         torch.manual_seed(0)  # a pooler that the file lacks is not used, but written
         return AutoModel.from_pretrained(encoder, trust_remote_code=False, dtype=torch.float32)
     except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"--encoder {encoder}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"{str(error).splitlines()[0]}", "encoder", encoder) from error
 
 
 def fit_lengths(config: ContrastiveConfig, network: Any) -> ContrastiveConfig:
@@ -488,7 +490,7 @@ def train(
                     if not math.isfinite(numbers["contrastive_loss"]):
                         raise UserError(
                             f"step {totals.step}: the loss is not a number any more; take a lower "
-                            "learning_rate, in another --output"
+                            "learning_rate, in another `output`"
                         )
                     if log:
                         log.log(totals.step, **numbers)
@@ -567,11 +569,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     processes = options.processes or 1
     if processes > 1 and "RANK" not in os.environ:
         return run_processes(run, sys.argv[1:] if argv is None else argv, processes)
-    settings = parse_assignments("--set", options.set, "FIELD=VALUE")
-    try:
-        [config] = replace_settings([ContrastiveConfig()], settings, "contrastive")
-    except UserError as mistake:
-        raise UserError(f"--set {mistake}") from None
+    settings = parse_assignments(options.set)
+    [config] = replace_settings([ContrastiveConfig()], settings, "contrastive")
     if options.threads or processes > 1:
         torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) // processes))
     result = adapt_contrastively(
@@ -581,4 +580,4 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, ContrastiveOptions)

@@ -237,7 +237,9 @@ class Xla(Device):
         hosts = self._xla.runtime.process_count()
         if hosts > 1:
             raise UserError(
-                f"--device xla: one core, and this is one of {hosts} hosts of a pod; use xla-spmd"
+                f"one core, and this is one of {hosts} hosts of a pod; use xla-spmd",
+                "device",
+                "xla",
             )
         return 0, 1
 
@@ -332,9 +334,9 @@ def expect_document_attention(kind: str, precision: str) -> bool:
 def check_device(kind: str) -> None:
     """Raise UserError if there is no such device; the device itself stays untouched."""
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch sees no CUDA device here; use --device cpu")
+        raise UserError("torch sees no CUDA device here; use `device='cpu'`", "device", "cuda")
     if kind.startswith("xla") and find_spec("torch_xla") is None:
-        raise UserError("--device xla: torch_xla is not installed here; install the extra [tpu]")
+        raise UserError("torch_xla is not installed here; install the extra [tpu]", "device", "xla")
 
 
 def run() -> dict[str, str]:

@@ -48,4 +48,4 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, EvaluateOptions)

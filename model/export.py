@@ -168,7 +168,7 @@ def write_model(
 def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[ExportCell]:
     """Return the cells of ARM=DIR, or DIR alone, whose arm has the folder's name."""
     if evaluations and len(evaluations) != len(texts):
-        raise UserError(f"--evaluations: give one for each of the {len(texts)} --cells, or none")
+        raise UserError(f"give one for each of the {len(texts)} `cells`, or none", "evaluations")
     cells = []
     for place, text in enumerate(texts):
         arm, equals, folder = text.rpartition("=")
@@ -341,4 +341,4 @@ def build_arm_table(results: Mapping[str, Any]) -> Table:
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, ExportOptions)

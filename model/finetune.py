@@ -113,7 +113,7 @@ def read_config(options: FinetuneOptions) -> tuple[FinetuneConfig, dict[str, Any
     """Return what a command line asks for: the config, and `encoder`, `architecture`, `teacher` and
     `cache` as `finetune` takes them.
     """
-    texts = parse_assignments("--set", options.set, "FIELD=VALUE")
+    texts = parse_assignments(options.set)
     if options.learning_rate:
         texts["learning_rates"] = format_value(options.learning_rate)
     fields, encoder = read_encoder_option(options.encoder)
@@ -138,4 +138,4 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, FinetuneOptions)

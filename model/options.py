@@ -28,7 +28,7 @@ class VocabularyConfig(Settings):
     )
     lower_case: bool = Field(default=True, description="fold case and accents")
     strip_accents: bool | None = Field(
-        default=None, description="remove accents; none: as --lower-case says"
+        default=None, description="remove accents; none: as `lower_case` says"
     )
     unused: int = Field(default=100, ge=0, description="number of [unused…] entries to reserve")
     sample_reviews: int = Field(
@@ -91,7 +91,7 @@ class PretrainConfig(Settings):
     )
     budget: str | None = Field(
         default=None,
-        description="instead of --steps: a time (30min), or operations in matrix products "
+        description="instead of `steps`: a time (30min), or operations in matrix products "
         "(1.5e15flops)",
     )
     replay_ratio: float | str = Field(
@@ -140,7 +140,7 @@ class PretrainOptions(TrainingResources):
     )
     budget: str | None = Field(
         default=None,
-        description="instead of --steps: a time (30min), or operations in matrix products "
+        description="instead of `steps`: a time (30min), or operations in matrix products "
         "(1.5e15flops)",
     )
     validation: Path | None = Field(
@@ -155,11 +155,11 @@ class PretrainOptions(TrainingResources):
     )
     start_generator_from: Path | None = Field(
         default=None,
-        description="transformers folder of the generator, if there is none beside --start-from",
+        description="transformers folder of the generator, if there is none beside `start_from`",
     )
     probe: Path | None = Field(
         default=None,
-        description="with --start-from: a corpus on whose train and dev labels the loaded and the "
+        description="with `start_from`: a corpus on whose train and dev labels the loaded and the "
         "trained weights are compared; if the trained ones are worse, the loaded ones are written",
     )
     set: tuple[str, ...] = Field(
@@ -191,8 +191,8 @@ class FinetuneOptions(Settings):
     """Options of the fine-tuning."""
 
     encoder: str = Field(
-        description="model folder or hub name; `random` (with --architecture); `half` or "
-        "`layers:N`: layers of --teacher; `tfidf`: logistic regression on n-grams; `frozen:` and "
+        description="model folder or hub name; `random` (with `architecture`); `half` or "
+        "`layers:N`: layers of `teacher`; `tfidf`: logistic regression on n-grams; `frozen:` and "
         "a folder or hub name: logistic regression on the states of that encoder"
     )
     architecture: str | None = Field(
@@ -247,8 +247,8 @@ class EvaluateOptions(Settings):
     output: Path = Field(description="folder for predictions and metrics")
     folds: tuple[Path, ...] = Field(
         default=(),
-        description="evaluations of the folds of a cross-validation (model.finetune --set "
-        "fold=K/N --evaluation DIR), to be joined; --model is the model that is kept",
+        description="evaluations of the folds of a cross-validation (model.finetune with `fold` "
+        "and `evaluation`), to be joined; `model` is the model that is kept",
     )
     split: Literal["train", "dev", "test"] = Field(
         default="test", description="split of the task to evaluate on"

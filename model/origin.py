@@ -27,10 +27,10 @@ def load_origin(place: str, output: Path, generator: str | None = None) -> dict[
     return origin.json: its licence, training data and shape.
     """
     if output.exists() and not output.is_dir():
-        raise UserError(f"--output: {output} is a file; give a folder")
-    make_writable_folder("--output", output.absolute().parent)
+        raise UserError(f"{output} is a file; give a folder", "output")
+    make_writable_folder("output", output.absolute().parent)
     return write_origin(place, output, generator)
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, OriginOptions)

@@ -45,37 +45,33 @@ def configure_recipe(
     shape is theirs too.
     """
     if arguments.steps is not None and arguments.budget is not None:
-        raise UserError("--steps and --budget: give one of them")
-    settings = parse_assignments("--set", arguments.set, "FIELD=VALUE")
+        raise UserError("give one of `steps` and `budget`")
+    settings = parse_assignments(arguments.set)
     shape = origin.read_settings() if origin else {}
     defaults = (
         choose_settings(origin.main, settings, has_generator=bool(origin.generator))
         if origin
         else {}
     )
-    try:
-        for path, text in settings.items():
-            name = path.removeprefix("pretraining.")
-            if name not in shape or name in CHOSEN_HERE:
-                continue
-            if parse_field(Architecture, name, text) != parse_field(
-                Architecture, name, shape[name]
-            ):
-                raise UserError(
-                    f"{path}={text}: {arguments.start_from} has {name}={shape[name]}; leave it out"
-                )
-        if arguments.steps is not None:
-            settings["steps"] = str(arguments.steps)
-        if not origin:
-            check_start_is_not_needed(settings)
-        recipe = apply_settings(RECIPES[arguments.recipe], defaults | shape | settings)
-    except UserError as mistake:
-        raise UserError(f"--set {mistake}") from None
+    for path, text in settings.items():
+        name = path.removeprefix("pretraining.")
+        if name not in shape or name in CHOSEN_HERE:
+            continue
+        if parse_field(Architecture, name, text) != parse_field(Architecture, name, shape[name]):
+            raise UserError(
+                f"{arguments.start_from} has {name}={shape[name]}; leave it out", path, text
+            )
+    if arguments.steps is not None:
+        settings["steps"] = str(arguments.steps)
+    if not origin:
+        check_start_is_not_needed(settings)
+    recipe = apply_settings(RECIPES[arguments.recipe], defaults | shape | settings)
     has_generator = find_objective(recipe.pretraining.objective).has_generator
     if arguments.start_generator_from and not has_generator:
         raise UserError(
-            f"--start-generator-from {arguments.start_generator_from}: with "
-            f"objective={recipe.pretraining.objective} there is no generator; leave it out"
+            f"with objective={recipe.pretraining.objective} there is no generator; leave it out",
+            "start_generator_from",
+            arguments.start_generator_from,
         )
     return recipe, defaults
 
@@ -84,13 +80,15 @@ def check_processes(arguments: PretrainOptions, processes: int) -> None:
     """Raise UserError where this machine cannot have so many processes, before any is started."""
     if arguments.device.startswith("xla"):
         raise UserError(
-            f"--processes {processes}: one process drives all cores of a TPU host; leave it out, "
-            "and start the same command on every host of a pod"
+            "one process drives all cores of a TPU host; leave it out, "
+            "and start the same command on every host of a pod",
+            "processes",
+            processes,
         )
     gpus = torch.cuda.device_count() if arguments.device != "cpu" else 0
     if processes > gpus and (gpus or arguments.device == "cuda"):
-        raise UserError(f"--processes {processes}: {gpus} GPUs here, and each takes one process")
-    given = parse_assignments("--set", arguments.set, "FIELD=VALUE")
+        raise UserError(f"{gpus} GPUs here, and each takes one process", "processes", processes)
+    given = parse_assignments(arguments.set)
     batch = int(given.get("batch", RECIPES[arguments.recipe].pretraining.batch))
     check_batch(batch, processes)
 
@@ -103,12 +101,13 @@ def find_origin(arguments: PretrainOptions) -> Origin | None:
     place, generator = arguments.start_from, arguments.start_generator_from
     if generator and not place:
         raise UserError(
-            f"--start-generator-from {generator}: give the discriminator's folder too, "
-            "with --start-from"
+            "give the discriminator's folder too, with `start_from`",
+            "start_generator_from",
+            generator,
         )
     if arguments.probe and not place:
         raise UserError(
-            f"--probe {arguments.probe}: it compares loaded weights; give --start-from too"
+            "it compares loaded weights; give `start_from` too", "probe", arguments.probe
         )
     if not place:
         return None
@@ -127,7 +126,7 @@ def bring_origin(place: str, folder: Path) -> None:
     lock, was_there = folder.with_name("origin.lock"), folder.parent.exists()
     try:
         with exclusive_lock(lock):
-            write_origin(place, folder, option="--start-from")
+            write_origin(place, folder, field="start_from")
     except BaseException:
         if not was_there:
             lock.unlink(missing_ok=True)
@@ -149,7 +148,7 @@ def resume_training(training: loop.Training) -> None:
         if not state and not path.exists():
             raise UserError(
                 f"process {device.rank} does not see {path}, from which process 0 continues: "
-                "--output must be a folder that all hosts share"
+                "`output` must be a folder that all hosts share"
             )
         state = state or checkpoint.load_state(path)
         checkpoint.check_same_run(training.identity, state.numbers["identity"], training.folder)
@@ -216,7 +215,7 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
     replay = (
         open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     )
-    dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
+    dev = Shards.open(arguments.validation, "validation", "dev") if arguments.validation else None
     budget = parse_budget(arguments.budget) if arguments.budget else None
     device = open_device(arguments.device, recipe.pretraining.precision)
     try:
@@ -231,7 +230,7 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
             replay,
             arguments.probe,
         )
-        make_writable_folder("--output", arguments.output)  # not before its start could be read
+        make_writable_folder("output", arguments.output)  # not before its start could be read
         recipe = replace(recipe, pretraining=training.config)
         resume_training(training)
         if device.is_rank0:
@@ -257,4 +256,4 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, PretrainOptions)

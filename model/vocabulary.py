@@ -56,12 +56,13 @@ def train_vocabulary(
     """
     corpus, output = Path(corpus), Path(output)
     if output.exists() and not output.is_dir():
-        raise UserError(f"--output: {output} is a file; give a folder")
+        raise UserError(f"{output} is a file; give a folder", "output")
     if config.size - config.unused < SMALLEST_VOCABULARY:
         raise UserError(
-            f"--size: {config.size} entries with {config.unused} [unused] slots leave too few "
-            f"for words; give --size {SMALLEST_VOCABULARY + config.unused} or more, or fewer "
-            "--unused"
+            f"{config.size} entries with {config.unused} [unused] slots leave too few "
+            f"for words; give `size={SMALLEST_VOCABULARY + config.unused}` or more, or fewer "
+            "`unused`",
+            "size",
         )
     started, cpu_started = time.monotonic(), time.process_time()
     folds_case = config.lower_case
@@ -69,7 +70,7 @@ def train_vocabulary(
     sample = ReviewSample(corpus, "pretrain", config.sample_reviews)
     if not sample.reviews_in_corpus:
         raise UserError(
-            f"--corpus: {corpus} has no review in its pretrain split; give a larger dump"
+            f"{corpus} has no review in its pretrain split; give a larger dump", "corpus"
         )
     tokenizer = train_tokenizer(sample, config.size, folds_case, strip_accents, config.unused)
     result = {
@@ -104,11 +105,11 @@ class ReviewSample:
         self._files = sorted(corpus.glob("corpus-*.parquet"))
         if not self._files:
             raise UserError(
-                f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote"
+                f"no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote", "corpus"
             )
         if not (corpus / "corpus.json").exists():
             raise UserError(
-                f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again"
+                f"no corpus.json in {corpus}: corpus_job has not ended; run it again", "corpus"
             )
         self._split = split
         self.reviews_in_corpus = sum(
@@ -142,7 +143,7 @@ def _open_parquet(file: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"--corpus: {file} is not whole ({error}); run corpus_job again") from None
+        raise UserError(f"{file} is not whole ({error}); run corpus_job again", "corpus") from None
 
 
 def train_tokenizer(
@@ -213,4 +214,4 @@ def measure_fit(tokenizer: Tokenizer, batches: Iterable[list[str]]) -> dict[str,
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, VocabularyOptions)

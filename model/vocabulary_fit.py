@@ -43,7 +43,7 @@ def measure_vocabulary_fit(
     sample = ReviewSample(corpus, "pretrain", config.reviews)
     file = vocabulary / "tokenizer.json"
     if not file.exists():
-        raise UserError(f"--vocabulary: no {file}; give the folder that model.vocabulary wrote")
+        raise UserError(f"no {file}; give the folder that model.vocabulary wrote", "vocabulary")
     new = measure_fit(Tokenizer.from_file(str(file)), sample)
     result: dict[str, Any] = {**new, "warnings": []}
     # a published vocabulary was trained on no corpus of ours, and has none
@@ -77,4 +77,4 @@ def measure_vocabulary_fit(
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, VocabularyFitOptions)

@@ -61,13 +61,13 @@ def check_regular(path: str | os.PathLike) -> None:
             raise UserError(f"{path} is neither a file nor a folder; move it elsewhere")
 
 
-def check_name(path: str | os.PathLike, option: str = "") -> None:
+def check_name(path: str | os.PathLike, field: str = "") -> None:
     """Raise UserError for a name or another word whose bytes are not UTF-8: JSON, Parquet and Beam
     cannot hold it.
     """
-    shown = f"{option} {path}".lstrip()
-    if shown != shown.encode(errors="replace").decode():
-        raise UserError(f"{shown}: not UTF-8; rename it (if it is UTF-8, set LC_ALL=C.UTF-8)")
+    if (shown := str(path)) != shown.encode(errors="replace").decode():
+        mend = "not UTF-8; rename it (if it is UTF-8, set LC_ALL=C.UTF-8)"
+        raise UserError(mend, field, shown) if field else UserError(f"{shown}: {mend}")
 
 
 def link_file(source: str | os.PathLike, target: str | os.PathLike) -> None:
@@ -107,17 +107,17 @@ def hash_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def make_writable_folder(option: str, folder: Path) -> None:
+def make_writable_folder(field: str, folder: Path) -> None:
     """Make a local folder that results are to go to.
 
-    Raises a UserError that names `option`, before anything is computed that could not be kept.
+    Raises a UserError that names `field`, before anything is computed that could not be kept.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UserError(
-            f"{option} {folder}: no files can be written there ({error.strerror})"
+            f"no files can be written there ({error.strerror})", field, folder
         ) from None
 
 

@@ -32,7 +32,7 @@ NO_INTERNET = ipaddress.IPv6Network("64:ff9b:1::/48")
 """NAT64 within a network (RFC 8215), which `ipaddress` takes for global."""
 
 
-def check_host(address: str, setting: str) -> None:
+def check_host(address: str, where: str) -> None:
     """Raise an error unless the host of an address is known, and not one of a private network.
 
     Loopback and link-local addresses are private too, as is every name that resolves to one: then
@@ -49,11 +49,11 @@ def check_host(address: str, setting: str) -> None:
     ips = _resolve_name(name)
     if not ips and not any(re.search(OTHER_ROUTE, variable) for variable in os.environ):
         raise TransientError(
-            f"{setting} {address} cannot be reached: no address of {name} was found within "
+            f"{where} cannot be reached: no address of {name} was found within "
             f"{RESOLVE_SECONDS:.0f} s; is this machine connected to the network?"
         )
     for ip in ips if is_web else ():
-        check_ip(ip, name, f"{setting} {address}")
+        check_ip(ip, name, where)
 
 
 def check_ip(ip: str, name: str, address: str) -> None:
@@ -101,7 +101,7 @@ class CheckedRedirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         if urlsplit(newurl).scheme not in ("http", "https"):
             raise UserError(f"{req.full_url}: redirected to {newurl}, which is no web address")
-        check_host(newurl, f"{req.full_url}: redirected to")
+        check_host(newurl, f"{req.full_url}: redirected to {newurl}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

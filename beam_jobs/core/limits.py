@@ -15,7 +15,7 @@ class Limits:
     max_record_bytes: int = 16_000_000
     max_expansion: float = 200
     """Times its size that a packed file may expand to; 0 for any."""
-    remedy: str = "raise --max-expansion"
+    remedy: str = "raise `max_expansion`"
 
     def check_expansion(self, name: str, packed: int, unpacked: int) -> None:
         """Raise UserError if so many bytes were packed into too few."""

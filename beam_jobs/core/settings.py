@@ -9,8 +9,9 @@ no option with several values (`--input *.json`), and tyro prints a mistake as a
 """
 
 import argparse
+import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
@@ -29,7 +30,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, spell_settings
 from beam_jobs.core.files import check_name
 from beam_jobs.core.nesting import load_json
 
@@ -38,6 +39,8 @@ Model = TypeVar("Model", bound="Settings")
 LARGEST_SEED = 2**32 - 1
 METAVARS = {int: "N", float: "X", bool: "BOOL", str: "TEXT", Path: "PATH"}
 BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+BEAM_OPTIONS = ("runner", "job_endpoint", "flink_master")
+"""Options of Beam that messages name."""
 SECRET: LiteralString = "secret"
 """Type of a pydantic error whose input is not to be shown."""
 
@@ -96,87 +99,114 @@ def parse_text(hint: Any, text: str) -> Any:
 
 
 def describe_unknown(name: str, known: Iterable[str], what: str = "field") -> str:
-    """Return that there is no such field, which there are, and the one that was probably meant."""
+    """Return that a name is unknown, which are valid, and the one that was probably meant."""
     known = list(known)
     close = get_close_matches(name, known, 1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    return f"no such {what}; there are {', '.join(known)}{hint}"
+    return f"unknown {what}; valid: {', '.join(known)}{hint}"
 
 
-def parse_assignments(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
-    """Return name → value of an option that may be repeated, each time as NAME=VALUE.
-
-    `form` is how the help writes it, for the UserError about a text without an equals sign.
-    """
+def parse_assignments(texts: Sequence[str]) -> dict[str, str]:
+    """Return name → value of an option that may be repeated, each time as NAME=VALUE."""
     values = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"{option} {text}: write {form}")
+            raise UserError(f"{text}: not of the form NAME=VALUE")
         values[name] = value
     return values
 
 
-def describe_mistake(error: Mapping[str, Any]) -> str:
-    """Return what one error of a ValidationError says is wrong."""
-    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "must", 1)
-    return message.partition(", unable to parse")[0]
-
-
-def format_mistakes(invalid: ValidationError) -> str:
-    """Return every wrong field with what was given and what is expected, in one line."""
-    lines = []
+def list_mistakes(invalid: ValidationError) -> list[UserError]:
+    """Return what is wrong with each wrong field."""
+    mistakes = []
     for error in invalid.errors():
-        where = ".".join(str(part) for part in error["loc"])
-        given = "" if error["type"] == SECRET else f" (given: {error['input']!r})"
-        lines.append(
-            f"{where}: {describe_mistake(error)}{given}" if where else describe_mistake(error)
-        )
-    return "; ".join(lines)
+        path = [str(part) for part in error["loc"]]
+        while path and path[-1].isdecimal():  # an item of a list
+            path.pop()
+        cause, value = error.get("ctx", {}).get("error"), error["input"]
+        message = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "must", 1)
+        message = message.partition(", unable to parse")[0]
+        if isinstance(cause, UserError):
+            message, value = cause.message, cause.value or value
+            path += [cause.field] if cause.field and path[-1:] != [cause.field] else []
+        is_shown = error["type"] != SECRET and not isinstance(value, dict | BaseModel)
+        mistakes.append(UserError(message, ".".join(path), value if is_shown else None))
+    return mistakes
+
+
+def join_mistakes(invalid: ValidationError) -> UserError:
+    """Return one error, of one line, that names every wrong field."""
+    mistakes = list_mistakes(invalid)
+    return mistakes[0] if len(mistakes) == 1 else UserError("; ".join(map(str, mistakes)))
 
 
 def parse_field(kind: type[Settings], name: str, text: str) -> Any:
     """Return the value of one field from its text."""
     if name not in kind.model_fields:
-        raise UserError(f"{name}: {describe_unknown(name, kind.model_fields)}")
+        raise UserError(describe_unknown(name, kind.model_fields), name, text)
     field = kind.model_fields[name]
     try:
         hint: Any = Annotated[field.annotation, field]
         adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False))
         return adapter.validate_python(parse_text(field.annotation, text))
     except ValidationError as invalid:
-        raise UserError(f"{name}={text}: {describe_mistake(invalid.errors()[0])}") from None
+        raise UserError(list_mistakes(invalid)[0].message, name, text) from None
     except UserError as mistake:
-        raise UserError(f"{name}={text}: {mistake}") from None
+        raise UserError(mistake.message, name, text) from None
 
 
 def replace_settings(
     models: Sequence[Settings], texts: Mapping[str, str], section: str
 ) -> list[Any]:
-    """Return the models with the fields that the texts name, as `field` or `section.field`.
-
-    Raises a UserError that begins with `field: ` or `field=text: `.
-    """
+    """Return the models with the fields that the texts name, as `field` or `section.field`."""
     known = {name: i for i, model in enumerate(models) for name in type(model).model_fields}
     changes: list[dict[str, Any]] = [{} for _ in models]
     for path, text in texts.items():
         name = path.removeprefix(f"{section}.")
         if name not in known:
             sections = f", and the section here is {section}" if "." in name else ""
-            raise UserError(f"{path}: {describe_unknown(name, known)}{sections}")
+            raise UserError(f"{describe_unknown(name, known)}{sections}", path, text)
         changes[known[name]][name] = parse_field(type(models[known[name]]), name, text)
     try:
         return [model.replace(**change) for model, change in zip(models, changes, strict=True)]
     except ValidationError as invalid:  # of several fields together
-        raise UserError(format_mistakes(invalid)) from None
+        raise join_mistakes(invalid) from None
 
 
-def build_settings(kind: type[Model], **values: Any) -> Model:
+def build_settings(kind: type[Model], values: Mapping[str, Any]) -> Model:
     """Return the settings with these values; a UserError names every wrong field in one line."""
     try:
-        return kind(**values)
+        return kind.model_validate(values)
     except ValidationError as invalid:
-        raise UserError(format_mistakes(invalid)) from None
+        raise join_mistakes(invalid) from None
+
+
+Spell = Callable[[str, Any], str | None]
+
+
+def spell_as_option(option: str, value: Any = None) -> str:
+    """Return an option as a shell takes it, with its value if there is one."""
+    if value is None:
+        return option
+    values = value if isinstance(value, list | tuple) else [value]
+    text = shlex.join(map(format_value, values))
+    return f"{option}={text}" if text.startswith("-") else f"{option} {text}"
+
+
+def make_option_speller(kind: type[Settings]) -> Spell:
+    """Return how a job's command line spells its settings: options, or `--set` where it has it."""
+
+    def spell(name: str, value: Any) -> str | None:
+        if name in kind.model_fields:
+            return spell_as_option(_name_option(name), value)
+        if name in BEAM_OPTIONS:
+            return spell_as_option(f"--{name}", value)
+        if "set" in kind.model_fields and value is not None:
+            return spell_as_option("--set", f"{name}={format_value(value)}")
+        return None
+
+    return spell
 
 
 class OptionParser(argparse.ArgumentParser):
@@ -184,6 +214,8 @@ class OptionParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.known: list[str] = []
+        self.shortcuts: dict[str, str] = {}
+        """Option by the path of the form's field that it fills."""
         super().__init__(*args, **{"allow_abbrev": False, **options})
 
     def add_argument(self, *names: Any, **options: Any) -> Any:
@@ -200,7 +232,7 @@ class OptionParser(argparse.ArgumentParser):
         if unknown:
             name = unknown[0].partition("=")[0]
             known = getattr(values, "parser", self).known  # of the command that was chosen
-            self.error(f"{name}: {describe_unknown(name, known, 'option')}")
+            raise UserError(f"{name}: {describe_unknown(name, known, 'option')}")
         return values
 
     def error(self, message: str) -> NoReturn:
@@ -229,7 +261,7 @@ def build_parser(kind: type[Settings], program: str, description: str | None) ->
     parser = OptionParser(prog=program, description=description)
     for name, field in kind.model_fields.items():
         items, plain = list_items(field.annotation), strip_none(field.annotation)
-        words: dict[str, Any] = {"default": argparse.SUPPRESS, "help": describe_field(field)}
+        words: dict[str, Any] = {"default": argparse.SUPPRESS, "help": describe_field(kind, field)}
         if items is not None:
             is_nested = get_origin(items) is tuple
             words |= {"nargs": "*", "action": "append" if is_nested else "extend"}
@@ -256,13 +288,15 @@ def list_bounds(field: FieldInfo) -> dict[str, float]:
     }
 
 
-def describe_field(field: FieldInfo) -> str:
+def describe_field(kind: type[Settings], field: FieldInfo) -> str:
     """Return what the help says of an option: meaning, bounds and default."""
     notes = [f"{BOUNDS[bound]} {number}" for bound, number in list_bounds(field).items()]
     if not field.is_required() and field.default not in (None, "", ()):
         notes.append(f"default: {format_value(field.default)}")
     text = field.description or ""
-    return (f"{text} ({', '.join(notes)})" if notes else text).replace("%", "%%")
+    if notes:
+        text += f" ({', '.join(notes)})"
+    return spell_settings(text, make_option_speller(kind)).replace("%", "%%")
 
 
 def _name_option(name: str) -> str:
@@ -283,22 +317,9 @@ def _fill(kind: type[Model], given: argparse.Namespace) -> Model:
     """Return the model of the words that argparse found."""
     values = {}
     for name, words in vars(given).items():
-        field = kind.model_fields[name]
-        spelled = f"{_name_option(name)} {_join(words)}"
+        hint = kind.model_fields[name].annotation
         try:
-            values[name] = parse_text(field.annotation, words) if isinstance(words, str) else words
+            values[name] = parse_text(hint, words) if isinstance(words, str) else words
         except UserError as mistake:
-            raise UserError(f"{spelled}: {mistake}") from None
-    try:
-        return kind(**values)
-    except ValidationError as invalid:
-        error = invalid.errors()[0]
-        if not error["loc"]:
-            raise UserError(describe_mistake(error)) from None
-        name = str(error["loc"][0])
-        spelled = f"{_name_option(name)} {_join(getattr(given, name, ''))}"
-        raise UserError(f"{spelled}: {describe_mistake(error)}") from None
-
-
-def _join(words: Any) -> str:
-    return " ".join(map(_join, words)) if isinstance(words, list) else str(words)
+            raise UserError(mistake.message, name, words) from None
+    return build_settings(kind, values)

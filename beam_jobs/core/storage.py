@@ -31,6 +31,7 @@ from beam_jobs.core.errors import (
     describe_error,
     is_network_error,
     is_refusal,
+    name_setting,
 )
 from beam_jobs.core.files import check_name
 from beam_jobs.core.hosts import open_checked_session
@@ -230,13 +231,13 @@ def remove_matching(folder: str, pattern: str) -> None:
 
 
 @contextmanager
-def report_unreachable(address: str, option: str) -> Iterator[None]:
+def report_unreachable(what: str) -> Iterator[None]:
     """Say in one line what keeps us from a store: package, credentials, bucket or network."""
     try:
         yield
     except Exception as error:  # each store's package has exceptions of its own
         kind = TransientError if is_network_error(error) else UserError
-        raise kind(f"{option} {address} cannot be reached: {describe_error(error)}") from error
+        raise kind(f"{what} cannot be reached: {describe_error(error)}") from error
 
 
 def raise_storage_error(error: Exception, path: str) -> None:
@@ -264,20 +265,20 @@ def check_output(folder: str, inputs: Iterable[str] = ()) -> None:
     Inputs must not lie in the folder, which is cleared of what an earlier job has written.
     """
     if is_remote(folder):
-        with report_unreachable(folder, "--output"):
+        with report_unreachable(name_setting("output", folder)):
             fs, probe = fsspec.core.url_to_fs(join_path(folder, ".writable.tmp"))
             fs.pipe_file(probe, b"")
             fs.rm_file(probe)
         return
     for path in inputs:
         if not is_remote(path) and Path(path).resolve().parent == Path(folder).resolve():
-            raise UserError(f"--output {folder}: {path}, an input, lies in it; give another folder")
+            raise UserError(f"{path}, an input, lies in it; give another folder", "output", folder)
     try:
         os.makedirs(folder, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UserError(f"--output {folder} cannot be written: {error.strerror or error}") from None
+        raise UserError(f"cannot be written: {error.strerror or error}", "output", folder) from None
 
 
 @contextmanager
@@ -306,32 +307,32 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
     )
 
 
-def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[str]:
+def expand_patterns(patterns: Iterable[str], field: str = "input") -> list[str]:
     """Return every file that the patterns name, each once, sorted by name."""
-    return list(list_files(patterns, option))
+    return list(list_files(patterns, field))
 
 
-def list_files(patterns: Iterable[str], option: str = "--input") -> dict[str, Identity | None]:
+def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Identity | None]:
     """Return every file that the patterns name, sorted by name, with its identity, as far as its
     store has told that with the name.
     """
     given = list(patterns)
     found: dict[str, Identity | None] = {}
-    with open_places(given, option) as places:
-        expand = partial(_expand, option=option, places=places)
+    with open_places(given, field) as places:
+        expand = partial(_expand, field=field, places=places)
         for pattern, files in zip(given, map_paths(expand, given), strict=True):
             if not files:
-                raise UserError(f"{option} {pattern}: no such file")
+                raise UserError("no such file", field, pattern)
             for path in files:
-                check_name(path, option)
+                check_name(path, field)
             found |= files
     return dict(sorted(found.items(), key=lambda file: (os.path.basename(file[0]), file[0])))
 
 
-def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
+def expand_pattern(pattern: str, field: str = "input") -> list[str]:
     """Return the files of a name or glob, with all in its folders; nothing hidden."""
-    with open_places([pattern], option) as places:
-        return list(_expand(pattern, option, places))
+    with open_places([pattern], field) as places:
+        return list(_expand(pattern, field, places))
 
 
 Places = dict[str, tuple[Any, str]]
@@ -339,14 +340,14 @@ Places = dict[str, tuple[Any, str]]
 
 
 @contextmanager
-def open_places(patterns: Iterable[str], option: str) -> Iterator[Places]:
+def open_places(patterns: Iterable[str], field: str) -> Iterator[Places]:
     """Open the stores of patterns, without the listings that s3fs and gcsfs keep for as long as the
     process lives, before and after: they grow old, and looking up a file takes as long as the
     listing of its folder is.
     """
     places: Places = {}
     for pattern in filter(is_remote, patterns):
-        with report_unreachable(pattern, option):
+        with report_unreachable(name_setting(field, pattern)):
             places[pattern] = fsspec.core.url_to_fs(pattern)
     stores = {store for store, _ in places.values()}
     for store in stores:
@@ -358,25 +359,27 @@ def open_places(patterns: Iterable[str], option: str) -> Iterator[Places]:
             store.invalidate_cache()
 
 
-def _expand(pattern: str, option: str, places: Places) -> dict[str, Identity | None]:
+def _expand(pattern: str, field: str, places: Places) -> dict[str, Identity | None]:
     if is_remote(pattern):
         sizes: dict[str, int | None] = {}
-        with report_unreachable(pattern, option):
+        with report_unreachable(name_setting(field, pattern)):
             fs, inner = places[pattern]
             found: dict[str, dict[str, Any]] = {}
             for name, info in match_remote(fs, inner).items():
                 found |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
             known: dict[str, Identity | None] = {}
-            for name in _leave_out_others(found, inner, option):
+            for name in _leave_out_others(found, inner, field):
                 identity = _identify(path := str(fs.unstrip_protocol(name)), found[name], SURE)
                 known[path] = identity if identity[2] else None
                 sizes[path] = identity[1]
         if endless := [path for path, size in sizes.items() if size is None]:
             name = shlex.quote(os.path.basename(urlsplit(endless[0]).path) or "dump")
             raise UserError(
-                f"{option} {endless[0]}: its server does not say how long it is: no "
+                f"its server does not say how long it is: no "
                 "Content-Length, or one of what a Content-Encoding has packed; fetch it first: "
-                f"curl -fL --compressed -o {name} {shlex.quote(endless[0])}"
+                f"curl -fL --compressed -o {name} {shlex.quote(endless[0])}",
+                field,
+                endless[0],
             )
         return known
     named = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
@@ -385,18 +388,20 @@ def _expand(pattern: str, option: str, places: Places) -> dict[str, Identity | N
     paths = [
         path for name in named for path in ([name] if os.path.isfile(name) else _walk_folder(name))
     ]
-    return {os.path.abspath(path): None for path in _leave_out_others(paths, pattern, option)}
+    return {os.path.abspath(path): None for path in _leave_out_others(paths, pattern, field)}
 
 
-def _leave_out_others(found: Iterable[str], pattern: str, option: str) -> list[str]:
+def _leave_out_others(found: Iterable[str], pattern: str, field: str) -> list[str]:
     """Return the paths that are not hidden, without marks and checksums, which are told on stderr;
     what the pattern names stays.
     """
     paths = [path for path in found if _is_shown(path, pattern)]
     if any(map(TABLES.search, paths)):
         raise UserError(
-            f"{option} {pattern}: a Delta or Iceberg table, whose log says which files count; "
-            "write its rows as Parquet first"
+            "a Delta or Iceberg table, whose log says which files count; "
+            "write its rows as Parquet first",
+            field,
+            pattern,
         )
     kept: list[str] = []
     others: list[str] = []
@@ -404,7 +409,9 @@ def _leave_out_others(found: Iterable[str], pattern: str, option: str) -> list[s
         (others if path != pattern and is_no_data(path) else kept).append(path)
     if others:
         names = ", ".join(map(os.path.basename, others[:3])) + ", …" * (len(others) > 3)
-        told = f"{option} {pattern}: {len(others)} left out, which hold no data: {names}"
+        told = (
+            f"{name_setting(field, pattern)}: {len(others)} left out, which hold no data: {names}"
+        )
         print(told, file=sys.stderr)
     return kept
 

@@ -141,11 +141,11 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     files = [add_id_column(file, "") for file in listed]
     work_units.check_split_field(args.split_by, files)
     storage.check_output(args.output, [file.path for file in files])
-    withheld = storage.expand_patterns(args.withhold, "--withhold")
-    other, option, others, digest = args.withhold_corpus, "--withhold-corpus", [], ""
+    withheld = storage.expand_patterns(args.withhold, "withhold")
+    other, others, digest = args.withhold_corpus, [], ""
     if other:
-        _, digest = earlier_corpora.read_result(other, option)
-        found = earlier_corpora.list_corpus_files(other, option)
+        _, digest = earlier_corpora.read_result(other, "withhold_corpus")
+        found = earlier_corpora.list_corpus_files(other, "withhold_corpus")
         others = list(earlier_corpora.group_files(found))
     size = sum(file.plain_size for file in files)
     engine = beam_options.resolve_beam_options(flags, size)

@@ -210,7 +210,7 @@ def decide_time_split(
         notations[dump] = decide_notation(dates, columns.get(dump, "the dump"), given)
         days += resolve_days(dates, notations[dump])[0]
     if not days:
-        raise UserError(f"--split-by time: no review has a date that can be read; {FORMS}")
+        raise UserError(f"no review has a date that can be read; {FORMS}", "split_by", "time")
     return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), notations)
 
 
@@ -456,8 +456,10 @@ class UnitReader:
             values.update(row[i] for row in labels if row[i] is not None)
             if len(values) > MAX_VALUES:
                 raise UserError(
-                    f"--label {name}: more than {MAX_VALUES:,} different values in "
-                    f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200"
+                    f"more than {MAX_VALUES:,} different values in "
+                    f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200",
+                    "label",
+                    name,
                 )
 
         if preparation.labels:

@@ -132,7 +132,7 @@ def summarize_corpus(
         names = ", ".join(dict.fromkeys(file.name for file in plan.files[:3]))
         raise UserError(
             f"no usable review in the dump: read {read}, dropped {dropped}; look at its files, or "
-            f"name their texts with --columns text=NAME: {names}"
+            f"name their texts with `columns='text=NAME'`: {names}"
         )
     files = {file.name: {"read": 0, "kept": 0} for file in plan.files}
     for first, second in zip(prepared, written, strict=True):
@@ -164,7 +164,7 @@ def summarize_corpus(
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
     usable = sum(unit.prepared for unit in prepared)
     warnings += [
-        f"label {column}: {line}; --fold-labels false keeps classes as typed"
+        f"label {column}: {line}; `fold_labels=False` keeps classes as typed"
         for column in values
         if (line := describe_values(typed[column], values[column], usable))
     ]

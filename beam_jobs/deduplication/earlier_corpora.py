@@ -64,8 +64,9 @@ def inspect_corpora(
     for folder in folders:
         if folder == resolve_folder(output):
             raise UserError(
-                f"--output {output} is named by --seen too; a dump that arrives gets a folder of "
-                "its own"
+                "`seen` names it too; a dump that arrives gets a folder of its own",
+                "output",
+                output,
             )
         result, digest = read_result(folder)
         for name, ours in agreed.items():
@@ -75,14 +76,15 @@ def inspect_corpora(
                     for value in (theirs, ours)
                 )
                 raise UserError(
-                    f"--seen {folder} was made with {name} {theirs}, this call has {ours}: corpora "
-                    "that follow one another need the same settings"
+                    f"made with {name} {theirs}, this call has {ours}: corpora that follow one "
+                    "another need the same settings",
+                    "seen",
+                    folder,
                 )
         found = list_corpus_files(folder)
         if sum(rows for _, rows in found) != result["kept"]:
             raise UserError(
-                f"--seen {folder}: its files hold other reviews than corpus.json says; make it "
-                "again"
+                "its files hold other reviews than corpus.json says; make it again", "seen", folder
             )
         files += found
         digests.append(digest)
@@ -102,13 +104,11 @@ def resolve_folder(folder: str) -> str:
     return folder.rstrip("/") if storage.is_remote(folder) else os.path.realpath(folder)
 
 
-def read_result(folder: str, option: str = "--seen") -> tuple[dict[str, Any], str]:
+def read_result(folder: str, field: str = "seen") -> tuple[dict[str, Any], str]:
     """Return what the corpus.json of a folder holds, and its SHA-256."""
     path = storage.join_path(folder, "corpus.json")
     if not storage.exists(path):
-        raise UserError(
-            f"{option} {folder}: no corpus.json in it; give what corpus_job has finished"
-        )
+        raise UserError("no corpus.json in it; give what corpus_job has finished", field, folder)
     content = storage.read_bytes(path)
     try:
         result = load_json(content)
@@ -116,12 +116,12 @@ def read_result(folder: str, option: str = "--seen") -> tuple[dict[str, Any], st
         assert isinstance(result["agreed"], dict)
     except (ValueError, KeyError, TypeError, AssertionError):
         raise UserError(
-            f"{option} {folder}: its corpus.json is not one of corpus_job's; make the corpus again"
+            "its corpus.json is not one of corpus_job's; make the corpus again", field, folder
         ) from None
     return result, hash_bytes(content)
 
 
-def list_corpus_files(folder: str, option: str = "--seen") -> list[tuple[str, int]]:
+def list_corpus_files(folder: str, field: str = "seen") -> list[tuple[str, int]]:
     """Return a corpus's Parquet files and the number of reviews in each."""
     names = [n for n in storage.list_names(folder) if re.fullmatch(r"corpus-.*\.parquet", n)]
     paths = [storage.join_path(folder, name) for name in names]
@@ -132,8 +132,9 @@ def list_corpus_files(folder: str, option: str = "--seen") -> list[tuple[str, in
                 return int(pq.read_metadata(file).num_rows)
         except (pa.ArrowInvalid, OSError) as error:
             raise UserError(
-                f"{option} {folder}: {os.path.basename(path)} cannot be read ({error}); make the "
-                "corpus again"
+                f"{os.path.basename(path)} cannot be read ({error}); make the corpus again",
+                field,
+                folder,
             ) from None
 
     return list(zip(paths, storage.map_paths(count_reviews, paths), strict=True))
@@ -144,12 +145,12 @@ def find_common_punkt(folders: list[str]) -> str:
     contents = {storage.read_bytes(path) if storage.exists(path) else b"" for path in paths}
     if contents == {b""}:
         raise UserError(
-            f"--seen {folders[0]}: no punkt.json in it; make the corpus again, or give --punkt"
+            "no punkt.json in it; make the corpus again, or give `punkt`", "seen", folders[0]
         )
     if len(contents) > 1:
         raise UserError(
-            "--seen: these corpora were cut into sentences with different punkt.json; "
-            "choose with --punkt"
+            "these corpora were cut into sentences with different punkt.json; choose with `punkt`",
+            "seen",
         )
     return paths[0]
 

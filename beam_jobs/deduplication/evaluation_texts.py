@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from beam_jobs.core import parquet, storage
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.core.nesting import list_strings, load_json
 from beam_jobs.reading.compression import (
@@ -67,7 +67,9 @@ def read_evaluation_texts(path: str, limits: Limits = DEFAULT_LIMITS) -> Iterato
     """
     if path.endswith(".parquet"):
         with storage.open_bytes(path) as file:
-            for row in parquet.read_rows(file, f"--withhold {path}", limits, strings_only=True):
+            for row in parquet.read_rows(
+                file, name_setting("withhold", path), limits, strings_only=True
+            ):
                 yield from _drop_short_texts(list_strings(row))
         return
     with storage.open_bytes(path) as file:
@@ -93,7 +95,7 @@ def _read_lines(path: str, compression: Compression, member: str, limits: Limits
             assert not isinstance(line, Reject)
             yield decode_text(line[1], tally, "utf-8-sig")
         if stream.damage:
-            raise UserError(f"--withhold {path}: {stream.damage}; fetch it again")
+            raise UserError(f"{stream.damage}; fetch it again", "withhold", path)
 
 
 def _extract_texts(lines: Lines, path: str) -> Iterator[str]:
@@ -181,7 +183,7 @@ def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
         except csv.Error as error:
             if not readings:
                 raise UserError(
-                    f"--withhold {path}, line {rows.line_num}: {error}; is a quote not closed?"
+                    f"line {rows.line_num}: {error}; is a quote not closed?", "withhold", path
                 ) from None
         finally:
             csv.field_size_limit(limit)

@@ -142,7 +142,7 @@ def check_runner_name(runner: str) -> None:
         n.lower().removesuffix("runner") for n in known
     }:
         raise UserError(
-            f"--runner {runner}: not one that Apache Beam knows: {', '.join(sorted(known))}"
+            f"not one that Apache Beam knows: {', '.join(sorted(known))}", "runner", runner
         )
 
 
@@ -167,16 +167,18 @@ def check_job_server(options: PipelineOptions) -> None:
     endpoint = options.view_as(PortableOptions).job_endpoint
     if runner == "FlinkRunner" and not endpoint and not shutil.which("java"):
         raise UserError(
-            "--runner FlinkRunner: starts a job server in Java, and there is no java on PATH; "
-            "install Java 17, or start the job server elsewhere and give --runner PortableRunner "
-            "--job_endpoint HOST:PORT"
+            "starts a job server in Java, and there is no java on PATH; "
+            "install Java 17, or start the job server elsewhere and give `runner='PortableRunner'` "
+            "and `job_endpoint='HOST:PORT'`",
+            "runner",
+            "FlinkRunner",
         )
     if endpoint and endpoint != "embed":
-        flink.check_job_server(endpoint, "--job_endpoint")
+        flink.check_job_server(endpoint, "job_endpoint")
     address = flink.find_address(options)
     if address and "://" not in address:
         with suppress(TransientError):  # it is away: the job server may reach it all the same
-            flink.check_cluster(address, "--flink_master")
+            flink.check_cluster(address, "flink_master")
 
 
 def describe_engine(options: PipelineOptions) -> str:

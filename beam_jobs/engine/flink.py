@@ -32,7 +32,7 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
 )
 
-from beam_jobs.core.errors import JobFailed, TransientError, UserError
+from beam_jobs.core.errors import JobFailed, TransientError, UserError, name_setting
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.core.progress import announce_job, format_count
 from beam_jobs.core.terminal import print
@@ -66,8 +66,10 @@ def check_job_server(address: str, setting: str) -> None:
             grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
         except grpc.FutureTimeoutError:
             raise UserError(
-                f"{setting} {address} answers, but is no Beam job server; the address of Flink "
-                "itself belongs to flink_master"
+                "answers, but is no Beam job server; the address of Flink itself belongs to "
+                "`flink_master`",
+                setting,
+                address,
             ) from None
 
 
@@ -85,24 +87,27 @@ def check_cluster(address: str, setting: str, workers: int = 0) -> None:
         class_path: list[str] = ask(address, "jobmanager/environment")["classpath"]
     except NO_ANSWER:
         raise UserError(
-            f"{setting} {address} answers, but is no JobManager of Flink: give its REST address"
+            "answers, but is no JobManager of Flink: give its REST address", setting, address
         ) from None
     for jar in filter(None, map(BEAM_JAR.search, class_path)):
         for_flink, of_beam = jar.groups()
         if not version.startswith(f"{for_flink}."):
             raise UserError(
-                f"{setting} {address}: {jar[0]} is for Flink {for_flink}, and the cluster is Flink "
-                f"{version}; put Beam's jars for Flink {'.'.join(version.split('.')[:2])} into its "
-                "lib folder"
+                f"{jar[0]} is for Flink {for_flink}, and the cluster is Flink {version}; put "
+                f"Beam's jars for Flink {'.'.join(version.split('.')[:2])} into its lib folder",
+                setting,
+                address,
             )
         if of_beam not in (TRIED_BEAM, beam.__version__):
             raise UserError(
-                f"{setting} {address}: {jar[0]} is of Beam {of_beam}, and the jobs have Beam "
+                f"{jar[0]} is of Beam {of_beam}, and the jobs have Beam "
                 f"{beam.__version__}; take the jars and the job server of {beam.__version__}, or "
-                f"of {TRIED_BEAM}, which were tried with it"
+                f"of {TRIED_BEAM}, which were tried with it",
+                setting,
+                address,
             )
     if workers and slots == 0:
-        raise UserError(f"{setting} {address}: the cluster has no slot; start a TaskManager")
+        raise UserError("the cluster has no slot; start a TaskManager", setting, address)
     if workers > slots:
         there = format_count(slots, "slot")
         raise UserError(f"engine.workers={workers}: the cluster at {address} has {there}")
@@ -112,12 +117,12 @@ def connect(address: str, setting: str) -> None:
     """Raise an error unless something listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536 or "/" in host:
-        raise UserError(f"{setting} {address}: write HOST:PORT")
+        raise UserError("write HOST:PORT", setting, address)
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         why = error.strerror or str(error)
-        raise TransientError(f"{setting} {address} cannot be reached: {why}") from None
+        raise TransientError(f"{name_setting(setting, address)} cannot be reached: {why}") from None
 
 
 def find_address(options: PipelineOptions) -> str:

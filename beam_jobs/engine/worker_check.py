@@ -72,7 +72,7 @@ def check_worker(expected: dict[str, str], probe: str) -> None:
             "installed here"
         )
     folder = probe.rpartition("/")[0]
-    with storage.report_unreachable(folder, "from the engine's Python workers"):
+    with storage.report_unreachable(f"from the engine's Python workers {folder}"):
         is_there = storage.exists(probe)
     if not is_there:
         raise UserError(

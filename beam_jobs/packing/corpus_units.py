@@ -74,11 +74,11 @@ def plan_corpus_units(corpus: str) -> list[CorpusUnit]:
     ]
     if not names:
         raise UserError(
-            f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote"
+            f"no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote", "corpus"
         )
     if not storage.exists(storage.join_path(corpus, "corpus.json")):
         raise UserError(
-            f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again"
+            f"no corpus.json in {corpus}: corpus_job has not ended; run it again", "corpus"
         )
     groups, digests = [], {}
     for name in names:
@@ -116,7 +116,7 @@ def read_metadata(path: str) -> tuple[pq.FileMetaData, str]:
             return metadata, hash_stream(file)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(
-            f"--corpus: {path} cannot be read ({error}); run corpus_job again"
+            f"{path} cannot be read ({error}); run corpus_job again", "corpus"
         ) from None
 
 

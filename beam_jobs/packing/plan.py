@@ -127,8 +127,9 @@ def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
     for name in VOCABULARY_FILES:
         if not storage.exists(storage.join_path(folder, name)):
             raise UserError(
-                f"--vocabulary: no {name} in {folder}; give the folder that model.vocabulary or "
-                "model.origin wrote"
+                f"no {name} in {folder}; give the folder that model.vocabulary or "
+                "model.origin wrote",
+                "vocabulary",
             )
     names = [*VOCABULARY_FILES, WORDS]
     places = {name: storage.join_path(folder, name) for name in names}
@@ -137,14 +138,15 @@ def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
         tokenizer = load_tokenizer(files["tokenizer.json"].decode()).tokenizer
     except Exception as error:  # tokenizers raises nothing more special
         raise UserError(
-            f"--vocabulary: {folder}/tokenizer.json is not an encoder's tokenizer ({error})"
+            f"{folder}/tokenizer.json is not an encoder's tokenizer ({error})", "vocabulary"
         ) from None
     size = count_rows(tokenizer)
     words = files.get(WORDS)
     lines = words.decode(errors="replace").removesuffix("\n").count("\n") + 1 if words else size
     if lines != size:
         raise UserError(
-            f"--vocabulary: {folder}/{WORDS} has {lines} lines, the ids of tokenizer.json end at "
-            f"{size - 1}; copy both again from one model"
+            f"{folder}/{WORDS} has {lines} lines, the ids of tokenizer.json end at "
+            f"{size - 1}; copy both again from one model",
+            "vocabulary",
         )
     return files, size

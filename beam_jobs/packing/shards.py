@@ -121,8 +121,8 @@ def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict
     counts = sum(map(parse_counts, footers), Counts())
     if not (counts.sequences or plan.is_sample):
         raise UserError(
-            f"--split: no review of split {packing.split!r} in {source} has a token; "
-            "give a larger dump"
+            f"no review of split {packing.split!r} in {source} has a token; give a larger dump",
+            "split",
         )
     assert counts.tokens == counts.text_tokens + SPECIALS * counts.pieces, (
         f"tokens lost or invented: {counts}"
@@ -130,8 +130,9 @@ def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict
     packed = counts.documents + counts.empty_documents
     if plan.documents not in (None, packed):
         raise UserError(
-            f"--corpus: {plan.corpus} counts {plan.documents} reviews in "
-            f"{packing.split!r}, its files hold {packed}; run corpus_job again"
+            f"{plan.corpus} counts {plan.documents} reviews in "
+            f"{packing.split!r}, its files hold {packed}; run corpus_job again",
+            "corpus",
         )
     result = {
         **asdict(counts),

@@ -21,7 +21,7 @@ from beam_jobs.core.errors import UserError
 Order = Literal["", "DMY", "MDY", "YMD"]
 ORDERS: tuple[Order, ...] = ("DMY", "MDY", "YMD")
 FORMS = (
-    "a date is read as 2015-04-03, 3.4.2015, 3 April 2015, 2015年4月3日, Unix time, or by --dates "
+    "a date is read as 2015-04-03, 3.4.2015, 3 April 2015, 2015年4月3日, Unix time, or by `dates` "
     "as 03/04/2015"
 )
 MAX_CHARACTERS = 100
@@ -276,7 +276,7 @@ def decide_notation(counts: Mapping[str, int], where: str, given: Order = "") ->
         examples = ", ".join([text for text in shown if text][:MAX_SHOWN])
         raise UserError(
             f"{where}: {unread:,} of {total:,} are no dates, for example {examples}; {FORMS}: name "
-            "another column with --columns timestamp=NAME, or split by something else"
+            "another column with `columns='timestamp=NAME'`, or split by something else"
         )
     return notation
 
@@ -322,7 +322,7 @@ def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Ord
         return possible[0]
     if possible:
         example = "/".join(map(str, next(iter(sorted(written)))[:3]))
-        ways = " or ".join(f"--dates {order}" for order in possible)
+        ways = " or ".join(f"`dates={order!r}`" for order in possible)
         raise UserError(
             f"{where}: none of its {count:,} dates such as {example} shows whether day, month or "
             f"year comes first; give {ways}"
@@ -335,5 +335,5 @@ def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Ord
     raise UserError(
         f"{where}: its dates are written in two ways, {shown}; write "
         "them in one, such as 2015-04-03, or name another "
-        "column with --columns timestamp=NAME"
+        "column with `columns='timestamp=NAME'`"
     )

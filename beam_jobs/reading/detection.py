@@ -206,9 +206,9 @@ def find_way_out(head: bytes, found: Layout, is_whole: bool) -> str:
     way = (
         f"mend it, or {WRITE_OBJECTS}"
         if find_format(found.name).is_json
-        else "name another format with --format"
+        else "name another format with `format`"
     )
-    return way if is_whole else f"{way}, or raise --max-record-bytes"
+    return way if is_whole else f"{way}, or raise `max_record_bytes`"
 
 
 def choose_columns(
@@ -252,7 +252,7 @@ def refuse_without_header(
         raise UserError(
             f"{shown}: its first line has no names of columns; write it first, a name for each of "
             f"its {len(names)} columns: sed -i '1i {example.encode('unicode_escape').decode()}' "
-            f"{shlex.quote(shown)}; or, if each line is a text, give --format text"
+            f"{shlex.quote(shown)}; or, if each line is a text, give `format='text'`"
         )
 
 
@@ -278,7 +278,8 @@ def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str)
         inner = ", ".join(sorted({n for r in records for n in list_nested_names(r)})[:10])
         raise UserError(
             f"{shown}: {column} holds no text but {json.dumps(values[0], default=str)[:60]}; name "
-            f"another column with --columns text=NAME" + (f", for example of {inner}" * bool(inner))
+            f"another column with `columns='text=NAME'`"
+            + (f", for example of {inner}" * bool(inner))
         )
 
 
@@ -299,7 +300,7 @@ def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
         told = json.dumps(record, default=str)[:100]
         raise UserError(
             f"{shown} is the error message of a server instead of a dump: {told}; fetch it again, "
-            "or name its text with --columns text=NAME"
+            "or name its text with `columns='text=NAME'`"
         )
 
 
@@ -411,6 +412,6 @@ def detect_format(head: bytes, shown: str) -> str:
     refuse_unless_text(head, shown)
     refuse_late_header(head, shown)
     raise UserError(
-        f"{shown}: its format is not known ({', '.join(formats)}); name it with --format, with "
-        "--format text where each line is a text, or leave the file out"
+        f"{shown}: its format is not known ({', '.join(formats)}); name it with `format`, with "
+        "`format='text'` where each line is a text, or leave the file out"
     )

@@ -16,7 +16,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.reading.label_values import join_values
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
@@ -101,8 +101,8 @@ AMAZON_COLUMNS = {
 NO_FIELDS = {"_score"}
 """Of search engines: how well a document answers a query."""
 HINT = (
-    "name the one with 1 to 5 stars: --columns stars=NAME, or one with classes of your own: "
-    "--label NAME"
+    "name the one with 1 to 5 stars: `columns='stars=NAME'`, or one with classes of your own: "
+    "`label='NAME'`"
 )
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
@@ -239,7 +239,7 @@ def map_columns(
     named = [name for field, name in overrides.items() if field != "text"]
     if missing := [name for name in [*filter(None, texts), *named] if name not in columns]:
         raise UserError(
-            f"{file}: no column is called {', '.join(missing)}; name another by --columns; there "
+            f"{file}: no column is called {', '.join(missing)}; name another by `columns`; there "
             f"are {shorten_list(columns)}"
         )
     known = next((of for names, of in COLUMN_SETS.items() if names <= columns), {})
@@ -270,10 +270,10 @@ def map_columns(
                 f"{file}: its reviews seem to be the values of an object; write each in a line of "
                 f"its own: jq -c '{path}' {shlex.quote(file)} > reviews.jsonl"
             )
+        entry = name_setting("columns", format_entry("text", likely))
         raise UserError(
             f"{file}: no column is known to hold the text of a review (there are "
-            f"{shorten_list(columns)}); name it with --columns {quote_column('text', likely)}, or "
-            "leave the file out"
+            f"{shorten_list(columns)}); name it with {entry}, or leave the file out"
         )
     return found
 
@@ -298,12 +298,12 @@ def choose_language(
     return min(others, key=lambda one: (-filled[one], not one.endswith(".en"), one))
 
 
-def quote_column(field: str, name: str) -> str:
-    """Return an entry of `--columns` as a shell takes it, and `parse_column_overrides` reads it."""
+def format_entry(field: str, name: str) -> str:
+    """Return an entry of `columns` as `parse_column_overrides` reads it."""
     entry = f"{field}={name}"
     if "," in name or '"' in name:
         entry = '"' + entry.replace('"', '""') + '"'
-    return shlex.quote(entry)
+    return entry
 
 
 def shorten_list(columns: Iterable[str]) -> str:
@@ -378,8 +378,10 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
     pairs = [part.partition("=") for part in parts]
     if wrong := [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]:
         raise UserError(
-            f"--columns {','.join(wrong)}: write FIELD=NAME,…; quote a name with a comma, "
-            f'"FIELD=NAME, MORE",…; the fields are {", ".join(FIELDS)}'
+            f"write FIELD=NAME,…; quote a name with a comma, "
+            f'"FIELD=NAME, MORE",…; the fields are {", ".join(FIELDS)}',
+            "columns",
+            ",".join(wrong),
         )
     return {key: name for key, _, name in pairs}
 
@@ -492,8 +494,9 @@ def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
         if not any(f"{LABEL}{column}" in dict(layout.mapping) for layout in layouts.values()):
             file, layout = next(iter(layouts.items()))
             raise UserError(
-                f"--label {column}: no file of the dump has this column; {file} has "
-                f"{list_columns(layout)}"
+                f"no file of the dump has this column; {file} has {list_columns(layout)}",
+                "label",
+                column,
             )
 
 

@@ -44,7 +44,7 @@ def find_format(name: str) -> Format:
     if name not in FORMATS:
         load_plugins()
     if name not in FORMATS:
-        raise UserError(f"--format {name}: {describe_unknown(name, FORMATS, 'format')}")
+        raise UserError(describe_unknown(name, FORMATS, "format"), "format", name)
     return FORMATS[name]
 
 

@@ -41,7 +41,7 @@ def add_id_column(file: DumpFile, given: str) -> DumpFile:
     is_listed = isinstance(format, RowFormat) or len(layout.unused) < fields.MAX_LISTED_COLUMNS
     if given and columns and is_listed and given not in columns:
         raise UserError(
-            f"--id {given}: {file.name} has no such column; it has {', '.join(sorted(columns))}"
+            f"{file.name} has no such column; it has {', '.join(sorted(columns))}", "id", given
         )
     start = name_list(dict(layout.mapping).get("text", ""))
     inside = [name for name in reversed(columns) if name_list(name) == start]
@@ -80,5 +80,5 @@ def warn_of_ids(counts: Mapping[str, int], column: str) -> str:
     why = " (rounded, as a spreadsheet writes long numbers)" if 2 * rounded > rows else ""
     return (
         f"{column}: {len(counts):,} different ids in {rows:,} rows{why}: {example} occurs "
-        f"{counts[example]:,} times; join by row, or give another column with --id"
+        f"{counts[example]:,} times; join by row, or give another column with `id`"
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.reading import fields, json_records
 from beam_jobs.reading.format import WholeFormat
 from beam_jobs.reading.layout import Layout
@@ -53,7 +53,7 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
     wanted = layout.records
     if wanted and wanted not in lists:
         there = f"; its lists of objects: {fields.shorten_list(lists)}" if lists else ""
-        raise UserError(f"{shown}: no list of objects is called {wanted} (--records){there}")
+        raise UserError(f"{shown}: no list of objects is called {wanted} (`records`){there}")
     if not wanted and head[stop:].strip(json_records.AROUND):
         return layout
     if not wanted:
@@ -75,7 +75,7 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
             )
             raise UserError(
                 f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
-                f"--records {next(iter(lists))}" + rest * (keys == {*lists})
+                f"{name_setting('records', next(iter(lists)))}" + rest * (keys == {*lists})
             )
         [wanted] = lists
     return replace(layout, name="json_objects", prefix=head[: lists[wanted]], records=wanted)
@@ -139,7 +139,7 @@ def find_orient(head: bytes, layout: Layout, text: str, shown: str, is_whole: bo
     if is_numbered and (is_whole or len(head) > layout.max_record_bytes):
         why = ", broken, without rows, or with rows that do not match its columns; write"
         if not is_whole:
-            why = " that is longer than a record may be; raise --max-record-bytes, or write"
+            why = " that is longer than a record may be; raise `max_record_bytes`, or write"
         raise UserError(
             f"{shown} is one table in JSON{why} a record a line, in pandas "
             "to_json(FILE, orient='records', lines=True)"

@@ -108,8 +108,9 @@ def parse_scale(name: str) -> tuple[float, float]:
     worst, best = (float(part.replace(",", ".")) for part in match.groups()) if match else (0, 0)
     if worst == best:
         raise UserError(
-            f"--stars-scale {name}: write WORST-BEST, for example 1-10, or 6-1 where 1 is the "
-            f"best, or {BINARY} or {NPS}"
+            f"write WORST-BEST, for example 1-10, or 6-1 where 1 is the best, or {BINARY} or {NPS}",
+            "stars_scale",
+            name,
         )
     return worst, best
 
@@ -142,7 +143,7 @@ def describe_scale(scale: Scale, numbers: Iterable[float]) -> str:
             parts.append(f"{'–'.join(ends)} {what}")
     line = ", ".join(parts) + " (polarity leaves out what is neither)"
     if scale.name == "0-10":
-        line += f"; answers to a question for NPS are read by --stars-scale {NPS}"
+        line += f"; answers to a question for NPS are read by `stars_scale={NPS!r}`"
     return line
 
 
@@ -209,7 +210,7 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
         )
         raise UserError(
             f"{where}: its stars are on two scales, {shown}; write them on one, or give another "
-            "column with --columns stars=NAME"
+            "column with `columns='stars=NAME'`"
         )
     whole = values <= {0, 1, NO, YES} and values & {0, NO}
     if (whole or values == {-1, 1}) and not tops:
@@ -241,15 +242,15 @@ def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: s
 
 def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserError:
     """Return the mistake that says which scales a column may have."""
-    shown, low = [show_rating(value) for value in sorted(values)], min(values)
+    shown = [show_rating(value) for value in sorted(values)]
     if len(shown) > MAX_SHOWN:
         shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
-    ways = " or ".join(f"--stars-scale{'=' * (low < 0) or ' '}{choice}" for choice in choices)
+    ways = " or ".join(f"`stars_scale={choice!r}`" for choice in choices)
     for choice in filter(is_reversed, choices):
         ways += f" ({choice}: {choice.rpartition('-')[2]} is the best)"
     return UserError(
         f"{where}: its values {', '.join(shown)} fit more than one scale of stars; give {ways}, or "
-        "another column with --columns stars=NAME"
+        "another column with `columns='stars=NAME'`"
     )
 
 
@@ -278,7 +279,7 @@ def decide_scales(
         if sum(counts.values()) >= MIN_VALUES and (own := decide_scale(counts, file)) != scale:
             raise UserError(
                 f"{file}: its stars are on the scale {own.name}, those of the dump on "
-                f"{scale.name}; make it a dump of its own, or give --stars-scale"
+                f"{scale.name}; make it a dump of its own, or give `stars_scale`"
             )
     return scale
 

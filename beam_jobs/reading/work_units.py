@@ -174,7 +174,7 @@ def refuse_damaged(names: Iterable[str], most: int) -> None:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
         raise UserError(
             f"{', '.join(damaged[:3])}{more}: damaged and only partly readable; fetch again, or "
-            f"read what is left with --max-damaged-files {len(damaged)}"
+            f"read what is left with `max_damaged_files={len(damaged)}`"
         )
 
 
@@ -249,8 +249,10 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
     field = KEY_FIELDS.get(split_by)
     if field and not any(field in dict(file.layout.mapping) for file in files):
         raise UserError(
-            f"--split-by {split_by}: no file of the dump has a column for it; {files[0].name} has "
-            f"{fields.list_columns(files[0].layout)}; name it with --columns {field}=NAME"
+            f"no file of the dump has a column for it; {files[0].name} has "
+            f"{fields.list_columns(files[0].layout)}; name it with `columns='{field}=NAME'`",
+            "split_by",
+            split_by,
         )
 
 

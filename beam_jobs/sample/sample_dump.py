@@ -336,8 +336,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     try:
         return write_sample(options.output, options.reviews, options.seed)
     except OSError as error:
-        raise UserError(f"--output {options.output}: {error}") from error
+        raise UserError(f"{error}", "output", options.output) from error
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, SampleOptions)

@@ -84,7 +84,7 @@ class Classifier:
         try:
             logits = self.compute_logits(texts)
         except WrongScores as error:
-            raise UserError(f"--model {self.folder}: {error}; export it again") from error
+            raise UserError(f"{error}; export it again", "model", self.folder) from error
         return apply_temperature(logits, self.temperature).astype(np.float32)
 
 
@@ -99,7 +99,7 @@ def read_config(folder: str) -> ModelConfig:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
         why = f"config.json is not that of a classifier ({where}: {first['msg']})"
-    raise UserError(f"--model {folder}: {why}; `python -m model.export` writes such a folder")
+    raise UserError(f"{why}; `python -m model.export` writes such a folder", "model", folder)
 
 
 def list_model_files(folder: str, config: ModelConfig, precision: ScoringPrecision) -> list[str]:
@@ -108,13 +108,13 @@ def list_model_files(folder: str, config: ModelConfig, precision: ScoringPrecisi
     if config.amazon_electra.kind != "skops":
         names = [QUANTIZED if precision == "int8" else ONNX, "tokenizer.json"]
     elif precision == "int8":
-        raise UserError(f"--precision int8: {folder} is no network; leave it out")
+        raise UserError(f"{folder} is no network; leave it out", "precision", "int8")
     for name in names:
         if not storage.exists(storage.join_path(folder, name)):
             if name == QUANTIZED:
-                raise UserError(f"--precision int8: {folder} has no {QUANTIZED}; leave it out")
+                raise UserError(f"{folder} has no {QUANTIZED}; leave it out", "precision", "int8")
             raise UserError(
-                f"--model {folder}: has no {name}; `python -m model.export` writes such a folder"
+                f"has no {name}; `python -m model.export` writes such a folder", "model", folder
             )
     return names
 
@@ -152,7 +152,7 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
         compute([PROBE])
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
-        raise UserError(f"--model {folder}: cannot be loaded ({why}); export it again") from error
+        raise UserError(f"cannot be loaded ({why}); export it again", "model", folder) from error
     return Classifier(folder, config.labels, config.temperature, compute)
 
 

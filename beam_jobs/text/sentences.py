@@ -123,7 +123,7 @@ def read_punkt(path: str) -> PunktParameters:
         try:
             return decode_punkt(storage.read_bytes(file).decode())
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"--punkt {file}: not the punkt.json of a corpus ({error!r})") from None
+            raise UserError(f"not the punkt.json of a corpus ({error!r})", "punkt", file) from None
     return read_punkt_tab(path)
 
 
@@ -134,7 +134,7 @@ def read_punkt_tab(folder: str) -> PunktParameters:
     """
     names = ("abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab")
     if missing := [name for name in names if not storage.exists(storage.join_path(folder, name))]:
-        raise UserError(f"--punkt {folder}: has no {', '.join(missing)}")
+        raise UserError(f"has no {', '.join(missing)}", "punkt", folder)
     texts = [storage.read_bytes(storage.join_path(folder, n)).decode().split("\n") for n in names]
     rows = [[line.split("\t") for line in lines if line] for lines in texts]
     parameters = PunktParameters()

@@ -20,13 +20,13 @@ def parse_shares(text: str) -> tuple[float, ...]:
     try:
         shares = {name: float(s) for name, s in (part.split("=") for part in text.split(","))}
     except ValueError:
-        raise UserError(f"--split {text}: write it like {DEFAULT_SHARES}") from None
+        raise UserError(f"write it like {DEFAULT_SHARES}", "split", text) from None
     if unknown := set(shares) - set(SPLITS):
         raise UserError(
-            f"--split names {', '.join(sorted(unknown))}; there are {', '.join(SPLITS)}"
+            f"unknown split {', '.join(sorted(unknown))}; valid: {', '.join(SPLITS)}", "split", text
         )
     if min(shares.values()) < 0 or not sum(shares.values()) > 0:
-        raise UserError(f"--split {text}: shares must not be negative, and one must be above 0")
+        raise UserError("shares must not be negative, and one must be above 0", "split", text)
     bounds = np.cumsum([shares.get(name, 0.0) for name in SPLITS]) / sum(shares.values())
     return tuple(float(b) for b in bounds)
 
@@ -67,8 +67,10 @@ def find_cut_offs(days: Mapping[int, int], bounds: tuple[float, ...]) -> tuple[i
     has_dev, has_test = bounds[2] > bounds[1], bounds[2] < 1
     if len(ordered) < 1 + has_dev + has_test or not bounds[1]:
         raise UserError(
-            f"--split-by time: the reviews are of {len(ordered)} distinct days; to train on the "
-            f"earlier and test on the later it takes {1 + has_dev + has_test}"
+            f"the reviews are of {len(ordered)} distinct days; to train on the "
+            f"earlier and test on the later it takes {1 + has_dev + has_test}",
+            "split_by",
+            "time",
         )
     first, test = 1 + has_dev, len(ordered)
     if has_test:

@@ -22,6 +22,7 @@ def add_command(
         name, help=about, description=description or f"{about[0].upper()}{about[1:]}."
     )
     command.set_defaults(do=do, parser=command)
+    command.shortcuts["store"] = "--store"
     command.add_argument(
         "--store",
         default=os.environ.get("AMAZON_ELECTRA_STORE") or "store",
@@ -31,10 +32,9 @@ def add_command(
     return command
 
 
-def add_dump_options(
-    command: argparse.ArgumentParser, settings: str, with_labels: bool = True
-) -> None:
+def add_dump_options(command: OptionParser, settings: str, with_labels: bool = True) -> None:
     """Add the options of a dump and `--set`; `settings` are examples of what may be set."""
+    command.shortcuts |= {"dump.paths": "--dump"}
     command.add_argument(
         "--dump",
         nargs="+",
@@ -48,6 +48,7 @@ def add_dump_options(
     if with_labels:
         about = "scale of the stars, if the values leave it open: 1-10, or 6-1 where 1 is the best"
         add_setting_option(command, "--stars-scale", "dump.stars_scale", "WORST-BEST", about)
+        command.shortcuts |= {"dump.labels": "--label"}
         command.add_argument(
             "--label",
             action="append",
@@ -67,16 +68,17 @@ def add_dump_options(
     )
 
 
-def add_start_option(command: argparse.ArgumentParser) -> None:
+def add_start_option(command: OptionParser) -> None:
     """Add `--start-from`."""
     about = f"published encoder to adapt: {FORMS}"
     add_setting_option(command, "--start-from", START, "DIR|NAME", about)
 
 
 def add_setting_option(
-    command: argparse.ArgumentParser, option: str, setting: str, metavar: str, about: str
+    command: OptionParser, option: str, setting: str, metavar: str, about: str
 ) -> None:
     """Add an option that is the short way to write `--set SECTION.FIELD=VALUE`."""
+    command.shortcuts[setting] = option
     command.add_argument(
         option,
         action="append",
@@ -96,7 +98,7 @@ def demand_dump(arguments: argparse.Namespace) -> dict[str, Any]:
     if any(text.startswith("dump.paths=") for text in arguments.settings):
         return {"dump": labels} if labels else {}
     raise UserError(
-        "--dump is missing: name the files of your reviews, or sample:20000 for synthetic ones"
+        "name the files of your reviews, or sample:20000 for synthetic ones", "dump.paths"
     )
 
 

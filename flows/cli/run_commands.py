@@ -30,7 +30,7 @@ from flows.configuration.form import (
     Dump,
     Parameters,
     Scoring,
-    tell_settings,
+    spell_for_commands,
 )
 from flows.configuration.form_tools import fill_form
 from flows.dumps import expected_corpus, labels, preview
@@ -62,6 +62,7 @@ def add_run_commands(commands: Any) -> None:
     )
     add_dump_options(run, "pretraining.steps=500 or finetuning.seeds=0,1")
     add_start_option(run)
+    run.shortcuts |= {"recipe": "--recipe", "increment.base": "--add-to"}
     run.add_argument(
         "--recipe",
         choices=tuple(RECIPES),
@@ -128,14 +129,17 @@ def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
         return fill_form(Parameters, arguments.settings, recipe=recipe, **given)
     if arguments.recipe:
         raise UserError(
-            f"--recipe {arguments.recipe}: the base's recipe is kept; leave it out beside --add-to"
+            "the base's recipe is kept; leave it out beside `increment.base`",
+            "recipe",
+            arguments.recipe,
         )
     for setting in arguments.settings:
         name, _, place = setting.partition("=")
         if name == START:
             raise UserError(
-                f"--start-from {place}: training continues from the base's weights; leave it out "
-                "beside --add-to"
+                "training continues from the base's weights; leave it out beside `increment.base`",
+                name,
+                place,
             )
     return fill_form(Addition, arguments.settings, increment={"base": arguments.add_to}, **given)
 
@@ -165,7 +169,12 @@ def print_plan(form: Parameters | Addition) -> None:
     if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
         about = describe_origin(plan.store, made["origin"][0])
         if warning := warn_of_languages(about, languages):
-            print(f"warning: {warning}")
+            show(f"warning: {warning}")
+
+
+def show(text: str) -> None:
+    """Print lines about a dump, with settings as these commands have them."""
+    print(spell_for_commands(text))
 
 
 def print_files(
@@ -178,27 +187,27 @@ def print_files(
     previews = preview.read_previews(preview.list_files(chosen, dump), chosen)
     scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
     for file in previews:
-        print("\n".join(preview.describe_file(file, scale, chosen.fold_labels)))
+        show("\n".join(preview.describe_file(file, scale, chosen.fold_labels)))
     if about_scale:
-        print(about_scale)
+        show(about_scale)
     if not chosen.repair_mojibake and (line := preview.describe_mojibake(previews)):
-        print(line)
+        show(line)
     for column in chosen.labels:
         counts, _ = preview.list_contradictory_texts(previews, column, chosen.fold_labels)
         if line := describe_contradictions(counts):
-            print(f"label     {column}: {line}")
+            show(f"label     {column}: {line}")
     if id_column is not None:
         for file in previews:
             if line := preview.describe_ids(file, id_column):
-                print(line)
+                show(line)
     if corpus and (line := preview.describe_withheld(previews, corpus.split)):
-        print(line)
+        show(line)
     if corpus:
         print_expected_corpus(previews, chosen, corpus)
     languages = preview.count_languages(previews)
     shown = [f"{name} {n / sum(languages.values()):.0%}" for name, n in languages.items()]
     if shown:
-        print(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
+        show(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
     return languages
 
 
@@ -208,14 +217,12 @@ def print_expected_corpus(
     """Print what the first records show of the corpus, and what only the corpus job can know."""
     expected_corpus.check_split(previews, corpus)
     if corpus.split_by == "time":
-        print(expected_corpus.describe_dates(previews, corpus))
+        show(expected_corpus.describe_dates(previews, corpus))
     expected = expected_corpus.foretell_corpus(previews, chosen, corpus)
     for line in expected.get("warnings", ()):
-        print(line)
+        show(line)
     if not expected:
-        print(
-            "classes   counted by the corpus job, which ends where a split has no example of them"
-        )
+        show("classes   counted by the corpus job, which ends where a split has no example of them")
 
 
 def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
@@ -320,15 +327,14 @@ def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
         for path in ([given] if is_remote(given) else list_files(given, store))
     ]
     config = scores.build_config(scores.RegisteredModel("", ""), form)
-    with tell_settings():
-        made = scoring_job.score(
-            config, model, paths, form.output, beam_options=scores.list_workers(form)
-        )
+    made = scoring_job.score(
+        config, model, paths, form.output, beam_options=scores.list_workers(form)
+    )
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")
     for warning in made.get("warnings", ()):
-        print(f"warning: {warning}")
+        show(f"warning: {warning}")
     return made
 
 

@@ -100,8 +100,10 @@ def announce_dump(arguments: argparse.Namespace) -> None:
         url = f"{servers['prefect']}/api"
     if not url:
         raise UserError(
-            f"--store {store}: no server is up to announce {given} to; start one with "
-            "`amazon-electra up`, or set PREFECT_API_URL"
+            f"no server is up to announce {given} to; start one with "
+            "`amazon-electra up`, or set PREFECT_API_URL",
+            "store",
+            store,
         )
     os.environ.update(settings.build_client_environment(store, url))
     from prefect.deployments import run_deployment  # reads the environment when it is imported

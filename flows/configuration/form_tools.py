@@ -4,17 +4,17 @@
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import (
     Settings,
+    build_settings,
     describe_unknown,
-    format_mistakes,
     list_bounds,
     parse_assignments,
     parse_text,
@@ -76,21 +76,13 @@ Form = TypeVar("Form", bound=Settings)
 def fill_form(form: type[Form], settings: Sequence[str] = (), **given: Any) -> Form:
     """Return a form with the fields given by name and by `section.field=value` texts."""
     values: dict[str, Any] = {n: dict(v) if isinstance(v, dict) else v for n, v in given.items()}
-    for path, text in parse_assignments("--set", settings, "--set section.field=value").items():
+    for path, text in parse_assignments(settings).items():
         section, _, name = path.partition(".")
         if name:
             _fill_field(form, values, section, name, text)
         else:
             values[section] = text
-    return validate_form(form, values)
-
-
-def validate_form(form: type[Form], values: Mapping[str, Any]) -> Form:
-    """Return the form with these values; a UserError says in one line what is wrong with them."""
-    try:
-        return form.model_validate(values)
-    except ValidationError as invalid:
-        raise UserError(format_mistakes(invalid)) from None
+    return build_settings(form, values)
 
 
 def list_changes(form: Settings) -> list[str]:
@@ -117,20 +109,20 @@ def _fill_field(
     form: type[Settings], values: dict[str, Any], section: str, name: str, text: str
 ) -> None:
     """Set a field; `pretraining.anything` that is no field of the form is one of the trainer's."""
-    path, group = f"--set {section}.{name}", values.setdefault(section, {})
+    path, group = f"{section}.{name}", values.setdefault(section, {})
     fields = form.model_fields.items()
     sections = {n: type(f.default) for n, f in fields if isinstance(f.default, Settings)}
     if section not in sections or not isinstance(group, dict):
-        raise UserError(f"{path}: {describe_unknown(section, sections, 'section')}")
+        raise UserError(describe_unknown(section, sections, "section"), path, text)
     model = sections[section]
-    if path == "--set finetuning.n_train":
-        raise UserError(f"{path}: no such field; did you mean finetuning.labels?")
+    if path == "finetuning.n_train":
+        raise UserError("unknown field; did you mean finetuning.labels?", path, text)
     if name not in model.model_fields:
         if "settings" not in model.model_fields:
-            raise UserError(f"{path}: {describe_unknown(name, model.model_fields)}")
+            raise UserError(describe_unknown(name, model.model_fields), path, text)
         group.setdefault("settings", {})[name] = text
         return
     try:
         group[name] = parse_text(model.model_fields[name].annotation, text)
     except UserError as mistake:
-        raise UserError(f"{path}={text}: {mistake}") from None
+        raise UserError(mistake.message, path, text) from None

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from beam_jobs.core import storage
-from beam_jobs.core.errors import TransientError, UserError
+from beam_jobs.core.errors import TransientError, UserError, name_setting
 from beam_jobs.core.hosts import check_host
 from beam_jobs.reading.compression import PACKED
 from beam_jobs.reading.formats import list_endings
@@ -151,8 +151,8 @@ def _list_place(place: str) -> list[Arrival] | None:
     """
     from fsspec.core import url_to_fs
 
-    check_host(place, "watch.places")
-    with storage.report_unreachable(place, "watch.places"):
+    check_host(place, name_setting("watch.places", place))
+    with storage.report_unreachable(name_setting("watch.places", place)):
         files, path = url_to_fs(place)
         files.invalidate_cache()  # s3fs and gcsfs keep listings for as long as the process lives
         if files.isdir(path):

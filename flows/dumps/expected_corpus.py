@@ -17,14 +17,13 @@ from beam_jobs.reading.work_units import check_split_field
 from beam_jobs.text import splits
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.mojibake import repair_mojibake
-from flows.configuration.form import Corpus, Dump, tell_settings
+from flows.configuration.form import Corpus, Dump
 from flows.dumps.preview import WITHHOLDING_TEXTS, Preview, count_ratings
 
 MAX_TEXTS = WITHHOLDING_TEXTS
 """Of a dump whose corpus is foretold: its texts are compared with one another in memory."""
 
 
-@tell_settings()
 def find_time_split(previews: Sequence[Preview], corpus: Corpus) -> tuple[Notation, int, int]:
     """Return the notation of the dates and the first days of dev and test, by the first records;
     UserError where they leave the notation open, or have too few days.
@@ -41,8 +40,7 @@ def check_split(previews: Sequence[Preview], corpus: Corpus) -> None:
     """Raise UserError where no file has the column that the split is by, or where its values do
     not do, if there are no more than these.
     """
-    with tell_settings():
-        check_split_field(corpus.split_by, [each.file for each in previews])
+    check_split_field(corpus.split_by, [each.file for each in previews])
     if corpus.split_by == "time" and all(each.is_whole for each in previews):
         find_time_split(previews, corpus)
 

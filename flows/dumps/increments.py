@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import build_settings
 from flows.configuration.form import (
     Addition,
     AdditionParameters,
@@ -19,7 +20,6 @@ from flows.configuration.form import (
     Pretraining,
     Shards,
 )
-from flows.configuration.form_tools import validate_form
 from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.stages.continued_pretraining import EarlierTraining, build_continued_stage, inherit_rates
@@ -106,8 +106,9 @@ def _read_input(store: Store, manifest: Manifest, name: str) -> Manifest:
     found = store.read_manifest(source["stage"], source["fingerprint"])
     if found is None:
         raise UserError(
-            f"increment.base: {manifest['stage']} {manifest['fingerprint']} was made of "
-            f"{source['stage']} {source['fingerprint']}, which is not in {store.address} any more"
+            f"{manifest['stage']} {manifest['fingerprint']} was made of "
+            f"{source['stage']} {source['fingerprint']}, which is not in {store.address} any more",
+            "increment.base",
         )
     return found
 
@@ -120,8 +121,9 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
     """
     if name == "champion" and not champion:
         raise UserError(
-            "increment.base: the registry has no champion with an encoder (a TF-IDF model has "
-            "none); name a model, or last"
+            "the registry has no champion with an encoder (a TF-IDF model has "
+            "none); name a model, or last",
+            "increment.base",
         )
     if name == "last":
         models = [m for m in reversed(store.list_manifests()) if m["stage"] == "pretraining"]
@@ -131,7 +133,7 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
         models += [_read_input(store, m, "encoder") for m in found if m["stage"] == "report"]
         if len({m["fingerprint"] for m in models}) > 1:
             raise UserError(
-                f"increment.base: several models begin with {name}; write more of the fingerprint"
+                f"several models begin with {name}; write more of the fingerprint", "increment.base"
             )
     for model in models:
         try:
@@ -149,8 +151,8 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
         else "`amazon-electra runs` lists them"
     )
     raise UserError(
-        f"increment.base: {name} is no model in {store.address} that this dump can be added to: "
-        f"{why}"
+        f"{name} is no model in {store.address} that this dump can be added to: {why}",
+        "increment.base",
     )
 
 
@@ -171,8 +173,8 @@ def resolve_base(base: str, make: StageMaker) -> Base:
     encoder = make.store.manifest(ExistingStage("pretraining", 0, {}, known=base))
     if encoder is None:
         raise UserError(
-            f"increment.base: no model {base} in {make.store.address}; "
-            "`amazon-electra runs` lists them"
+            f"no model {base} in {make.store.address}; `amazon-electra runs` lists them",
+            "increment.base",
         )
     return read_history(make.store, encoder)
 
@@ -209,21 +211,21 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
     shape = RECIPES[before["recipe"]].architecture.model_dump()
     if before.get("recipe.architecture", shape) != shape:
         raise UserError(
-            f"increment.base: the shape of the recipe {before['recipe']} has changed since "
-            "that model was made"
+            f"the shape of the recipe {before['recipe']} has changed since that model was made",
+            "increment.base",
         )
     withheld = first.corpus.result.get("withheld_files", [])
     if gone := [file for file in withheld if not Path(file).exists()]:
         raise UserError(
-            f"increment.base: put back {gone[0]}; its texts were withheld from the base, and must "
-            "be again"
+            f"put back {gone[0]}; its texts were withheld from the base, and must be again",
+            "increment.base",
         )
     made = CorpusStage.read_config(first.corpus)
     scale = form.dump.stars_scale or made.stars_scale
     inherited = dict(before["settings"])
     if base.origin:
         inherited = inherit_rates(inherited)
-    return validate_form(
+    return build_settings(
         AdditionParameters,
         {
             "dump": form.dump.model_copy(update={"stars_scale": scale}),

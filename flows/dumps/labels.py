@@ -2,13 +2,12 @@
 the corpus's counts, before anything is trained.
 """
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.corpus.classes import MIN_LABELLED
 from beam_jobs.reading import fields
 from beam_jobs.reading.fields import MAX_CLASSES
@@ -18,7 +17,7 @@ from beam_jobs.reading.label_values import (
     describe_values,
 )
 from beam_jobs.reading.stars import BINARY, decide_scales
-from flows.configuration.form import Corpus, Dump, Parameters, name_settings, tell_settings
+from flows.configuration.form import Corpus, Dump, Parameters
 from flows.dumps.expected_corpus import check_split, foretell_corpus
 from flows.dumps.preview import (
     Preview,
@@ -91,7 +90,7 @@ def check_dump(
     if missing := [column for column in own if column not in chosen.labels]:
         raise UserError(
             f"task {LABEL}{missing[0]}: {missing[0]} is not among the labels of the dump; add "
-            f"--label {missing[0]} (dump.labels)"
+            f"{name_setting('dump.labels', missing[0])}"
         )
     if own or any(task in list_star_tasks() for task in tasks) or corpus.split_by != "text":
         _check_previews(tasks, chosen, _read_previews(chosen, dump, make), corpus)
@@ -136,14 +135,13 @@ def _check_previews(
     if found and all(found.values()):
         name, mistake = next(iter(found.items()))
         others = f" (and {len(found) - 1} more files like it)" if len(found) > 1 else ""
-        raise UserError(name_settings(f"{name}: {mistake}{others}"))
+        raise UserError(f"{name}: {mistake}{others}")
     expected = foretell_corpus(previews, chosen, corpus)
     for task in asked if expected else ():
         if mistake := find_missing(task, expected):
-            raise UserError(name_settings(f"{previews[0].file.name}: {mistake}"))
+            raise UserError(f"{previews[0].file.name}: {mistake}")
 
 
-@tell_settings()
 def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str) -> None:
     """Raise UserError where the scale of the stars is open, if there are no more, or gives no
     stars for the task stars.
@@ -157,7 +155,7 @@ def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str) 
     if scale and scale.name == BINARY and "stars" in tasks and any(counts.values()):
         raise UserError(
             f"{previews[0].file.name}: its stars are only no and yes, so the task stars has no "
-            "examples: leave it out with --set finetuning.tasks=polarity"
+            "examples: leave it out with `finetuning.tasks='polarity'`"
         )
 
 
@@ -169,9 +167,11 @@ def _check_label(column: str, previews: Sequence[Preview], folds: bool) -> None:
     name = previews[0].file.name
     if len(counts) > MAX_CLASSES and 2 * len(counts) > counts.total():
         raise UserError(
-            f"--label {column}: {len(counts):,} different values in the first "
+            f"{len(counts):,} different values in the first "
             f"{counts.total():,} of {name}; name a column of classes, of which there are 2 to "
-            f"{MAX_CLASSES}"
+            f"{MAX_CLASSES}",
+            "dump.labels",
+            column,
         )
     several, counts = list_contradictory_texts(previews, column, folds)
     if is_whole and len(counts) < 2:
@@ -181,8 +181,9 @@ def _check_label(column: str, previews: Sequence[Preview], folds: bool) -> None:
             typed, decide_values([typed], folds), records
         )
         raise UserError(
-            f"--label {column}: {name} has {shown}; a task needs two classes"
-            + (f" ({line})" if line else "")
+            f"{name} has {shown}; a task needs two classes" + (f" ({line})" if line else ""),
+            "dump.labels",
+            column,
         )
 
 
@@ -192,20 +193,20 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
     if layout.name == "fasttext" and layout.labels == "polarity" and "stars" in tasks:
         return (
             "its labels stand for 1–2 or 4–5 stars, so the task stars has no examples: leave it "
-            "out with --set finetuning.tasks=polarity"
+            "out with `finetuning.tasks='polarity'`"
         )
     if layout.name == "fasttext" and layout.labels == "unknown":
         return (
             f"its labels are not stars, so there are no examples for {' and '.join(tasks)}: read "
-            "them as classes with --label label"
+            "them as classes with `dump.labels='label'`"
         )
     if not preview.reviews or any(review.rating for review in preview.reviews):
         return ""
     names = " and ".join(tasks)
     column, label = dict(layout.mapping).get("stars"), guess_label(preview)
     if column and 2 <= len(preview.count_labels(column)) <= MAX_CLASSES:
-        label = shlex.quote(column)  # words or letters, which are classes
-    hint = fields.HINT.replace("--label NAME", f"--label {label}")
+        label = column  # words or letters, which are classes
+    hint = fields.HINT.replace("`label='NAME'`", name_setting("label", label))
     if column is None:
         there = ", ".join(preview.columns)
         return f"no stars, so there are no examples for {names}: its columns are {there}; {hint}"
@@ -222,8 +223,8 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
 
 
 def guess_label(preview: Preview) -> str:
-    """Return the column that seems to have the classes of a file without stars, as a shell takes
-    it: by its name, or else by its values, of which there are few; or NAME.
+    """Return the column that seems to have the classes of a file without stars: by its name, or
+    else by its values, of which there are few; or NAME.
     """
     unused, likely = dict(preview.file.layout.unused), list[str]()
     for name in unused:
@@ -231,11 +232,11 @@ def guess_label(preview: Preview) -> str:
         is_read = any(name in record for record in preview.records)  # of Parquet none is
         counts = preview.count_labels(name)
         if is_named and (not is_read or 2 <= len(counts) <= MAX_CLASSES):
-            return shlex.quote(name)
+            return name
         few = counts.total() // MIN_LABELLED
         if 2 <= len(counts) <= min(MAX_GUESSED, few) and not all(map(is_amount, counts)):
             likely.append(name)
-    return shlex.quote(likely[0]) if len(likely) == 1 else "NAME"
+    return likely[0] if len(likely) == 1 else "NAME"
 
 
 def is_amount(value: str) -> bool:
@@ -250,7 +251,7 @@ def check_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> None:
         return
     for task in tasks:
         if mistake := find_missing(task, made["result"]):
-            raise UserError(name_settings(mistake))
+            raise UserError(mistake)
 
 
 def find_missing(task: str, result: Mapping[str, Any]) -> str:
@@ -259,7 +260,8 @@ def find_missing(task: str, result: Mapping[str, Any]) -> str:
         column = task.removeprefix(LABEL)
         found = result.get("labels", {}).get(column)
         if not found:
-            return f"the corpus has no label {column}: make it with --label {column}"
+            named = name_setting("dump.labels", column)
+            return f"the corpus has no label {column}: make it with {named}"
         if not found["classes"]:
             return next(w for w in result["warnings"] if w.startswith(f"label {column}: "))
         counts, classes = found["counts"], {name: name for name in found["classes"]}
@@ -283,7 +285,7 @@ def find_missing(task: str, result: Mapping[str, Any]) -> str:
                 f"the corpus has {'examples of one class' if there else 'no example'} for "
                 f"{task} to {USES[split]}; its reviews by split and {shown}: "
                 f"{format_counts(counts)}; take a larger dump, or larger shares "
-                f"(--set corpus.split=…){hint}"
+                f"(`corpus.split`){hint}"
             )
     return ""
 

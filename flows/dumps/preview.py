@@ -12,7 +12,7 @@ import numpy as np
 
 from beam_jobs.config import CorpusOptions
 from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.progress import format_count
 from beam_jobs.deduplication import exact, held_out, phrases
 from beam_jobs.reading import detection, fields, work_units
@@ -34,7 +34,7 @@ from beam_jobs.reading.stars import (
 )
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from beam_jobs.text import cleaning, languages, mojibake, splits
-from flows.configuration.form import Dump, name_settings, tell_settings
+from flows.configuration.form import Dump
 from flows.stages.dump import read_reading_config
 from flows.store.stage import Stage
 
@@ -123,8 +123,7 @@ def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
     """Return the files of a dump with their layouts; `dump` is its stage."""
     paths = (tuple(dump.result["paths"]),)
     options = CorpusOptions(input=paths, output="", **read_reading_config(chosen))
-    with tell_settings():
-        return list_dump_files(options, chosen.labels)
+    return list_dump_files(options, chosen.labels)
 
 
 def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = True) -> Iterator[str]:
@@ -154,13 +153,13 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
             yield f"label     {column}: {shown}{more}"
             values = decide_values([typed], fold_labels)
             if line := describe_values(typed, values, len(preview.records)):
-                keep = "; --set dump.fold_labels=false keeps classes as typed" * fold_labels
+                keep = "; `dump.fold_labels=False` keeps classes as typed" * fold_labels
                 yield f"label     {column}: {line}{keep}"
     ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]
     if preview.decoded_as_cp1252:
-        yield name_settings(
+        yield (
             f"encoding  {preview.decoded_as_cp1252:,} of the first texts are not in "
-            f"{layout.encoding} and are read as cp1252; name another with --encoding"
+            f"{layout.encoding} and are read as cp1252; name another with `encoding`"
         )
     if unknown := count_unknown_stars(preview):
         shown = ", ".join(f"{value!r} {n:,}" for value, n in unknown.most_common(SHOWN_VALUES))
@@ -182,14 +181,13 @@ def describe_more_texts(preview: Preview) -> str:
     words = fields.find_texts([text, *dict(layout.unused)], records)
     least = words.pop(text, fields.MIN_TEXT_WORDS) / 2
     more = next((name for name, of in words.items() if of >= least), "")
-    entry = fields.quote_column("text", f"{text}{fields.JOIN}{more}")
-    return name_settings(f"texts     {more} has texts too: --columns {entry}") if more else ""
+    entry = name_setting("columns", fields.format_entry("text", f"{text}{fields.JOIN}{more}"))
+    return f"texts     {more} has texts too: {entry}" if more else ""
 
 
 def describe_ids(preview: Preview, given: str) -> str:
     """Return a line about the ids of a file that scores would copy, where several are the same."""
-    with tell_settings():
-        file = add_id_column(preview.file, given)
+    file = add_id_column(preview.file, given)
     column = dict(file.layout.mapping).get(ID)
     ids = [format_id(record.get(column or fields.ABSENT)) for record in preview.records]
     warning = warn_of_ids(Counter(one for one in ids if one is not None), column or "")
@@ -249,10 +247,10 @@ def describe_mojibake(previews: Sequence[Preview]) -> str:
     if not shown:
         return ""
     count = format_count(len(shown), "text")
-    return name_settings(
+    return (
         f"encoding  {count} of the first {'has' if len(shown) == 1 else 'have'} mojibake, such as "
         f"{min(shown, key=len)!r} for {mojibake.repair_mojibake(min(shown, key=len))!r}; "
-        "--repair-mojibake true mends it"
+        "`repair_mojibake=True` mends it"
     )
 
 
@@ -283,11 +281,11 @@ def find_scale(previews: Sequence[Preview], given: str) -> tuple[Scale | None, s
     try:
         scale = decide_scales(counts, "the dump", given)
     except UserError as mistake:
-        return None, f"stars     {name_settings(str(mistake))}"
+        return None, f"stars     {mistake}"
     lines = [f"stars     on the scale {scale.name}"]
     numbers = {number for each in counts.values() for number, _ in each}
     if about := describe_scale(scale, numbers):
-        lines.append(f"stars     {name_settings(about)}")
+        lines.append(f"stars     {about}")
     return scale, "\n".join(lines)
 
 
@@ -297,8 +295,7 @@ def read_previews(files: Sequence[DumpFile], chosen: Dump) -> list[Preview]:
     """
     previews = list(map(read_preview, files))
     damaged = {preview.file.name for preview in previews if preview.is_damaged}
-    with tell_settings():
-        work_units.refuse_damaged(damaged, chosen.max_damaged_files)
+    work_units.refuse_damaged(damaged, chosen.max_damaged_files)
     texts = (review.text for preview in previews for review in preview.reviews)
     if all(preview.is_whole for preview in previews) and not any(
         isinstance(text, str) and text.strip() for text in texts
@@ -306,9 +303,11 @@ def read_previews(files: Sequence[DumpFile], chosen: Dump) -> list[Preview]:
         name, layout = files[0].name, files[0].layout
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         count = sum(len(preview.head) for preview in previews)
-        why = f"no text in {count:,} records; name its column with --columns text=NAME; there are "
+        why = (
+            f"no text in {count:,} records; name its column with `columns='text=NAME'`; there are "
+        )
         why += fields.list_columns(layout)
-        raise UserError(name_settings(f"{name}{more}: {why if count else 'it has no record'}"))
+        raise UserError(f"{name}{more}: {why if count else 'it has no record'}")
     return previews
 
 

@@ -51,7 +51,7 @@ def find_address(name: str) -> str:
         if not name.startswith(("http://", "https://")):
             raise UserError(
                 f"{name}: not a name of `amazon-electra dumps list` and no http(s):// address; "
-                "give an address in a bucket to --dump, which reads it there"
+                "give an address in a bucket to `dump.paths`, which reads it there"
             )
         return name
     wanted, _, category = name.partition("/")
@@ -164,7 +164,7 @@ def _read_http(address: str, file: Any, note: Path) -> Iterator[tuple[int | None
     `note` keeps the remote file's ETag or date: on the condition that it is still the same, the
     server sends the rest alone (If-Range); else all of it, and what has arrived is dropped.
     """
-    check_host(address, "fetching")
+    check_host(address, f"fetching {address}")
     at, known = file.tell(), note.read_text(encoding="utf-8") if note.exists() else ""
     request = urllib.request.Request(address, headers={"User-Agent": "amazon-electra"})
     request.add_header("Accept-Encoding", "identity")

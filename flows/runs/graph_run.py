@@ -12,7 +12,7 @@ from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.hosts import check_host
 from beam_jobs.core.storage import is_remote
 from flows.configuration.form import Parameters
@@ -62,20 +62,25 @@ def check_engine(parameters: Parameters) -> None:
         from beam_jobs.engine import flink  # loads Beam, which takes seconds
 
         for name in ("job_endpoint", "flink_master"):
-            check_host(f"http://{getattr(engine, name)}", f"engine.{name}")
+            check_host(
+                f"http://{getattr(engine, name)}",
+                name_setting(f"engine.{name}", getattr(engine, name)),
+            )
         flink.check_job_server(engine.job_endpoint, "engine.job_endpoint")
         flink.check_cluster(engine.flink_master, "engine.flink_master", max(1, engine.workers))
     if engine.kind == "dataflow":  # its workers cannot read or write anything on this machine
         if not is_remote(parameters.store):
             raise UserError(
-                f"engine.kind=dataflow: its workers do not see the folder {parameters.store}; give "
-                "a store in gs://"
+                f"its workers do not see the folder {parameters.store}; give a store in gs://",
+                "engine.kind",
+                "dataflow",
             )
         for path in [*parameters.dump.paths, *parameters.corpus.withhold]:
             if not is_remote(path):
                 raise UserError(
-                    f"engine.kind=dataflow: its workers do not see {path}; put it into gs:// and "
-                    "give its address"
+                    f"its workers do not see {path}; put it into gs:// and give its address",
+                    "engine.kind",
+                    "dataflow",
                 )
 
 

@@ -37,7 +37,7 @@ def restrict_store(root: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise UserError(
-            f"--store {root}: cannot be written: {error.strerror}; choose another folder"
+            f"cannot be written: {error.strerror}; choose another folder", "store", root
         ) from None
 
 

@@ -74,7 +74,7 @@ def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {
 def check_database_file(file: Path) -> None:
     """Raise UserError where SQLite could not open or write the database of Prefect's server."""
     if len(str(file)) > LONGEST_PATH:
-        raise UserError(f"--store {file.parents[1]}: the path is too long for SQLite; shorten it")
+        raise UserError("the path is too long for SQLite; shorten it", "store", file.parents[1])
     most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if most != resource.RLIM_INFINITY and most < LEAST_FILE_BYTES:
         raise UserError(f"files may have {most:,} bytes here at most: raise it with ulimit -f")

@@ -162,7 +162,7 @@ def stop_servers(store: Path) -> None:
                     owner.terminate()
                 except psutil.AccessDenied:
                     raise UserError(
-                        f"--store {store}: process {owner.pid} is another user's; ask them"
+                        f"process {owner.pid} is another user's; ask them", "store", store
                     ) from None
             terminated = owner
         if time.monotonic() > deadline:

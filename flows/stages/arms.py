@@ -33,8 +33,10 @@ def check_parameters(parameters: Parameters) -> None:
     shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
     if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
         raise UserError(
-            f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of "
-            f"train, dev and test, here {' and '.join(empty)} would be empty"
+            f"fine-tuning needs at least 1 for each of "
+            f"train, dev and test, here {' and '.join(empty)} would be empty",
+            "corpus.split",
+            parameters.corpus.split,
         )
 
 
@@ -152,12 +154,14 @@ def choose_folds(
     by = made["result"].get("split_by", {}).get("by", "text") if made else "text"
     if asked > 1 and by != "text":
         raise UserError(
-            f"finetuning.folds: {asked}; folds are by text, and the corpus is split by {by}: use 1"
+            f"{asked}; folds are by text, and the corpus is split by {by}: use 1",
+            "finetuning.folds",
         )
     if asked > 1 and reads_dump:
         raise UserError(
-            f"finetuning.folds: {asked}; the encoder that is trained on this dump reads the texts "
-            "of all folds: leave out the arm pre-trained, or use 1"
+            f"{asked}; the encoder that is trained on this dump reads the texts "
+            "of all folds: leave out the arm pre-trained, or use 1",
+            "finetuning.folds",
         )
     if asked or not made or reads_dump or parameters.recipe == "sample" or by != "text":
         return asked or 1

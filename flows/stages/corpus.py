@@ -46,8 +46,9 @@ def build_corpus_stage(
     chosen = parameters.corpus
     if earlier and chosen.split_by == "time":
         raise UserError(
-            "corpus.split_by: time; an earlier corpus has its own latest reviews as test; a dump "
-            "that is added is split by text, product or user"
+            "time; an earlier corpus has its own latest reviews as test; a dump "
+            "that is added is split by text, product or user",
+            "corpus.split_by",
         )
     withheld = [
         path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.hosts import check_host
 from beam_jobs.core.settings import Settings
 from beam_jobs.sample.sample_dump import is_sample, write_sample
@@ -59,7 +59,7 @@ def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
     near = [path for given in here for path in list_files(given, store)]
     paths = [*map(str, near), *(address for address, _ in far)]
     if twice := {p for p in paths if paths.count(p) > 1}:
-        raise UserError(f"dump.paths: {min(twice)} is named more than once")
+        raise UserError("named more than once", "dump.paths", min(twice))
     listing = [
         *(DumpFile(name=p.name, size=p.stat().st_size, sha256=store.digest(p)) for p in near),
         *(file for _, file in far),
@@ -85,11 +85,11 @@ def list_remote_files(given: str, store: Store) -> list[tuple[str, DumpFile]]:
     """Return the addresses that a gs:// or s3:// address or glob stands for, with name, size and
     digest; each is read once for its digest, as long as it stays.
     """
-    check_host(given, "dump.paths")
+    check_host(given, name_setting("dump.paths", given))
     addresses = storage.expand_pattern(given, "dump.paths")
     if not addresses:
-        raise UserError(f"dump.paths: no file {given}")
-    with storage.report_unreachable(given, "dump.paths"):
+        raise UserError("no such file", "dump.paths", given)
+    with storage.report_unreachable(name_setting("dump.paths", given)):
         names = [address.rsplit("/", 1)[-1] for address in addresses]
         return [
             (at, DumpFile(name=name, size=storage.get_size(at), sha256=store.digest(at)))
@@ -162,11 +162,13 @@ def locate_files(files: Sequence[KnownFile], store: Store, field: str = "dump.pa
     for path, sha256 in files:
         if not Path(path).is_file():
             raise UserError(
-                f"{field}: {path} is not on this host; put it into s3:// or gs://, or into a "
-                "folder that all hosts share"
+                "not on this host; put it into s3:// or gs://, or into a folder that all hosts "
+                "share",
+                field,
+                path,
             )
         if store.digest(path) != sha256:
-            raise UserError(f"{field}: {path} differs on this host; copy it again")
+            raise UserError("differs on this host; copy it again", field, path)
     return [path for path, _ in files]
 
 

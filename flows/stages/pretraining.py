@@ -84,7 +84,7 @@ class Pretraining(Stage):
     pool = "training"
     headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
     ends_run = True
-    shorter = "--set pretraining.steps takes fewer steps"
+    shorter = "`pretraining.steps` takes fewer steps"
     tracked = True
     takes_accelerator = True
 
@@ -197,7 +197,7 @@ def check_device(device: str) -> None:
         try:
             run_job("model.device", [device], Path(folder, "log.txt"))
         except UserError as missing:
-            raise UserError(str(missing).replace("--device ", "device=")) from None
+            raise UserError(missing.message, "pretraining.device", missing.value) from None
 
 
 def has_accelerator(device: str) -> bool:

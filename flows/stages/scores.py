@@ -44,8 +44,9 @@ def find_model(alias: str, store: Store) -> RegisteredModel:
     manifest = store.read_manifest("model", tags["model"])
     if manifest is None:
         raise UserError(
-            f"model.alias: {alias}, version {tags['version']}, is of another store than "
-            f"{store.address}; name that one with --store"
+            f"{alias}, version {tags['version']}, is of another store than "
+            f"{store.address}; name that one with `store`",
+            "model.alias",
         )
     corpora = [m for _, m in store.trace_lineage(manifest) if m["stage"] == "corpus"]
     reads_titles = not corpora or corpora[0]["parameters"].get("title", True)

@@ -118,7 +118,7 @@ def fit_length(parameters: Parameters, origin: Stage | None, store: Store) -> Pa
         return parameters
     has = f"{get_name(origin)} has positions for {positions} tokens"
     if asked := parameters.shards.max_length:
-        raise UserError(f"shards.max_length={asked}: {has}; give at most that many")
+        raise UserError(f"{has}; give at most that many", "shards.max_length", asked)
     find_run_logger().warning(
         "%s: sequences have %d instead of the recipe's %d",
         has,

@@ -15,6 +15,7 @@ from beam_jobs.core.errors import (
     UserError,
     describe_error,
     is_network_error,
+    name_setting,
 )
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class Bucket:
         try:
             self._there, self._prefix = url_to_fs(address, use_listings_cache=False)
         except ImportError as missing:
-            raise UserError(f"--store {address}: {missing}") from None
+            raise UserError(f"{missing}", "store", address) from None
 
     def with_patience(self, seconds: float) -> "Bucket":
         """Return the same objects, asked for with another patience."""
@@ -130,7 +131,7 @@ class Bucket:
             if error.errno is not None:  # a local file
                 raise
             raise UserError(
-                f"--store {self.address}: no such bucket; make it, or name another"
+                "no such bucket; make it, or name another", "store", self.address
             ) from error
 
     def _ask(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
@@ -144,7 +145,7 @@ class Bucket:
                     self._raise_in_words(error)
                 if time.monotonic() + pause > deadline:
                     raise TransientError(
-                        f"--store {self.address}: the server cannot be reached: "
+                        f"{name_setting('store', self.address)}: the server cannot be reached: "
                         f"{describe_error(error)}"
                     ) from error
             time.sleep(pause)
@@ -160,8 +161,10 @@ class Bucket:
             raise error
         settings = SETTINGS.get(self.address.partition("://")[0], "the credentials")
         raise UserError(
-            f"--store {self.address}: {describe_error(error)}; look at the bucket's name, your "
-            f"rights there, this machine's clock, and {settings}"
+            f"{describe_error(error)}; look at the bucket's name, your "
+            f"rights there, this machine's clock, and {settings}",
+            "store",
+            self.address,
         ) from error
 
 

@@ -42,7 +42,7 @@ class Place:
     def check_presence(self) -> None:
         """Raise UserError or TransientError, in one line, if nothing can be read here."""
         if not self.root.is_dir():
-            raise UserError(f"--store {self.root}: no such folder")
+            raise UserError("no such folder", "store", self.root)
 
     def locate(self, name: str) -> str:
         """Return the folder or address of the files of a stage that is complete or held."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from beam_jobs.core.errors import TransientError, UserError
+from beam_jobs.core.errors import TransientError, UserError, name_setting
 from beam_jobs.core.files import atomic_path, hash_bytes, hash_file, stat_files, write_json
 from beam_jobs.core.hosts import check_host
 from beam_jobs.core.locks import exclusive_lock, try_lock
@@ -74,7 +74,7 @@ class RemotePlace(Place):
         Creating it twice tells whether the server has conditional writes, without which two hosts
         could both complete a stage.
         """
-        check_host(self.address, "--store")
+        check_host(self.address, name_setting("store", self.address))
         there, name = self._bucket.with_patience(0), f".access-{uuid4().hex}"
         there.list_sizes(name)
         is_first = there.create(name, self._home.encode())
@@ -82,12 +82,14 @@ class RemotePlace(Place):
         there.remove(name)
         if not is_first or is_second:
             raise UserError(
-                f"--store {self.address}: the server does not support conditional writes "
-                "(If-None-Match), so two hosts could make the same stage; use another server"
+                "the server does not support conditional writes "
+                "(If-None-Match), so two hosts could make the same stage; use another server",
+                "store",
+                self.address,
             )
 
     def check_presence(self) -> None:
-        check_host(self.address, "--store")
+        check_host(self.address, name_setting("store", self.address))
         self._bucket.with_patience(0).list_sizes(".access-")
 
     def locate(self, name: str) -> str:
@@ -341,6 +343,7 @@ def remove_copy(folder: Path) -> None:
 def damage_error(address: str, name: str, what: str) -> UserError:
     """Return the error of a complete stage that lost a file."""
     return UserError(
-        f"--store {address}: {name} is damaged: {what}; remove {name}/{MANIFEST} there and it is "
-        "made again"
+        f"{name} is damaged: {what}; remove {name}/{MANIFEST} there and it is made again",
+        "store",
+        address,
     )

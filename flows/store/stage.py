@@ -28,7 +28,7 @@ from pydantic import Field, ValidationError
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.core.plugins import load_plugins, register_module
-from beam_jobs.core.settings import Settings, format_mistakes
+from beam_jobs.core.settings import Settings, join_mistakes
 
 if TYPE_CHECKING:
     from flows.store.store import Store
@@ -345,4 +345,4 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
     try:
         return find(path)
     except ValidationError as invalid:
-        raise ValueError(f"{path}: {format_mistakes(invalid)}") from None
+        raise ValueError(f"{path}: {join_mistakes(invalid)}") from None

@@ -204,7 +204,7 @@ def _check_tasks(study: Study) -> Iterator[str]:
                 known = ", ".join([*sorted(TASKS), "label:COLUMN, table:text=…,label=…"])
                 yield f"tasks[{i}].task: no task {task.task!r}; there are {known}"
         except UserError as mistake:
-            yield f"tasks[{i}].task: {str(mistake).removeprefix('--task ')}"
+            yield f"tasks[{i}].task: {mistake.message}"
 
 
 def _check_settings(study: Study) -> Iterator[str]:
@@ -266,7 +266,7 @@ def _check_values(
         if task and arm:
             check_for_task(chosen, task, bool(arm.teacher))
     except UserError as mistake:
-        yield f"{field}: {str(mistake).removeprefix(field.rpartition('.')[2] + ': ')}"
+        yield f"{field}: {mistake.message}"
 
 
 def _check_search(study: Study) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.nesting import list_strings
 from beam_jobs.core.settings import parse_field
 from flows.configuration.form import Parameters
@@ -60,7 +60,7 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
     try:
         content = read_yaml(find_study_file(name))
     except UserError as mistake:
-        raise UserError(f"study.file: {mistake}") from None
+        raise UserError(str(mistake), "study.file") from None
     variables = list_variables(content)
     for given in choice.variables:
         if given not in variables:
@@ -68,12 +68,12 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
             raise UserError(f"{name} has no variable {given!r}; it has {known}")
     wanted = frozenset(set(variables) & set(MADE) - choice.variables.keys())
     if "origin" in choice.variables:
-        raise UserError(f"{name}: set `origin` with --start-from {choice.variables['origin']}")
-    if "origin" in wanted and not parameters.pretraining.start_from:
         raise UserError(
-            f"{name} adapts a published encoder: give --start-from DIR|NAME (in a form "
-            "pretraining.start_from)"
+            f"{name}: set `origin` with "
+            f"{name_setting('pretraining.start_from', choice.variables['origin'])}"
         )
+    if "origin" in wanted and not parameters.pretraining.start_from:
+        raise UserError(f"{name} adapts a published encoder: give `pretraining.start_from`")
     steps = str(parameters.pretraining.steps or STEPS)
     values = {"steps": steps, **{v: f"<{v}>" for v in wanted}, **choice.variables}
     content, no_tasks = drop_optional_tasks(content, values)
@@ -81,8 +81,9 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
     study = parse_study(content, name, choice.settings)
     if choice.general_text and "general_shards" not in wanted:
         raise UserError(
-            f"--general {choice.general_text[0]}: no arm of the study {name} pre-trains on general "
-            "text; leave it out"
+            f"no arm of the study {name} pre-trains on general text; leave it out",
+            "study.general_text",
+            choice.general_text[0],
         )
     left_out = {} if choice.general_text else find_arms_without_text(study)
     if left_out:
@@ -132,7 +133,7 @@ def drop_optional_tasks(content: Any, given: Mapping[str, str]) -> tuple[Any, di
         missing = [name for name in list_variables(task) if name not in given]
         if is_optional and missing:
             named = f"task {task.get('title') or task.get('task')}"
-            left_out[named] = f"its data is not set (--set {missing[0]}=…)"
+            left_out[named] = f"its data is not set ({missing[0]}=…)"
         else:
             kept.append(task)
     return ({**content, "tasks": kept} if left_out else content), left_out
@@ -141,7 +142,9 @@ def drop_optional_tasks(content: Any, given: Mapping[str, str]) -> tuple[Any, di
 def fill_variables(content: Any, values: Mapping[str, str], name: str) -> Any:
     """Return the content with each `${name}` replaced; UserError names those nobody gave."""
     if missing := [variable for variable in list_variables(content) if variable not in values]:
-        raise UserError(f"{name}: give {', '.join(f'--set {variable}=…' for variable in missing)}")
+        raise UserError(
+            f"{name}: give {', '.join(f'`study.variables.{variable}`' for variable in missing)}"
+        )
 
     def fill(part: Any) -> Any:
         if isinstance(part, str):
@@ -167,7 +170,7 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
         for problem in error.errors()[:3]:
             place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"])
             is_extra = problem["type"] == "extra_forbidden"
-            message = "no such field" if is_extra else problem["msg"].lower()
+            message = "unknown field" if is_extra else problem["msg"].lower()
             problems.append(": ".join(filter(None, [name, place.lstrip("."), message])))
         raise UserError("; ".join(problems)) from None
     if changes:
@@ -190,7 +193,7 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
             try:
                 update[field] = [int(part) for part in text.replace(",", " ").split()]
             except ValueError:
-                raise UserError(f"{field}={text}: expected whole numbers, such as 0,1,2") from None
+                raise UserError("expected whole numbers, such as 0,1,2", field, text) from None
             continue
         value = parse_field(FinetuningSettings, field, text)
         settings[field] = list(value) if isinstance(value, tuple) else value
@@ -201,7 +204,7 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
         )
         if study.arms and study.tasks and (field in study.grid or not is_read):
             raise UserError(
-                f"{name}: --set {field}={text} changes nothing: "
+                f"{name}: {name_setting(field, text)} changes nothing: "
                 "every arm or task, or the grid, of the study sets its own value"
             )
     return Study.model_validate({**study.model_dump(), **update, "settings": settings})
@@ -209,7 +212,7 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
 
 def find_arms_without_text(study: Study) -> dict[str, str]:
     """Return the arms that need general text, and those that need these, with the reason."""
-    why = "it pre-trains on general text, and none was given (--general FILES)"
+    why = "it pre-trains on general text, and none was given (`study.general_text`)"
     missing = {arm.name: why for arm in study.arms if arm.pretraining.shards == GENERAL}
     while True:
         more = {
@@ -230,7 +233,7 @@ def drop_arms(study: Study, left_out: Mapping[str, str], name: str) -> Study:
     """Return the study without arms, and without the comparisons that name them."""
     arms = [arm for arm in study.arms if arm.name not in left_out]
     if not arms:
-        raise UserError(f"{name} pre-trains on general text alone: give --general FILES")
+        raise UserError(f"{name} pre-trains on general text alone: give `study.general_text`")
     kept = [pair for pair in study.comparisons if left_out.keys().isdisjoint(pair)]
     return study.model_copy(update={"arms": arms, "comparisons": kept})
 
@@ -252,12 +255,13 @@ def check_unread_settings(
         read |= {"pretraining"}
     if parameters.recipe != Parameters().recipe and not read & {"vocabulary", "pretraining"}:
         raise UserError(
-            f"--recipe {parameters.recipe}: no stage of the study {name} reads it; leave it out"
+            f"no stage of the study {name} reads it; leave it out", "recipe", parameters.recipe
         )
     for setting in list_changes(parameters):
         field = setting.partition("=")[0]
         if not {field, field.partition(".")[0]} & read:
             own = "; its arms say their own pre-training" if field.startswith("pretraining") else ""
             raise UserError(
-                f"--set {setting}: no stage of the study {name} reads {field}{own}; leave it out"
+                f"no stage of the study {name} reads {field}{own}; leave it out",
+                *setting.split("=", 1),
             )

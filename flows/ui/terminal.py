@@ -21,6 +21,7 @@ from rich.text import Text
 
 from beam_jobs.core.progress import Bars, format_report
 from beam_jobs.core.terminal import escape_controls
+from flows.configuration.form import spell_for_commands
 from flows.store.stage import Stage
 from flows.store.store import Manifest, Store
 from flows.ui.headlines import summarize_manifest
@@ -101,9 +102,8 @@ class Terminal:
 
 def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Text:
     """Return a line with a coloured mark before it and dim text after it."""
-    return Text.assemble(
-        (mark, colour), " ", escape_controls(text), (escape_controls(aside), "dim")
-    )
+    shown = escape_controls(spell_for_commands(text))
+    return Text.assemble((mark, colour), " ", shown, (escape_controls(aside), "dim"))
 
 
 def run_in_terminal(

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from beam_jobs.core.files import check_regular, link_path, write_json
 from beam_jobs.core.nesting import load_json
-from beam_jobs.core.settings import format_mistakes
+from beam_jobs.core.settings import join_mistakes
 from model.config import Architecture
 from model.encoders.names import DEFAULTS, KINDS, Kind, Role
 from model.encoders.places import Fail
@@ -156,7 +156,7 @@ def read_architecture(config: Config, fail: Fail) -> Architecture:
     try:
         return Architecture(**values, generator_multiplier=1.0)
     except ValidationError as invalid:
-        raise fail(f"config.json: {format_mistakes(invalid)}") from None
+        raise fail(f"config.json: {join_mistakes(invalid)}") from None
 
 
 _FOREIGN_FIELDS = {

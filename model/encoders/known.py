@@ -145,7 +145,7 @@ def warn_of_languages(about: Mapping[str, Any], reviews: Mapping[str, int]) -> s
             return (
                 f"{count / total:.0%} of the reviews are in the language {language}, and "
                 f"{about['name']} reads {', '.join(sorted(known))}: `amazon-electra encoders "
-                f"--language {language}` lists encoders that read it (--start-from)"
+                f"--language {language}` lists encoders that read it (`start_from`)"
             )
     return ""
 

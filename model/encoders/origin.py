@@ -40,7 +40,7 @@ GENERATOR = "generator"
 
 
 def write_origin(
-    place: str, folder: Path, generator: str | None = None, option: str = "--place"
+    place: str, folder: Path, generator: str | None = None, field: str = "place"
 ) -> dict[str, Any]:
     """Bring a published encoder into a folder, and return its origin.json, which is written last.
 
@@ -57,7 +57,7 @@ def write_origin(
     try:
         with TemporaryDirectory(dir=folder, prefix=".writing-") as name:
             temporary = Path(name)
-            about = _write_network(place, option, temporary)
+            about = _write_network(place, field, temporary)
             if generator:
                 _add_generator(generator, temporary, about)
             (folder / ABOUT).unlink(missing_ok=True)
@@ -76,12 +76,12 @@ def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
     """Write the published generator into its subfolder; UserError unless they belong together."""
 
     def fail(text: str) -> UserError:
-        return UserError(f"--generator {place}: {text}")
+        return UserError(text, "generator", place)
 
     (folder / GENERATOR).mkdir()
-    other = _write_network(place, "--generator", folder / GENERATOR)
+    other = _write_network(place, "generator", folder / GENERATOR)
     if about["kind"] != "electra" or other["kind"] != "electra" or not other["has_mlm_head"]:
-        raise fail("give the generator of a published ELECTRA, and its discriminator as --place")
+        raise fail("give the generator of a published ELECTRA, and its discriminator as `place`")
     files = [part / "tokenizer.json" for part in (folder, folder / GENERATOR)]
     if files[0].read_bytes() != files[1].read_bytes():
         raise fail(f"its vocabulary is not that of {about['place']}")
@@ -89,13 +89,13 @@ def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
     about |= {"has_generator": True, "generator_place": place}
 
 
-def _write_network(place: str, option: str, folder: Path) -> dict[str, Any]:
+def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
     """Write one network's files and return what origin.json says of it; UserError before the first
     file of a bad one.
     """
 
     def fail(text: str) -> UserError:
-        return UserError(f"{option} {place}: {text}")
+        return UserError(text, field, place)
 
     with TemporaryDirectory(prefix="amazon-electra-origin-") as scratch:
         found = find_published(place, Path(scratch), fail)

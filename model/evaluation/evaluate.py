@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.files import write_json
 from model.config import FinetuningSettings
 from model.evaluation.metrics import METRICS, count_confusions
@@ -50,7 +50,9 @@ def evaluate_model(
     trained = network.read_task_head(folder).task
     if trained not in (task.name, *task.trained_as):
         raise UserError(
-            f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}"
+            f"{folder} was fine-tuned on {trained}: use {name_setting('task', trained)}",
+            "task",
+            task.name,
         )
     finetuning_run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     settings = FinetuningSettings.from_run(finetuning_run)

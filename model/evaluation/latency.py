@@ -93,4 +93,4 @@ def _summarize_times(times: np.ndarray) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, LatencyOptions)

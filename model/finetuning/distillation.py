@@ -45,12 +45,12 @@ def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: 
     """Load the teacher and compute its logits of the examples."""
     if task.shape not in SHAPES:
         raise UserError(
-            f"--teacher: tasks of shape {task.shape} cannot be distilled, only {', '.join(SHAPES)}"
+            f"tasks of shape {task.shape} cannot be distilled, only {', '.join(SHAPES)}", "teacher"
         )
     model, head, tokenizer = network.load_finetuned(folder)
     if head.labels != task.labels:
         raise UserError(
-            f"--teacher {folder}: its labels are {head.labels}, the task's {task.labels}"
+            f"its labels are {head.labels}, the task's {task.labels}", "teacher", folder
         )
     model = model.to(device.torch).eval().requires_grad_(False)
     features = PackedFeatures.pack(head.make_featurizer(tokenizer).stream_features(examples))
@@ -71,7 +71,7 @@ def cut_teacher(folder: Path, encoder: str, dropout: float | None = None) -> nn.
             setattr(config, name, len(kept))
             return model
     raise UserError(
-        f"--encoder {encoder}: the layers of {folder} were not found; give a student folder instead"
+        f"the layers of {folder} were not found; give a student folder instead", "encoder", encoder
     )
 
 

@@ -269,7 +269,7 @@ def load_examples(
     """
     if not data.exists():
         raise UserError(
-            f"{data}: no such file or folder; --data names the data of the task {task.name}"
+            f"no such file or folder; name the data of the task {task.name}", "data", data
         )
     if task.shape != "classification":
         sampling = replace(sampling, balanced=False)
@@ -290,7 +290,7 @@ def load_examples(
         raise UserError(
             f"{data}: all {len(examples)} training examples of {task.name} are "
             f"{task.labels[int(first or 0)]!r}; nothing can be learnt from one class: take more "
-            "examples (--set n_train=N) or other data"
+            "examples (`n_train`) or other data"
         )
     return examples
 

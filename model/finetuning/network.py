@@ -18,7 +18,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.files import write_json
 from model.config import FinetuningSettings
 from model.device import Device
@@ -122,13 +122,14 @@ def find_source_folder(encoder: str, architecture: str | None) -> str:
     if encoder != "random":
         if encoder.startswith(("/", ".")) and not (Path(encoder) / "config.json").exists():
             raise UserError(
-                f"--encoder {encoder}: no transformers model there (config.json is missing)"
+                "no transformers model there (config.json is missing)", "encoder", encoder
             )
         return encoder
     if architecture is None:
         raise UserError(
-            "--encoder random needs --architecture DIR: the folder whose config.json and "
-            "tokenizer to use"
+            "needs `architecture`: the folder whose config.json and tokenizer to use",
+            "encoder",
+            encoder,
         )
     return architecture
 
@@ -166,7 +167,7 @@ def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"--encoder {folder}: no transformers model there ({str(error).splitlines()[0]})"
+            f"no transformers model there ({str(error).splitlines()[0]})", "encoder", folder
         ) from error
     if task.shape in ("classification", "regression", "tokens"):
         config.num_labels = max(1, len(task.labels))
@@ -195,8 +196,10 @@ def _refuse_remote_code(folder: str) -> None:
             continue
         if isinstance(fields, dict) and "auto_map" in fields:
             raise UserError(
-                f"--encoder {folder}: {name} names Python code of its own (auto_map), which is not "
-                "run; give a model of an architecture that transformers has"
+                f"{name} names Python code of its own (auto_map), which is not "
+                "run; give a model of an architecture that transformers has",
+                "encoder",
+                folder,
             )
 
 
@@ -223,7 +226,7 @@ def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
     inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
     _refuse_missing_weights(
         [name for name in lost if name.startswith(inside) and "pooler" not in name],
-        f"--encoder {folder}",
+        name_setting("encoder", folder),
     )
     fresh = {
         name: tensor
@@ -251,7 +254,7 @@ def _load_weights(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
             dtype=torch.float32,
         )
     except (OSError, SafetensorError) as error:
-        raise UserError(f"--encoder {folder}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"{str(error).splitlines()[0]}", "encoder", folder) from error
     lost = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     return model, sorted(name for name in lost if "position_ids" not in name)
 
@@ -328,7 +331,7 @@ def load_tokenizer(folder: str) -> Tokenizer:
             ).backend_tokenizer
         except (OSError, ValueError, AttributeError) as error:
             raise UserError(
-                f"--encoder {folder}: no tokenizer there ({str(error).splitlines()[0]})"
+                f"no tokenizer there ({str(error).splitlines()[0]})", "encoder", folder
             ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -336,7 +339,7 @@ def load_tokenizer(folder: str) -> Tokenizer:
         tokenizer.encode("a", add_special_tokens=False).tokens
     ):
         raise UserError(
-            f"--encoder {folder}: its tokenizer adds no [CLS] and [SEP]; tokenizer.json needs them"
+            "its tokenizer adds no [CLS] and [SEP]; tokenizer.json needs them", "encoder", folder
         )
     return tokenizer
 
@@ -362,7 +365,7 @@ def save_finetuned(model: nn.Module, head: Head, tokenizer_folder: str, output: 
 def read_task_head(folder: Path) -> Head:
     """Return the task.json of a folder that `save_finetuned` wrote."""
     if not (folder / "task.json").exists():
-        raise UserError(f"{folder}: no task.json; --model must be a folder made by model.finetune")
+        raise UserError("no task.json; give a folder made by model.finetune", "model", folder)
     read = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     return Head(
         **{n: read[n] for n in Head.__dataclass_fields__ if n in read}

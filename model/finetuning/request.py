@@ -81,7 +81,7 @@ class Start:
         """The teacher of which the network is a part; None: it is no part of one."""
         if is_part_of_teacher(self.encoder) and self.teacher is None:
             raise UserError(
-                f"--encoder {self.encoder} needs --teacher DIR: a folder made by model.finetune"
+                "needs `teacher`, a folder made by model.finetune", "encoder", self.encoder
             )
         return self.teacher if is_part_of_teacher(self.encoder) else None
 
@@ -270,5 +270,5 @@ def choose_layers(encoder: str, depth: int) -> list[int]:
         return list(range(0, depth, 2))
     count = int(encoder.removeprefix("layers:"))
     if count > depth:
-        raise UserError(f"--encoder {encoder}: the teacher has {depth} layers")
+        raise UserError(f"the teacher has {depth} layers", "encoder", encoder)
     return [i * depth // count for i in range(count)]

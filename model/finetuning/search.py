@@ -212,15 +212,15 @@ def read_space(file: Path, distils: bool) -> Space:
     try:
         space = load_json(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"--space {file}: cannot be read ({error.strerror})") from None
+        raise UserError(f"cannot be read ({error.strerror})", "space", file) from None
     except ValueError as error:
-        raise UserError(f"--space {file}: not JSON: {error}") from None
+        raise UserError(f"not JSON: {error}", "space", file) from None
     if not isinstance(space, dict) or not space:
         raise UserError(
-            f"--space {file}: write an object of setting → choices or range, such as {EXAMPLE}"
+            f"write an object of setting → choices or range, such as {EXAMPLE}", "space", file
         )
     for mistake in find_mistakes(space, distils):
-        raise UserError(f"--space {file}: {mistake}")
+        raise UserError(f"{mistake}", "space", file)
     return space
 
 
@@ -293,4 +293,4 @@ def make_settings(drawn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, SearchOptions)

@@ -60,15 +60,13 @@ def build_training(
         sequence = estimate_sequence_flops(recipe, shards, device.has_document_attention)
         of_a_step = sequence * recipe.pretraining.batch
         if budget.flops < of_a_step:
-            raise UserError(f"--budget {budget.flops:.3g}flops: one step takes {of_a_step:.3g}")
+            raise UserError(f"one step takes {of_a_step:.3g}", "budget", f"{budget.flops:.3g}flops")
         steps = int(budget.flops / of_a_step)
         recipe = replace(recipe, pretraining=recipe.pretraining.replace(steps=steps))
     _check_recipe(recipe, shards, device)
     config = recipe.pretraining
     if probe and budget and budget.seconds and not config.validate_every:
-        raise UserError(
-            "--probe: a --budget in time does not say how often; give --set validate_every=STEPS"
-        )
+        raise UserError("a `budget` in time does not say how often; give `validate_every`", "probe")
     shape, size = recipe.architecture, shards.vocabulary_size
     model, initial = load_model(recipe, shards, device.dtype, origin)
     if origin and device.is_rank0:
@@ -185,12 +183,13 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
     """
     if dev.vocabulary_fingerprint != shards.vocabulary_fingerprint:
         raise UserError(
-            f"--validation {dev.folder}: made with another vocabulary than {shards.folder}"
+            f"made with another vocabulary than {shards.folder}", "validation", dev.folder
         )
     if dev.max_length != shards.max_length:
         raise UserError(
-            f"--validation {dev.folder}: length {dev.max_length}, "
-            f"the shards have {shards.max_length}"
+            f"length {dev.max_length}, the shards have {shards.max_length}",
+            "validation",
+            dev.folder,
         )
     size = min(config.batch, config.device_batch or config.batch, dev.sequences)
     sequences = min(config.validate_sequences, dev.sequences)
@@ -229,29 +228,33 @@ def read_special_tokens(vocabulary: Path) -> SpecialTokens:
 def check_batch(batch: int, processes: int) -> None:
     """Raise UserError where so many processes cannot share a batch."""
     if batch % processes:
-        raise UserError(f"--set batch={batch}: must be a multiple of the {processes} processes")
+        raise UserError(f"must be a multiple of the {processes} processes", "batch", batch)
 
 
 def _check_recipe(recipe: Recipe, shards: Shards, device: Device) -> None:
     config = recipe.pretraining
     if shards.max_length > recipe.architecture.max_positions:
         raise UserError(
-            f"--set max_positions: shards of length {shards.max_length} need at least as many"
+            f"shards of length {shards.max_length} need at least as many", "max_positions"
         )
     check_batch(config.batch, device.world_size)
     if config.mask_probability * config.batch * shards.max_length < 1:
         raise UserError(
-            f"--set mask_probability={config.mask_probability}: masks no token of "
-            f"{config.batch} sequences of length {shards.max_length}"
+            f"masks no token of {config.batch} sequences of length {shards.max_length}",
+            "mask_probability",
+            config.mask_probability,
         )
     share = config.batch // device.world_size
     if config.device_batch and share % config.device_batch:
         raise UserError(
-            f"--set device_batch={config.device_batch}: must divide {share}, "
-            "one process's share of a batch"
+            f"must divide {share}, one process's share of a batch",
+            "device_batch",
+            config.device_batch,
         )
     if (config.device_batch or share) % device.cores:
         raise UserError(
-            f"--set batch={config.batch}: what a host takes of it at once, "
-            f"{config.device_batch or share}, must be a multiple of its {device.cores} cores"
+            f"what a host takes of it at once, "
+            f"{config.device_batch or share}, must be a multiple of its {device.cores} cores",
+            "batch",
+            config.batch,
         )

@@ -24,11 +24,11 @@ def parse_budget(text: str) -> Budget:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)", text.strip().lower())
     if not match or match[2] not in (*SECONDS, "flops"):
         raise UserError(
-            f"--budget {text}: write a time (45s, 30min, 2h, 1d) or operations (1.5e15flops)"
+            "write a time (45s, 30min, 2h, 1d) or operations (1.5e15flops)", "budget", text
         )
     number = float(match[1])
     if not 0 < number < math.inf:
-        raise UserError(f"--budget {text}: must be more than 0, and finite")
+        raise UserError("must be more than 0, and finite", "budget", text)
     return (
         Budget(flops=number) if match[2] == "flops" else Budget(seconds=number * SECONDS[match[2]])
     )
@@ -51,6 +51,6 @@ def describe_small_budget(recipe: Recipe, length: int) -> str | None:
         f"from random weights of up to {MEASURED_TOKENS / 1e6:.0f} M tokens has been better than "
         "none (polarity with 200 labels: 7.9 points less than untrained after 4 M tokens of masked "
         "language modelling, 1.3 less after 64 M; ELECTRA is no better: docs/results.md). "
-        "What pays is a published encoder: --start-from, in forms pretraining.start_from."
+        "What pays is a published encoder: `start_from`."
         f"{cheapest}"
     )

@@ -76,7 +76,7 @@ def check_same_run(now: Identity, then: Identity, output: Path) -> None:
         )
         raise UserError(
             f"{output} holds checkpoints of another run: {differences}; "
-            "use another --output or remove that one"
+            "use another `output` or remove that one"
         )
 
 

@@ -329,7 +329,7 @@ def _halve_device_batch(training: Training) -> None:
     if training.shares_batches:
         raise UserError(
             f"{sequences} sequences at once do not fit into the memory of a device: run the same "
-            f"command with --set device_batch={half}; it continues from the last checkpoint"
+            f"command with `device_batch={half}`; it continues from the last checkpoint"
         )
     training.optimizer.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
@@ -494,7 +494,7 @@ def _build_divergence(training: Training, loss: str) -> Diverged:
     return Diverged(
         f"the loss was {loss} in the {training.config.log_every} steps up to step "
         f"{training.totals.step}; the last good state is {kept[-1] if kept else 'the beginning'}. "
-        "Try a lower learning_rate, a longer warmup or precision=fp32, in another --output"
+        "Try a lower `learning_rate`, a longer `warmup` or `precision='fp32'`, in another `output`"
     )
 
 

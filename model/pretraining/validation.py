@@ -205,7 +205,7 @@ def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
         f"step {step}: the discriminator is a constant so far (AUC {auc:.3f}, effective rank "
         f"{measures['validation_discriminator_effective_rank']:.1f}, mean cosine "
         f"{measures['validation_discriminator_mean_cosine']:.2f}): if that lasts, train longer, or "
-        "train with --set objective=mlm and --start-from its encoder (docs/results.md)"
+        "train with `objective='mlm'` and `start_from` its encoder (docs/results.md)"
     )
 
 

@@ -66,8 +66,9 @@ class Recipe:
         types = self.architecture.type_vocabulary_size
         if self.pretraining.has_segments and types < 2:
             raise UserError(
-                f"type_vocabulary_size={types}: must be at least 2 for mlm+nsp, and unless "
-                "segment_probability=0"
+                "must be at least 2 for mlm+nsp, and unless `segment_probability=0`",
+                "type_vocabulary_size",
+                types,
             )
 
 
@@ -97,6 +98,7 @@ def check_start_is_not_needed(names: Iterable[str]) -> None:
     for name in names:
         if name in AdaptationConfig.model_fields:
             raise UserError(
-                f"{name}: has no effect on a training that starts from random weights; "
-                "give --start-from (pretraining.start_from) too"
+                "has no effect on a training that starts from random weights; give `start_from` "
+                "too",
+                name,
             )

@@ -98,7 +98,7 @@ def read_report_input(file: Path) -> ReportInput:
         return ReportInput.model_validate_json(file.read_bytes())
     except FileNotFoundError:
         raise UserError(
-            f"{file}: no such file; --study is the JSON that a run writes after its evaluations"
+            "no such file; it is the JSON that a run writes after its evaluations", "study", file
         ) from None
     except ValidationError as error:
         first = error.errors()[0]

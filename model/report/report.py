@@ -445,4 +445,4 @@ def _build_summary(
 
 
 if __name__ == "__main__":
-    main(run)
+    main(run, ReportOptions)

@@ -133,7 +133,7 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     dump.parent.mkdir()
     write_lines(dump, [review(i) for i in range(20)])
     with pytest.raises(
-        UserError, match=r"--output .*/out: .*corpus-2023.json, an input, lies in it"
+        UserError, match=r"`output='.*/out'`: .*corpus-2023.json, an input, lies in it"
     ):
         run_steps(["--input", str(dump), "--output", str(tmp_path / "out")])
     assert dump.exists()
@@ -157,8 +157,8 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--encoding undefined", "--encoding undefined: not an encoding"),
-        ("--runner NopeRunner", "--runner NopeRunner: not one that Apache Beam knows: .*FnApi"),
+        ("--encoding undefined", "`encoding='undefined'`: not an encoding"),
+        ("--runner NopeRunner", "`runner='NopeRunner'`: not one that Apache Beam knows: .*FnApi"),
     ],
 )
 def test_an_option_that_names_what_is_not_there(tmp_path, option, message):

@@ -178,7 +178,7 @@ def test_another_split_and_texts_of_no_token(vocabulary, tmp_path):
         job(tmp_path / "corpus", vocabulary, tmp_path / "dev", "--split", "dev")["empty_documents"]
         == 1
     )
-    with pytest.raises(UserError, match="--split: no review of split 'pretrain'"):
+    with pytest.raises(UserError, match="`split`: no review of split 'pretrain'"):
         job(tmp_path / "corpus", vocabulary, tmp_path / "pretrain")
 
 
@@ -202,7 +202,7 @@ def test_a_sample_is_of_the_first_units_and_may_be_empty(vocabulary, reviews, tm
         empty = job(other, vocabulary, tmp_path / name, *asked, "5")
         assert (empty["sequences"], empty["fill"]) == (0, 0)
     words = ["--general-text", "x", "--sample_reviews", "5", "--vocabulary", str(vocabulary)]
-    with pytest.raises(UserError, match="--sample-reviews: it is for --corpus"):
+    with pytest.raises(UserError, match="`sample_reviews`: it is for `corpus`"):
         shards_job.run([*words, "--output", str(tmp_path)])
 
 
@@ -225,9 +225,9 @@ def test_a_run_that_fails_leaves_no_result_of_an_earlier_one(corpus, vocabulary,
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (["--max_length", "8"], "--max-length 8: must be greater than or equal to 16"),
-        (["--corpus", "/nowhere"], "--corpus: no corpus-"),
-        (["--vocabulary", "/nowhere"], "--vocabulary: no tokenizer.json"),
+        (["--max_length", "8"], "`max_length='8'`: must be greater than or equal to 16"),
+        (["--corpus", "/nowhere"], "`corpus`: no corpus-"),
+        (["--vocabulary", "/nowhere"], "`vocabulary`: no tokenizer.json"),
         (["--max_lenght", "128"], "unknown option --max_lenght"),
     ],
 )

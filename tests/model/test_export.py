@@ -226,5 +226,5 @@ def test_mistakes_are_named(made, tmp_path):
     with pytest.raises(UserError, match=r"cells: /nowhere has no task.json"):
         export.check_cells(export.read_cells(["x=/nowhere"], []))
     cell = make_cell(made, "roberta")
-    with pytest.raises(UserError, match="one for each of the 1 --cells"):
+    with pytest.raises(UserError, match="one for each of the 1 `cells`"):
         export.read_cells([str(cell)], [Path("a"), Path("b")])

@@ -173,7 +173,7 @@ def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
 )
 def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
     other = write_shards(tmp_path / "other", sequences=20, split=split)
-    with pytest.raises(UserError, match=f"{option} {other}: made of the split {split}"):
+    with pytest.raises(UserError, match=f"`{option[2:]}='{other}'`: made of the split {split}"):
         train(shards, tmp_path / "out", option, other)
 
 
@@ -181,20 +181,23 @@ def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
     ("settings", "told"),
     [
         ("dropot=0.1", "dropot"),
-        ("dropout=much", "dropout=much"),
-        ("warmup=1.5", "warmup=1.5: must be less than or equal to 1"),
-        ("dropout", "FIELD=VALUE"),
-        ("heads=5", "hidden=32: must be a multiple of heads=5"),
-        ("hidden=0", "hidden=0: must be greater than or equal to 1"),
+        ("dropout=much", "dropout='much'"),
+        ("warmup=1.5", "`warmup='1.5'`: must be less than or equal to 1"),
+        ("dropout", "NAME=VALUE"),
+        ("heads=5", "`hidden=32`: must be a multiple of heads=5"),
+        ("hidden=0", "`hidden='0'`: must be greater than or equal to 1"),
         ("objective=mlm+nsp type_vocabulary_size=1", "must be at least 2 for mlm"),
-        ("generator_multiplier=0.001", "generator_multiplier=0.001: .* the generator's width, 0,"),
+        (
+            "generator_multiplier=0.001",
+            "`generator_multiplier=0.001`: .* the generator's width, 0,",
+        ),
         ("hidden=200 heads=4 generator_multiplier=0.985", "width, 197, .* its heads, 3"),
-        ("generator_layers=3", "generator_layers=3: must be at most layers="),
-        ("dropout=1", "dropout=1: .* less than 1"),
-        ("learning_rate=inf", "learning_rate=inf: must be a finite number"),
-        ("seed=-1", "--set seed=-1: must be"),
-        ("mask_probability=1e-9", "=1e-09: masks no token of 8 sequences of length 32"),
-        ("objective=gpt", "objective=gpt"),
+        ("generator_layers=3", "`generator_layers=3`: must be at most layers="),
+        ("dropout=1", "`dropout='1'`: .* less than 1"),
+        ("learning_rate=inf", "`learning_rate='inf'`: must be a finite number"),
+        ("seed=-1", "`seed='-1'`: must be"),
+        ("mask_probability=1e-9", "=1e-09`: masks no token of 8 sequences of length 32"),
+        ("objective=gpt", "objective='gpt'"),
         ("max_positions=8", "max_positions"),
     ],
 )
@@ -213,7 +216,7 @@ def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(
     shards, tmp_path, output
 ):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match=r"--output .*: no files can be written there"):
+    with pytest.raises(UserError, match=r"`output='.*'`: no files can be written there"):
         train(shards, tmp_path / output)
 
 

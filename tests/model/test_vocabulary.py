@@ -123,10 +123,10 @@ def test_transformers_loads_it(reviews, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--size", "20"], "--size 20: must be greater than or equal to 200"),
-        (["--unused", "-1"], "--unused -1: must be greater than or equal to 0"),
-        (["--sample_reviews", "0"], "--sample-reviews 0: must be greater than or equal to 1"),
-        (["--corpus", "/nowhere"], "--corpus: no corpus-"),
+        (["--size", "20"], "`size='20'`: must be greater than or equal to 200"),
+        (["--unused", "-1"], "`unused='-1'`: must be greater than or equal to 0"),
+        (["--sample_reviews", "0"], "`sample_reviews='0'`: must be greater than or equal to 1"),
+        (["--corpus", "/nowhere"], "`corpus`: no corpus-"),
     ],
 )
 def test_mistakes_are_named(reviews, tmp_path, wrong, message):
@@ -151,7 +151,7 @@ def test_what_else_is_in_the_folder_stays(reviews, tmp_path):
 
 def test_an_output_that_is_a_file_is_a_mistake(reviews, tmp_path):
     (tmp_path / "v").write_text("mine")
-    with pytest.raises(UserError, match=r"--output: .*/v is a file; give a folder"):
+    with pytest.raises(UserError, match=r"`output`: .*/v is a file; give a folder"):
         train(write_corpus(tmp_path / "c", reviews), tmp_path / "v")
 
 

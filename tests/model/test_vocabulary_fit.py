@@ -60,5 +60,5 @@ def test_words_it_cuts_into_more_pieces_are_told(made, tmp_path):
 
 
 def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"--vocabulary: no .*tokenizer\.json"):
+    with pytest.raises(UserError, match=r"`vocabulary`: no .*tokenizer\.json"):
         measure(tmp_path, tmp_path, WORDS)

@@ -170,14 +170,18 @@ def check_pool(pool: str) -> None:
             client.read_deployment_by_name(name_deployment(pool))
         except ObjectNotFound:
             raise UserError(
-                f"engine.placement=pools: the Prefect server at {client.api_url} has no pool "
-                f"{pool} that makes stages: create it with sh deploy/deployments.sh"
+                f"the Prefect server at {client.api_url} has no pool "
+                f"{pool} that makes stages: create it with sh deploy/deployments.sh",
+                "engine.placement",
+                "pools",
             ) from None
         workers = client.read_workers_for_work_pool(pool)
     if not any(worker.status == WorkerStatus.ONLINE for worker in workers):
         raise UserError(
-            f"engine.placement=pools: no worker of the pool {pool} is online: start one "
-            f"(prefect worker start --type process --pool {pool})"
+            f"no worker of the pool {pool} is online: start one "
+            f"(prefect worker start --type process --pool {pool})",
+            "engine.placement",
+            "pools",
         )
 
 

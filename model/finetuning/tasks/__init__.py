@@ -67,7 +67,9 @@ def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None 
     load_plugins()
     if name not in TASKS:
         raise UserError(
-            f"--task {name}: unknown; the tasks are {', '.join(sorted(TASKS))}, "
-            "label:COLUMN, table:text=…,label=…"
+            f"unknown; the tasks are {', '.join(sorted(TASKS))}, "
+            "label:COLUMN, table:text=…,label=…",
+            "task",
+            name,
         )
     return TASKS[name]

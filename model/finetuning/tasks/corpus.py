@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.nesting import load_json
 from model.finetuning.examples import (
     Example,
@@ -99,13 +99,13 @@ def read_classes(data: Path, column: str) -> list[str]:
         found = load_json((data / "corpus.json").read_text(encoding="utf-8")).get("labels", {})
     except (OSError, ValueError):
         raise UserError(
-            f"{data}: no corpus.json; --data must be a folder made by beam_jobs.corpus_job"
+            "no corpus.json; give a folder made by beam_jobs.corpus_job", "data", data
         ) from None
     if column not in found:
         known = ", ".join(found) or "none"
         raise UserError(
             f"{data}: a corpus without the label {column}; it has {known}; make it again with "
-            f"--label {column}"
+            f"{name_setting('label', column)}"
         )
     if not found[column]["classes"]:
         raise UserError(
@@ -160,7 +160,7 @@ def _stream_batches(
     files = sorted(data.glob("corpus-*.parquet"))
     if not files:
         raise UserError(
-            f"{data}: no corpus-*.parquet; --data must be a folder made by beam_jobs.corpus_job"
+            "no corpus-*.parquet; give a folder made by beam_jobs.corpus_job", "data", data
         )
     import pyarrow.dataset as ds  # and with it pandas: 0.4 CPU seconds, only where it is needed
 

@@ -129,8 +129,9 @@ def _find_folder(data: Path, spec: GlueSpec) -> Path:
         return data / spec.folder
     if data.is_dir() and not any(path.is_file() for path in data.iterdir()):
         raise UserError(
-            f"{data}: no folder {spec.folder} and no file in it; --data names GLUE's folder or "
-            "the task's"
+            f"no folder {spec.folder} and no file in it; name GLUE's folder or the task's",
+            "data",
+            data,
         )
     return data
 

@@ -48,7 +48,7 @@ def read_answered_questions(path: Path) -> Iterator[Example]:
         if not example.answers:
             raise UserError(
                 f"{path}: question {example.id} has no answer, in squad1 every one has; use "
-                "--task squad2"
+                "`task='squad2'`"
             )
         yield example
 

@@ -37,7 +37,7 @@ def make_table_task(name: str, data: Path, labels: Sequence[str] | None = None) 
     columns = parse_task_name(name)
     shape = columns.pop("shape", "classification")
     if shape not in ("classification", "regression"):
-        raise UserError(f"--task {name}: shape is {shape!r}, must be classification or regression")
+        raise UserError(f"shape is {shape!r}, must be classification or regression", "task", name)
     found: tuple[str, ...] = ()
     if shape == "classification":
         found = tuple(labels) if labels else find_classes(data, columns["label"])
@@ -63,13 +63,14 @@ def parse_task_name(name: str) -> dict[str, str]:
         field, equals, value = part.partition("=")
         if field not in FIELDS or not equals or not value:
             raise UserError(
-                f"--task {name}: write table:text=COLUMN,label=COLUMN with fields "
-                f"{', '.join(FIELDS)}"
+                f"write table:text=COLUMN,label=COLUMN with fields {', '.join(FIELDS)}",
+                "task",
+                name,
             )
         columns[field] = value
     for field in ("text", "label"):
         if field not in columns:
-            raise UserError(f"--task {name}: {field}=COLUMN is missing")
+            raise UserError(f"{field}=COLUMN is missing", "task", name)
     return columns
 
 
@@ -107,7 +108,7 @@ def count_unlabelled_tests(data: Path, split: Split, label: str) -> dict[str, in
 def find_classes(data: Path, label: str) -> tuple[str, ...]:
     """Return every label that occurs, in sorted order."""
     if not data.exists():
-        raise UserError(f"{data}: no such file or folder; --data names the file with your examples")
+        raise UserError("no such file or folder; name the file with your examples", "data", data)
     found: set[str] = set()
     for path in dict.fromkeys(
         path for part in plan_table_splits(data, label).values() for path in part.files

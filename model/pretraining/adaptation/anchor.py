@@ -114,14 +114,16 @@ def _read_reviews(corpus: Path, split: Split, count: int, featurizer: Featurizer
         examples = read_reviews(corpus, split, sampling, Counter(), "stars", POLARITY)
     except UserError:
         raise UserError(
-            f"--probe {corpus}: no corpus-*.parquet of this version there; give a folder made by "
-            "beam_jobs.corpus_job"
+            "no corpus-*.parquet of this version there; give a folder made by beam_jobs.corpus_job",
+            "probe",
+            corpus,
         ) from None
     labels = np.array([example.label for example in examples], dtype=np.int64)
     if len(set(labels.tolist())) < 2:
         raise UserError(
-            f"--probe {corpus}: its {split} split lacks reviews with 1–2 or with 4–5 stars; give "
-            "a corpus with both"
+            f"its {split} split lacks reviews with 1–2 or with 4–5 stars; give a corpus with both",
+            "probe",
+            corpus,
         )
     return Reviews(featurizer(examples), labels)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting
 from model.encoders.config import (
     START,
     TRAINED_LENGTH,
@@ -36,7 +36,7 @@ def choose_settings(
     """
 
     def fail(text: str) -> UserError:
-        return UserError(f"--start-from {folder}: {text}")
+        return UserError(text, "start_from", folder)
 
     config = read_config(folder, fail)
     shape, kind = read_architecture(config, fail), config["model_type"]
@@ -55,9 +55,11 @@ def choose_settings(
     chosen: dict[str, str] = {}
     objective = given.get("objective", "electra" if is_discriminator else "mlm")
     if not is_ours:
-        told = f"--start-from {folder}: {kind} is trained in transformers' own module"
+        told = (
+            f"{name_setting('start_from', folder)}: {kind} is trained in transformers' own module"
+        )
         if objective != "mlm":
-            raise UserError(f"objective={objective}: {told}, with objective=mlm only")
+            raise UserError(f"{told}, with `objective='mlm'` only", "objective", objective)
         if float(given.get("segment_probability", "0")) > 0:
             raise UserError(f"segment_probability: {told}, without segments; leave it out")
     if not is_discriminator and objective == "mlm":
@@ -87,4 +89,4 @@ def describe_settings(folder: Path, chosen: Mapping[str, str]) -> str:
     if not chosen:
         return ""
     words = ", ".join(f"{name}={text}" for name, text in chosen.items())
-    return f"by what {folder} is: {words}; --set chooses others"
+    return f"by what {folder} is: {words}; settings of pre-training choose others"

@@ -41,17 +41,19 @@ class Replay:
 
 def open_replay(new: Shards, folders: Sequence[Path], ratio: str) -> Replay:
     """Open earlier shards; UserError if their vocabulary or length differs from the new ones."""
-    earlier = [Shards.open(folder, "--replay") for folder in folders]
+    earlier = [Shards.open(folder, "replay") for folder in folders]
     for old in earlier:
         if old.vocabulary_fingerprint != new.vocabulary_fingerprint:
             raise UserError(
-                f"--replay {old.folder}: made with the vocabulary "
+                f"made with the vocabulary "
                 f"{old.vocabulary_fingerprint[:12]}, {new.folder} with "
-                f"{new.vocabulary_fingerprint[:12]}; make both with the same one"
+                f"{new.vocabulary_fingerprint[:12]}; make both with the same one",
+                "replay",
+                old.folder,
             )
         if old.max_length != new.max_length:
             raise UserError(
-                f"--replay {old.folder}: length {old.max_length}, {new.folder} has {new.max_length}"
+                f"length {old.max_length}, {new.folder} has {new.max_length}", "replay", old.folder
             )
     return Replay(Shards.pool(earlier), parse_ratio(ratio))
 
@@ -61,9 +63,9 @@ def parse_ratio(text: str) -> Fraction:
     try:
         ratio = Fraction(Decimal(text))
     except (InvalidOperation, ValueError, OverflowError):
-        raise UserError(f"--replay-ratio {text}: write a number such as 0.5") from None
+        raise UserError("write a number such as 0.5", "replay_ratio", text) from None
     if not 0 < ratio < 1 or ratio.denominator > FINEST:
-        raise UserError(f"--replay-ratio {text}: must lie between 0 and 1, with six digits at most")
+        raise UserError("must lie between 0 and 1, with six digits at most", "replay_ratio", text)
     return ratio
 
 

@@ -79,16 +79,16 @@ class Shards:
     fingerprint: str  # of names, sizes and footers: tells sets of shards apart without their rows
 
     @staticmethod
-    def open(folder: Path, option: str = "--shards", split: str = "pretrain") -> "Shards":
+    def open(folder: Path, field: str = "shards", split: str = "pretrain") -> "Shards":
         """Open a folder of shards.
 
-        Raise UserError, which names `option`, for shards of another split, damaged ones and those
+        Raise UserError, which names `field`, for shards of another split, damaged ones and those
         of a job that has not finished.
         """
         paths = sorted(folder.glob("shard-*.parquet"))
         if not paths:
             raise UserError(
-                f"{option} {folder}: no shard-*.parquet there; make them with beam_jobs.shards_job"
+                "no shard-*.parquet there; make them with beam_jobs.shards_job", field, folder
             )
         read = [_read_footer(path) for path in paths]
         footers, first = [footer for footer, _ in read], read[0][0]
@@ -107,10 +107,12 @@ class Shards:
                     )
         if first.get("split") != split:
             raise UserError(
-                f"{option} {folder}: made of the split {first.get('split')}; "
-                f"give those that beam_jobs.shards_job makes with --split {split}"
+                f"made of the split {first.get('split')}; "
+                f"give those that beam_jobs.shards_job makes with `split={split!r}`",
+                field,
+                folder,
             )
-        _check_totals(folder, footers, option)
+        _check_totals(folder, footers, field)
         _check_vocabulary(folder, first["vocabulary_fingerprint"])
         listing = [[p.name, p.stat().st_size, f] for p, f in zip(paths, footers, strict=True)]
         return Shards(
@@ -184,21 +186,24 @@ def _read_footer(path: Path) -> tuple[dict[str, Any], list[RowGroup]]:
     return footer, [RowGroup(path, i, sequences) for i, sequences in enumerate(rows)]
 
 
-def _check_totals(folder: Path, footers: list[dict[str, Any]], option: str) -> None:
+def _check_totals(folder: Path, footers: list[dict[str, Any]], field: str) -> None:
     """Raise UserError if the shards are fewer than shards.json, written last, says."""
     path = folder / "shards.json"
     if not path.exists():
         raise UserError(
-            f"{option} {folder}: no shards.json there, so some shards may be missing; "
-            "let beam_jobs.shards_job finish, or copy the whole folder"
+            "no shards.json there, so some shards may be missing; "
+            "let beam_jobs.shards_job finish, or copy the whole folder",
+            field,
+            folder,
         )
     totals = json.loads(path.read_text(encoding="utf-8"))
     counts = {"shards": len(footers), "sequences": sum(footer["sequences"] for footer in footers)}
     for name, number in counts.items():
         if totals[name] != number:
             raise UserError(
-                f"{option} {folder}: {number} {name} there, {totals[name]} by its shards.json; "
-                "copy the whole folder"
+                f"{number} {name} there, {totals[name]} by its shards.json; copy the whole folder",
+                field,
+                folder,
             )
 
 

@@ -36,8 +36,8 @@ COMPARED = ("layers", "heads", "hidden", "intermediate", "embedding", "layer_nor
 """Fields of Architecture in which two networks must agree."""
 
 
-def _make_error(option: str, folder: Path, text: str) -> UserError:
-    return UserError(f"{option} {folder}: {text}")
+def _make_error(field: str, folder: Path, text: str) -> UserError:
+    return UserError(text, field, folder)
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,24 @@ class Origin:
 
         Raise UserError for a network that has no place in ours.
         """
-        shape = self._read_shape("--start-from", self.main)
+        shape = self._read_shape("start_from", self.main)
         settings = {name: str(value) for name, value in shape.model_dump().items()}
         del settings["generator_multiplier"], settings["generator_layers"]
         if self.generator:
-            narrow = self._read_shape("--start-generator-from", self.generator)
+            narrow = self._read_shape("start_generator_from", self.generator)
             settings["generator_multiplier"] = str(narrow.hidden / shape.hidden)
             is_as_deep = narrow.layers == shape.layers
             settings["generator_layers"] = "0" if is_as_deep else str(narrow.layers)
         return settings
 
-    def _read_shape(self, option: str, folder: Path) -> Architecture:
-        fail = partial(_make_error, option, folder)
+    def _read_shape(self, field: str, folder: Path) -> Architecture:
+        fail = partial(_make_error, field, folder)
         return encoder_config.read_architecture(encoder_config.read_config(folder, fail), fail)
 
     @property
     def is_ours(self) -> bool:
         """Return whether our encoder holds the network, rather than transformers' own module."""
-        fail = partial(_make_error, "--start-from", self.main)
+        fail = partial(_make_error, "start_from", self.main)
         return (
             encoder_config.find_kind(encoder_config.read_config(self.main, fail), fail) is not None
         )
@@ -80,7 +80,7 @@ class Origin:
         """Return transformers' module with the loaded weights, and the names of those of its head
         that are new; UserError where the shards were made with another tokenizer.
         """
-        fail = partial(_make_error, "--start-from", self.main)
+        fail = partial(_make_error, "start_from", self.main)
         if config.objective != "mlm" or config.has_segments:
             raise fail("transformers' own module is trained with objective=mlm, without segments")
         network, lost = load_masked_lm(self.main, fail, config.seed)
@@ -96,9 +96,9 @@ class Origin:
     def compute_fingerprint(self) -> str:
         """Return a hash of the weight files' names and whole content."""
         digest = hashlib.sha256()
-        files = list_tensor_files(self.main, partial(_make_error, "--start-from", self.main))
+        files = list_tensor_files(self.main, partial(_make_error, "start_from", self.main))
         if self.generator:
-            fail = partial(_make_error, "--start-generator-from", self.generator)
+            fail = partial(_make_error, "start_generator_from", self.generator)
             files += list_tensor_files(self.generator, fail)
         for file in files:
             digest.update(f"{file.name} {hash_file(file)} ".encode())
@@ -109,7 +109,7 @@ class Origin:
 class Source:
     """One network's weights on disk, and which of ours they are for."""
 
-    option: str
+    field: str
     folder: Path
     role: Role
     trunk: str  # our name of the network
@@ -117,7 +117,7 @@ class Source:
     is_cut: bool = False  # whether the network takes only the first layers there
 
     def make_error(self, text: str) -> UserError:
-        return _make_error(self.option, self.folder, text)
+        return _make_error(self.field, self.folder, text)
 
 
 def load_weights(
@@ -152,7 +152,7 @@ def load_weights(
             own = "the generator" if source.trunk == "generator" else "the model"
             raise fail(
                 f"{there} there, {here} in {own} here; "
-                "choose the recipe, or --set, that it was made with"
+                "choose the recipe and settings that it was made with"
             )
         needed = [n for n in parameters if n.startswith(("embeddings.", f"{source.trunk}."))]
         if missing := [name for name in needed if name not in ours]:
@@ -171,7 +171,7 @@ def load_weights(
             if tensor.shape != place.shape:
                 raise fail(
                     f"{name} is {list(tensor.shape)} there and {list(place.shape)} here; "
-                    "choose the recipe, or --set layers, hidden, intermediate, embedding … "
+                    "choose the recipe, or `layers`, `hidden`, intermediate, embedding … "
                     "as in its config.json"
                 )
             place.copy_(tensor)
@@ -194,14 +194,14 @@ def describe_origin(
 
 def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) -> list[Source]:
     """Return the sources; the first one wins where two have a weight."""
-    main = partial(Source, "--start-from", origin.main)
+    main = partial(Source, "start_from", origin.main)
     if not isinstance(model, Electra):
         return [main("generator", model.trunk_name, shape)]
     sources = [main("discriminator", "discriminator", shape)]
     if origin.generator:
         narrow = shape.derive_generator()
         sources.append(
-            Source("--start-generator-from", origin.generator, "generator", "generator", narrow)
+            Source("start_generator_from", origin.generator, "generator", "generator", narrow)
         )
     elif shape.has_wide_generator:
         sources.append(main("generator", "generator", shape.derive_generator(), is_cut=True))

@@ -1,14 +1,17 @@
 """Options and `--set` texts: read from the same fields, with mistakes of one line."""
 
+import pickle
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field
 
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, name_setting, spell_settings
 from beam_jobs.core.settings import (
     Settings,
+    make_option_speller,
     parse_field,
     read_known_options,
     read_options,
@@ -59,23 +62,54 @@ def test_underscores_are_taken_and_other_options_pass_through_unchanged():
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "field"),
     [
-        ("--max-length 8", "--max-length 8: must be greater than or equal to 16"),
-        ("--max_length x", "--max-length x: must be a valid integer"),
-        ("--rate 1", "--rate 1: must be less than 1"),
-        ("--rate nan", "--rate nan: must be a finite number"),
-        ("--rates 0.1 -1", "--rates 0.1 -1: must be greater than 0"),
-        ("--kind c", "--kind c: must be 'a' or 'b'"),
-        ("--most 1", "--most 1: must be greater than or equal to 2"),
-        ("--lower-case maybe", "--lower-case maybe: must be a valid boolean"),
-        ("--max-lenght 64", "--max-lenght: no such option; there are .*did you mean --max-length"),
-        ("--max-length", "argument --max-length: expected one argument"),
+        ("--max-length 8", "max_length"),
+        ("--max_length x", "max_length"),
+        ("--rate 1", "rate"),
+        ("--rate nan", "rate"),
+        ("--rates 0.1 -1", "rates"),
+        ("--kind c", "kind"),
+        ("--most 1", "most"),
+        ("--lower-case maybe", "lower_case"),
     ],
 )
-def test_a_mistake_names_the_option(words, told):
-    with pytest.raises(UserError, match=f"^{told}"):
+def test_a_mistake_names_the_field_and_its_line_the_option(words, field):
+    with pytest.raises(UserError) as told:
         read(*words.split())
+    assert told.value.field == field
+    option = f"--{field.replace('_', '-')}"
+    assert spell_settings(str(told.value), make_option_speller(Options)).startswith(option)
+
+
+def test_an_unknown_or_unfinished_option_is_named():
+    for words in (["--max-lenght", "64"], ["--max-length"]):
+        with pytest.raises(UserError, match="--max-length"):
+            read(*words)
+
+
+def test_a_message_is_spelled_as_a_shell_takes_it():
+    named = [
+        ("max_length", 8, "--max-length 8"),
+        ("rate", "-1", "--rate=-1"),
+        ("rates", [0.5, 1], "--rates 0.5 1"),
+        ("folder", "a `b`'s \\ \n", None),
+        ("folder", Path("my reviews"), "--folder 'my reviews'"),
+        ("lower_case", False, "--lower-case false"),
+        ("max_length", None, "--max-length"),
+        ("job_endpoint", "a:1", "--job_endpoint a:1"),
+        ("learning_rate", 0.1, "--set learning_rate=0.1"),
+        ("learning_rate", None, "`learning_rate`"),
+    ]
+    for field, value, spelled in named:
+        text = spell_settings(f"{name_setting(field, value)}: no", make_option_speller(Options))
+        if spelled is None:
+            assert shlex.split(text.removesuffix(": no")) == ["--folder", value]
+        else:
+            assert text == f"{spelled}: no"
+    assert UserError("`folder='x'`: no").field == UserError("no", "folder", "x").field
+    told = pickle.loads(pickle.dumps(UserError("no", "folder", "x")))
+    assert (told.message, told.field, told.value) == ("no", "folder", "x")
 
 
 def test_what_is_required_is_asked_for():
@@ -112,11 +146,12 @@ def test_settings_replace_fields_with_or_without_their_section():
     for path in ("max_length", "job.max_length"):
         [new] = replace_settings([old], {path: "64"}, "job")
         assert new.max_length == 64
-    for path, text, told in (
-        ("job.max_lenght", "64", "job.max_lenght: no such field; there are folder.*max_length"),
-        ("max_length", "x", "max_length=x: must be a valid integer"),
-        ("max_length", "8", "max_length=8: must be greater than or equal to 16"),
-        ("corpus.seed", "8", "corpus.seed: no such field; .*the section here is job"),
+    for path, text in (
+        ("job.max_lenght", "64"),
+        ("max_length", "x"),
+        ("max_length", "8"),
+        ("corpus.seed", "8"),
     ):
-        with pytest.raises(UserError, match=f"^{told}"):
+        with pytest.raises(UserError) as told:
             replace_settings([old], {path: text}, "job")
+        assert (told.value.field, told.value.value) == (path, text)

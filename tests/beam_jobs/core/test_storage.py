@@ -58,8 +58,8 @@ def test_brackets_in_the_name_of_a_file_are_no_pattern(folder):
 
 
 def test_what_stands_for_nothing_is_named(folder):
-    with pytest.raises(UserError, match=r"^--withhold .*\.csv: no such file"):
-        storage.expand_patterns([f"{folder}/*.csv"], "--withhold")
+    with pytest.raises(UserError, match=r"^`withhold='.*\.csv'`: no such file"):
+        storage.expand_patterns([f"{folder}/*.csv"], "withhold")
 
 
 def test_named_files_of_a_store_are_each_asked_for_once_and_side_by_side(tmp_path, monkeypatch):

@@ -160,7 +160,7 @@ def refused(dumps, output: Path, *arguments) -> str:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--seed", "7"], "was made with seed 0, this call has 7"),
+        (["--seed", "7"], "made with seed 0, this call has 7"),
         (
             ["--split", "pretrain=1,test=1"],
             "split pretrain=80,train=8,dev=4,test=8, this call has "
@@ -188,7 +188,7 @@ def test_other_evaluation_texts_are_refused(dumps, in_turn, tmp_path):
 
 def test_what_is_no_whole_corpus_is_refused(dumps, in_turn, tmp_path):
     assert "no corpus.json in it" in refused(dumps, tmp_path / "new", "--seen", dumps[0])
-    assert "is named by --seen too" in refused(dumps, in_turn[0], "--seen", in_turn[0])
+    assert "`seen` names it too" in refused(dumps, in_turn[0], "--seen", in_turn[0])
     assert len(rows_of(in_turn[0])) > 0
     broken = tmp_path / "broken"
     shutil.copytree(in_turn[0], broken)

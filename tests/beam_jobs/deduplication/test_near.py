@@ -101,7 +101,7 @@ def follow_one_by_one(links):
 
 
 def test_annotating_nothing_is_refused(tmp_path):
-    with pytest.raises(UserError, match="give --near-duplicates a similarity too"):
+    with pytest.raises(UserError, match="give a similarity too"):
         run_job(tmp_path / "corpus", "--input", "d", "--near-duplicates-action", "annotate")
 
 

@@ -51,7 +51,7 @@ def test_a_job_may_take_longer_than_the_job_server_to_answer(given, seconds):
 
 
 def test_a_job_server_or_a_cluster_that_does_not_fit_is_told_before_a_job_is_sent():
-    with pytest.raises(TransientError, match="--job_endpoint localhost:1 cannot be reached: "):
+    with pytest.raises(TransientError, match="`job_endpoint='localhost:1'` cannot be reached: "):
         beam_options.resolve_beam_options(
             ["--runner=PortableRunner", "--job_endpoint=localhost:1"], 0
         )
@@ -59,7 +59,7 @@ def test_a_job_server_or_a_cluster_that_does_not_fit_is_told_before_a_job_is_sen
         words = ["--runner=PortableRunner", f"--job_endpoint={address}"]
         with serve_flink(2, jars=["beam-runners-flink-1.19-2.50.0.jar"]) as flink:
             given = [*words, f"--flink_master={flink.address}"]
-            with pytest.raises(UserError, match=r"^--flink_master \S+: .* is of Beam 2\.50"):
+            with pytest.raises(UserError, match=r"^`flink_master='\S+'`: .* is of Beam 2\.50"):
                 beam_options.resolve_beam_options(given, 0)
         beam_options.resolve_beam_options(given, 0)  # Flink is away
 

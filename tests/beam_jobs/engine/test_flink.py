@@ -120,10 +120,10 @@ def test_older_jobs_of_the_same_folder_are_cancelled_and_no_others(capsys):
 def test_jars_of_other_versions_are_told(jar, words):
     with serve_flink(2, jars=["flink-dist-1.19.3.jar", jar]) as server:
         if not words:
-            flink.check_cluster(server.address, "--flink_master")
+            flink.check_cluster(server.address, "flink_master")
             return
-        with pytest.raises(UserError, match=rf"^--flink_master .*{words}") as told:
-            flink.check_cluster(server.address, "--flink_master")
+        with pytest.raises(UserError, match=rf"^`flink_master='.*'`.*{words}") as told:
+            flink.check_cluster(server.address, "flink_master")
     assert "\n" not in str(told.value)
 
 
@@ -138,7 +138,7 @@ def test_jars_of_other_versions_are_told(jar, words):
 )
 def test_an_address_without_a_job_server_is_told_in_one_line(address, kind, words):
     with pytest.raises(kind, match=words):
-        flink.check_job_server(address, "--job_endpoint")
+        flink.check_job_server(address, "job_endpoint")
 
 
 def test_a_server_of_another_kind_is_told_in_one_line(monkeypatch):
@@ -146,4 +146,4 @@ def test_a_server_of_another_kind_is_told_in_one_line(monkeypatch):
         flink.check_cluster(address, "engine.flink_master")
     monkeypatch.setattr(flink, "CONNECT_SECONDS", 1.0)
     with serve_flink(2) as server, pytest.raises(UserError, match="is no Beam job server; "):
-        flink.check_job_server(server.address, "--job_endpoint")
+        flink.check_job_server(server.address, "job_endpoint")

@@ -81,10 +81,10 @@ def test_what_is_tested_on_stays_out_and_the_same_bytes_come_again(vocabulary, t
 def test_what_does_not_go_together(vocabulary, tmp_path):  # noqa: F811
     common = ["--vocabulary", str(vocabulary), "--output", str(tmp_path)]
     for words, message in (
-        (["--general_text", "/nowhere"], "--general-text /nowhere: no such file"),
-        (["--general_text", "nowhere://x"], "--general-text nowhere://x cannot be reached"),
-        (["--general_text", "x", "--split", "dev"], "--split: dev"),
-        (["--corpus", "x", "--punkt", "y"], "--punkt"),
+        (["--general_text", "/nowhere"], "`general_text='/nowhere'`: no such file"),
+        (["--general_text", "nowhere://x"], "`general_text='nowhere://x'` cannot be reached"),
+        (["--general_text", "x", "--split", "dev"], "`split='dev'`"),
+        (["--corpus", "x", "--punkt", "y"], "`punkt`"),
     ):
         with pytest.raises(UserError, match=message):
             shards_job.run([*common, *words])

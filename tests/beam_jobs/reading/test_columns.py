@@ -200,7 +200,7 @@ def test_a_record_gives_the_reviews_of_its_lists(tmp_path, shape):
 
 def test_lists_are_read_only_by_their_names_and_one_within_the_other(tmp_path):
     dump = write_shops(tmp_path, "lines")
-    with pytest.raises(UserError, match=r"--columns .text=products\[\]\.reviews\[\]\.text., or"):
+    with pytest.raises(UserError, match=r"`columns='text=products\[\]\.reviews\[\]\.text'`, or"):
         run_job(tmp_path / "corpus", "--input", dump)
     records = [{"reviews": [{"text": "a b"}], "marks": [{"stars": 5}]}]
     dump = write_lines(tmp_path / "two.json", records)
@@ -244,7 +244,7 @@ def test_stars_in_an_object_or_beside_one(tmp_path):
 @pytest.mark.parametrize("name", ["It is fine.", "a.b", "Sehr gut, danke."])
 def test_no_name_is_made_up_for_the_text(tmp_path, name):
     (tmp_path / "d.csv").write_text(f'"{name}",n\nx,1\n')
-    with pytest.raises(UserError, match="name it with --columns text=NAME, or"):
+    with pytest.raises(UserError, match="name it with `columns='text=NAME'`, or"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d.csv")
 
 
@@ -320,7 +320,7 @@ def test_a_table_is_one_record_at_most(tmp_path, orient):
     argv = ["--input", dump, "--columns", "text=text", "--title", "false"]
     assert run_job(tmp_path / "corpus", *argv)["kept"] == len(expected)
     write_table(dump, orient, None, 6_000)
-    with pytest.raises(UserError, match=r"raise --max-record-bytes, or write .*orient='records'"):
+    with pytest.raises(UserError, match=r"raise `max_record_bytes`, or write .*orient='records'"):
         run_job(tmp_path / "other", *argv, "--max-record-bytes", 100_000)
 
 

@@ -103,7 +103,7 @@ def test_the_column_decides_the_order(form, order):
 
 def test_an_open_order_is_asked_for_and_taken():
     counts = count_dates(write_days("{d}/{m}/{y}", range(1, 12)))
-    with pytest.raises(UserError, match=r"^shop.csv: date: .*--dates DMY or --dates MDY"):
+    with pytest.raises(UserError, match=r"^shop.csv: date: .*`dates='DMY'` or `dates='MDY'`"):
         decide_notation(counts, "shop.csv: date")
     days, unread = resolve_days(counts, decide_notation(counts, "", "DMY"))
     assert (sorted(days), unread) == ([*range(DAY - 2, DAY + 9)], 0)

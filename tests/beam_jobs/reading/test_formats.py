@@ -238,7 +238,7 @@ def test_a_backslash_that_ends_a_field_escapes_nothing(tmp_path):
 def test_an_encoding_that_is_not_cp1252_is_asked_for(tmp_path, text, encoding):
     records = [json.dumps({"text": f"{text} {i}"}, ensure_ascii=False) for i in range(9)]
     dump = write_lines(tmp_path / "d.json", [record.encode(encoding) for record in records])
-    with pytest.raises(UserError, match=r"d\.json is neither in UTF-8 .* --encoding cp1251"):
+    with pytest.raises(UserError, match=r"d\.json is neither in UTF-8 .* `encoding='cp1251'`"):
         run_job(tmp_path / "a", "--input", dump)
     run_job(tmp_path / "b", "--input", dump, "--encoding", encoding)
     assert set(texts_in(tmp_path / "b")) == {f"{text} {i}" for i in range(9)}
@@ -299,5 +299,7 @@ def test_records_with_lists_are_no_wrappers(tmp_path):
     lines = [review(0, images=[{"url": "x"}])]
     assert run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", lines))["kept"]
     other = [{"comments": [{"text": "a b"}]}, {"comments": [{"text": "c d"}]}]
-    with pytest.raises(UserError, match=r"--columns text=NAME, for example of comments\[\]\.text"):
+    with pytest.raises(
+        UserError, match=r"`columns='text=NAME'`, for example of comments\[\]\.text"
+    ):
         run_job(tmp_path / "other", "--input", write_lines(tmp_path / "o.json", other))

@@ -75,7 +75,7 @@ def test_a_corpus_folds_classes_and_says_so(tmp_path):
     result = run_job(tmp_path / "a", "--input", dump, "--label", "why")
     assert count_rows(tmp_path / "a") == {"late": 200, "Broken": 100, None: 100}
     assert result["labels"]["why"]["classes"] == ["Broken", "late"]
-    [line] = [line for line in result["warnings"] if "--fold-labels false" in line]
+    [line] = [line for line in result["warnings"] if "fold_labels=False" in line]
     assert line.startswith("label why: 5 spellings are 2 classes")
     typed = run_job(tmp_path / "b", "--input", dump, "--label", "why", "--fold-labels", "false")
     assert count_rows(tmp_path / "b") == {

@@ -6,7 +6,7 @@ from beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import run_job, shared_data
 
 WAYS_OUT = {
-    "elastic.json": r"--columns text=_source\.body, or",
+    "elastic.json": r"`columns='text=_source\.body'`, or",
     "p_values.json": "orient='records'",
     "x.xlsx": "libreoffice --headless --convert-to csv",
     "denied.jsonl": "fetch it again",

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import ScoringOptions
-from beam_jobs.core.errors import UserError
+from beam_jobs.config import CorpusOptions, ScoringOptions
+from beam_jobs.core.errors import UserError, spell_settings
+from beam_jobs.core.settings import make_option_speller
 from beam_jobs.reading import work_units
 from beam_jobs.reading.fields import choose_text
 from beam_jobs.scoring.score_files import read_rows
@@ -89,7 +90,7 @@ def test_two_columns_are_one_text(tmp_path, name):
     }
     dump = write_table(tmp_path / name, table)
     if name != "own.parquet":  # of which only the footer is read
-        with pytest.raises(UserError, match=r"own\.\w+: .*--columns text=pros\+cons,? "):
+        with pytest.raises(UserError, match=r"own\.\w+: .*`columns='text=pros\+cons'`,? "):
             look_at(dump)
     result = run_job(tmp_path / "corpus", "--input", dump, "--columns", "text=pros+cons")
     assert result["kept"] == 40
@@ -118,7 +119,8 @@ def test_the_column_with_the_longest_texts_is_proposed(tmp_path):
     dump.write_text('Q1,Q2,"Q3, in words"\n' + "".join(lines))
     with pytest.raises(UserError) as told:
         look_at(dump)
-    words = shlex.split(str(told.value).partition("--columns ")[2].replace(", or leave", " or"))
+    spelled = spell_settings(str(told.value), make_option_speller(CorpusOptions))
+    words = shlex.split(spelled.partition("--columns ")[2].replace(", or leave", " or"))
     assert words[0] == '"text=Q3, in words"'
     assert dict(look_at(dump, columns=words[0]).layout.mapping)["text"] == "Q3, in words"
 
@@ -152,7 +154,7 @@ def test_a_column_that_stands_twice_is_none_unless_it_is_named(tmp_path):
     rows = [f"{text_of(i)},lid,handle\n" for i in range(20)]
     dump = tmp_path / "own.csv"
     dump.write_text("Description,Comment,Comment\n" + "".join(rows))
-    with pytest.raises(UserError, match=r"--columns text=Description, or"):
+    with pytest.raises(UserError, match=r"`columns='text=Description'`, or"):
         look_at(dump)
     with pytest.raises(UserError, match=r"two columns are called Comment"):
         look_at(dump, columns="text=Comment")

@@ -30,7 +30,7 @@ def test_a_label_that_shows_the_others_to_be_stars_is_the_users_mistake(tmp_path
 
 def test_a_file_that_begins_with_too_long_a_record_is_named(tmp_path):
     write_lines(tmp_path / "d.json", [review(0, "x" * 700_000), review(1)])
-    with pytest.raises(UserError, match=r"d.json: no .* record in its first .*--max-record-bytes"):
+    with pytest.raises(UserError, match=r"d.json: no .* record in its first .*`max_record_bytes`"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--max_record_bytes", 100_000)
 
 
@@ -105,7 +105,7 @@ REFUSED = {
         "but line 3 seems to; delete what is above it: sed -i 1,2d",
     ),
     "comment": (b"# of a tool\nrating;text\n5;good\n", "but line 2 seems to; .*sed -i 1,1d"),
-    "texts": (b"It works, and well: I would buy it again.\n" * 3, "give --format text"),
+    "texts": (b"It works, and well: I would buy it again.\n" * 3, "give `format='text'`"),
     "no header, tabs": (b"It works\t1\nIt broke\t0\n", r"sed -i '1i text\\tc2' .*given"),
     "delimiters in texts": (
         b"rating,text\n5,good, really\n4,fine, too\n",
@@ -131,7 +131,7 @@ REFUSED = {
     ),
     "lists by their keys": (
         json.dumps({f"B{i}": [{"text": "a b"}] for i in range(3)}).encode(),
-        r"--records B0, or, if all are of reviews: jq -c '\.\[\]\[\]' .*given",
+        r"`records='B0'`, or, if all are of reviews: jq -c '\.\[\]\[\]' .*given",
     ),
     "strings": (json.dumps(["a b", "c d"]).encode(), "its lists have no names: write objects"),
     "UTF-32": (GOOD.decode().encode("utf-32"), "iconv -f UTF-32 "),
@@ -221,7 +221,7 @@ def test_a_table_with_a_log_is_named(tmp_path, name):
     (tmp_path / "t" / name).parent.mkdir(parents=True)
     write_lines(tmp_path / "t" / name, [{"version": 1}])
     (tmp_path / "t" / "a.parquet").write_bytes(parquet(text=["a b"]))
-    with pytest.raises(UserError, match=r"/t: a Delta or Iceberg table, .* write its rows as Parq"):
+    with pytest.raises(UserError, match=r"/t'`: a Delta or Iceberg table, .* its rows as Parquet"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "t")
 
 

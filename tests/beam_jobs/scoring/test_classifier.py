@@ -82,7 +82,7 @@ def test_a_broken_folder_is_a_mistake(tmp_path, name, content, words):
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_text(content)
-    with pytest.raises(UserError, match=rf"--model {re.escape(str(folder))}: .*{words}"):
+    with pytest.raises(UserError, match=rf"`model='{re.escape(str(folder))}'`: .*{words}"):
         load_classifier(str(folder), "fp32")
 
 
@@ -194,7 +194,7 @@ def test_a_fifo_is_refused(tmp_path, name):
 
 def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):
     folder = write_network(tmp_path)
-    with pytest.raises(UserError, match=r"--precision int8: .* has no model_quantized.onnx"):
+    with pytest.raises(UserError, match=r"`precision='int8'`: .* has no model_quantized.onnx"):
         hash_model(str(folder), "int8")
     (folder / "model.onnx").rename(folder / "model_quantized.onnx")
     load_classifier(str(folder), "int8")

@@ -65,15 +65,16 @@ def test_the_engine_decides_no_fingerprint(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (("engine.kind=flink",), "engine.kind=flink needs engine.job_endpoint"),
-        (DATAFLOW[:3], "engine.kind=dataflow needs engine.temp_location"),
-        ((*FLINK, "engine.region=x"), "region"),
-        (("engine.job_endpoint=jobs:8099",), "job_endpoint"),
+        (("engine.kind=flink",), "engine.job_endpoint"),
+        (DATAFLOW[:3], "engine.temp_location"),
+        ((*FLINK, "engine.region=x"), "engine.region"),
+        (("engine.job_endpoint=jobs:8099",), "engine.job_endpoint"),
         (("engine.kind=flink", "engine.job_endpoint=http://jobs"), "engine.job_endpoint"),
         ((*DATAFLOW[:3], "engine.temp_location=/tmp"), "engine.temp_location"),
     ],
 )
 def test_what_an_engine_needs_is_told_in_one_line(form, settings, words):
-    with pytest.raises(UserError, match=words) as told:
+    with pytest.raises(UserError) as told:
         fill_parameters(settings) if form == "run" else fill_form(Addition, settings)
+    assert told.value.field == words
     assert "\n" not in str(told.value)

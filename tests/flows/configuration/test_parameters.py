@@ -39,43 +39,29 @@ def test_settings_reach_their_fields():
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"),
+    ("setting", "field"),
     [
-        ("pretraining.steps=-1", "pretraining.steps: must be greater than or equal to 0"),
-        ("finetuning.seeds=x", "finetuning.seeds.0"),
-        ("finetuning.seeds=0,1,0", "finetuning.seeds: 0 is named twice"),
-        ("finetuning.seed=1", "no such field; there are arms"),
-        ("models.size=3", "no such section"),
-        ("recipe=huge", "recipe: must be 'auto', 'sample', 'published'"),
-        ("dump.paths=sample:many", "sample:NUMBER"),
-        (
-            "dump.columns=txt=body",
-            "dump.columns: txt: write FIELD=NAME,…; quote a name with a comma",
-        ),
-        ("dump.encoding=utf-9", "dump.encoding: not an encoding"),
-        (
-            "corpus.split=pretrain=80,train=80,dev=4,test=8",
-            "corpus.split: the shares add up to 172, not to 100",
-        ),
-        (
-            "vocabulary.size=199",
-            "vocabulary.size: write 200 or more, or 0 for what the recipe says",
-        ),
-        (
-            "finetuning.arms=champion,base",
-            "finetuning.arms: champion and base may not exist; add pre-trained or random",
-        ),
-        (
-            'pretraining.settings={"lerning_rate": "3"}',
-            "pretraining.settings: lerning_rate: no such field",
-        ),
-        ("pretraining.batch=abc", "pretraining.settings: batch=abc: must be a valid integer"),
-        ("finetuning.seeds=[0,", r"--set finetuning.seeds=\[0,: not valid JSON"),
+        ("pretraining.steps=-1", "pretraining.steps"),
+        ("finetuning.seeds=x", "finetuning.seeds"),
+        ("finetuning.seeds=0,1,0", "finetuning.seeds"),
+        ("finetuning.seed=1", "finetuning.seed"),
+        ("models.size=3", "models.size"),
+        ("recipe=huge", "recipe"),
+        ("dump.paths=sample:many", "dump.paths"),
+        ("dump.columns=txt=body", "dump.columns"),
+        ("dump.encoding=utf-9", "dump.encoding"),
+        ("corpus.split=pretrain=80,train=80,dev=4,test=8", "corpus.split"),
+        ("vocabulary.size=199", "vocabulary.size"),
+        ("finetuning.arms=champion,base", "finetuning.arms"),
+        ('pretraining.settings={"lerning_rate": "3"}', "pretraining.lerning_rate"),
+        ("pretraining.batch=abc", "pretraining.batch"),
+        ("finetuning.seeds=[0,", "finetuning.seeds"),
     ],
 )
-def test_a_mistake_names_the_field(setting, words):
-    with pytest.raises(UserError, match=words) as told:
+def test_a_mistake_names_the_field(setting, field):
+    with pytest.raises(UserError) as told:
         fill_parameters([setting])
+    assert told.value.field == field
     assert "\n" not in str(told.value)
 
 
@@ -84,7 +70,7 @@ def test_a_field_of_the_form_is_not_taken_as_another_setting():
         (Parameters, "pretraining", "steps"),
         (Addition, "increment", "steps"),
     ):
-        with pytest.raises(UserError, match=rf"settings: {name}: write it as {section}\.{name}"):
+        with pytest.raises(UserError, match=rf"`{section}\.{name}`"):
             fill_form(form, [f'{section}.settings={{"{name}": "5"}}'])
 
 

@@ -41,7 +41,7 @@ def test_a_dump_without_stars_is_told_with_its_columns(tmp_path):
     line = str(told.value)
     assert line.startswith(f"{own}: no stars, so there are no examples for polarity and stars")
     assert "review_text, grade (stars?), review_titles (title?)" in line
-    assert "--set dump.columns=stars=NAME" in line
+    assert "`columns='stars=NAME'`" in line
     assert "\n" not in line
     check(tmp_path, own, tasks=("imdb",))
 
@@ -61,7 +61,7 @@ def test_a_column_of_words_where_stars_should_be_is_named_as_label(tmp_path):
     )
     with pytest.raises(UserError) as told:
         check(tmp_path, own)
-    assert "--label rating" in str(told.value)
+    assert "`label='rating'`" in str(told.value)
     check(tmp_path, own, tasks=("label:rating",), labels=["rating"])
 
 
@@ -69,7 +69,7 @@ def test_a_column_that_seems_to_have_classes_is_named(tmp_path):
     own = write_csv(
         tmp_path, "own.csv", "review,sentiment,sex", lambda i: (f"boils {i}", "yn"[i % 2], "a")
     )
-    with pytest.raises(UserError, match=r"dump\.columns=stars=NAME, .* --label sentiment"):
+    with pytest.raises(UserError, match=r"`columns='stars=NAME'`, .* `label='sentiment'`"):
         check(tmp_path, own)
     check(tmp_path, own, tasks=("label:sentiment",), labels=["sentiment"])
 
@@ -77,7 +77,7 @@ def test_a_column_that_seems_to_have_classes_is_named(tmp_path):
 def test_labels_of_fasttext_that_are_no_stars_are_classes(tmp_path):
     own = tmp_path / "train.txt"
     own.write_text("".join(f"__label__{'pos' if i % 2 else 'neg'} boils {i}\n" for i in range(300)))
-    with pytest.raises(UserError, match=r"its labels are not stars, .* with --label label"):
+    with pytest.raises(UserError, match=r"its labels are not stars, .* with `dump.labels='label'`"):
         check(tmp_path, str(own))
     check(tmp_path, str(own), tasks=("label:label",), labels=["label"])
 
@@ -144,7 +144,7 @@ def test_a_column_that_holds_no_classes_is_told_by_the_first_records(tmp_path, v
     path.write_text("text,why\n" + "".join(rows))
     with pytest.raises(UserError, match=words):
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["why"])))
-    with pytest.raises(UserError, match="--label reason: no file of the dump has this column"):
+    with pytest.raises(UserError, match="`label='reason'`: no file of the dump has this column"):
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["reason"])))
 
 
@@ -177,9 +177,9 @@ def test_classes_with_too_few_rows_are_refused_by_the_first_records(tmp_path):
 def test_a_split_is_refused_by_the_first_records(tmp_path):
     rows = [(f"kettle {i}", str(i % 5 + 1), "", f"{i % 12 + 1}/4/2025") for i in range(300)]
     by_time = Corpus(split_by="time")
-    with pytest.raises(UserError, match=r"--set corpus.split_by=product: "):
+    with pytest.raises(UserError, match=r"`split_by='product'`: "):
         foretell(tmp_path, rows, corpus=Corpus(split_by="product"))
-    with pytest.raises(UserError, match=r"own\.csv: date: .*--set corpus.dates=DMY"):
+    with pytest.raises(UserError, match=r"own\.csv: date: .*`dates='DMY'`"):
         foretell(tmp_path, rows, corpus=by_time)
     assert foretell(tmp_path, rows, corpus=by_time.replace(dates="DMY")) == ["polarity", "stars"]
     same_day = [(*row[:3], "2025-04-03") for row in rows]
@@ -205,7 +205,7 @@ def test_copies_of_each_text_with_two_classes_leave_no_task(tmp_path):
     path.write_text("text,why\n" + "".join(rows))
     with pytest.raises(UserError) as told:
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["why"])))
-    assert "--label why" in str(told.value)
+    assert "`dump.labels='why'`" in str(told.value)
     assert "60 texts have both bad and good" in str(told.value)
 
 
@@ -218,6 +218,6 @@ def test_the_column_that_is_proposed_as_a_label_works_as_typed(tmp_path):
     )
     with pytest.raises(UserError) as told:
         check(tmp_path, own)
-    words = shlex.split(str(told.value).partition("--label ")[2])
+    words = shlex.split(spell_for_commands(str(told.value)).partition("--set dump.labels=")[2])
     assert words[0] == "why returned"
     check(tmp_path, own, tasks=(f"label:{words[0]}",), labels=[words[0]])

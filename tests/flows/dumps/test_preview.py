@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 from beam_jobs.config import CorpusOptions, ScoringOptions
-from beam_jobs.core.errors import UserError
+from beam_jobs.core.errors import UserError, spell_settings
+from beam_jobs.core.settings import make_option_speller
 from beam_jobs.reading.work_units import list_dump_files
 from flows.cli.run_commands import print_files
-from flows.configuration.form import Corpus, Dump
+from flows.configuration.form import Corpus, Dump, spell_for_commands
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Store
 from tests.beam_jobs.dumps import shared_data, write_lines
@@ -42,7 +43,7 @@ SHAPES = {
 the labels of steam.json and of polarity are no stars."""
 REFUSED = {
     "denied.jsonl": "fetch it again",
-    "elastic.json": "--set dump.columns=text=_source.body, or",
+    "elastic.json": r"`columns='text=_source.body'`, or",
     "p_values.json": "orient='records'",
     "x.xlsx": "libreoffice --headless --convert-to csv",
     "zhang_polarity.csv": "no names of columns",
@@ -118,9 +119,9 @@ def test_the_stars_are_those_that_the_job_makes(tmp_path, capsys, scale):
 
 MISTAKES = {
     "no text": ("a,b\nx,y\n", {}, "dump.columns=text=NAME, or"),
-    "another name": ("text,b\nx y,1\n", {"columns": "text=body"}, "dump.columns=…; there"),
+    "another name": ("text,b\nx y,1\n", {"columns": "text=body"}, "dump.columns; there"),
     "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}, "dump.records=a"),
-    "unknown": ("Hello there\n", {}, "dump.format=…, with --set dump.format=text where"),
+    "unknown": ("Hello there\n", {}, "dump.format, with --set dump.format=text where"),
 }
 
 
@@ -131,12 +132,13 @@ def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
     path.write_text(content)
     with pytest.raises(UserError) as in_form:
         preview(tmp_path, path, **reading)
-    check_settings(str(in_form.value))
-    assert f"--set {setting}" in str(in_form.value)
+    told = spell_for_commands(str(in_form.value))
+    check_settings(told)
+    assert f"--set {setting}" in told
     options = CorpusOptions(input=((str(path),),), output="", **reading)
     with pytest.raises(UserError) as in_job:
         list_dump_files(options)
-    check_options(str(in_job.value))
+    check_options(spell_settings(str(in_job.value), make_option_speller(CorpusOptions)))
 
 
 @pytest.mark.parametrize(
@@ -145,9 +147,9 @@ def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
         (b"\n \n", "it has no record"),
         (b"[]", "it has no record"),
         (b"rating,text\n", "it has no record"),
-        (b"rating,text,notes\n5,,good\n", "no text in 1 records; .* --set dump.columns=text=NAME"),
+        (b"rating,text,notes\n5,,good\n", "no text in 1 records; .* `columns='text=NAME'`"),
         (b"rating,text\n5,a,b\n", "more columns in line 2"),
-        (gzip.compress(b"rating,text\n5,a b\n") + b"x", "damaged.*--set dump.max_damaged_files=1"),
+        (gzip.compress(b"rating,text\n5,a b\n") + b"x", "damaged.*`max_damaged_files=1`"),
     ],
 )
 def test_what_gives_no_review_is_refused(tmp_path, content, told):
@@ -172,7 +174,7 @@ def test_what_is_not_certain_of_texts_and_stars_is_told(tmp_path, capsys):
     preview(tmp_path, write_lines(tmp_path / "d.csv", ["rating,text", *rows]))
     told = capsys.readouterr().out
     assert "3 of the first texts are not in utf-8 and are read as cp1252" in told
-    assert "--set dump.encoding=" in told
+    assert "--set dump.encoding" in told
     assert "1 of the first values are not stars: 'N/A' 1" in told
 
 

@@ -30,7 +30,7 @@ def test_without_general_text_its_arms_and_their_students_are_left_out(tmp_path)
     assert "give" not in loaded.left_out["student"]
     whole = load_content(written, tmp_path, general_text=["g.txt"])
     assert (len(whole.study.arms), whole.left_out) == (5, {})
-    with pytest.raises(UserError, match="general text alone: give --general FILES"):
+    with pytest.raises(UserError, match="general text alone: give `study.general_text`"):
         load_content({"arms": arms[1:2], "tasks": tasks}, tmp_path)
 
 
@@ -51,7 +51,7 @@ def test_a_setting_that_no_stage_reads_is_refused(name, setting, refusal, tmp_pa
 
 def test_a_setting_that_every_task_says_itself_changes_nothing_and_is_refused(tmp_path):
     choice = StudyChoice(file="where_it_pays", settings={"epochs": "1"})
-    with pytest.raises(UserError, match=r"where_it_pays: --set epochs=1 changes nothing"):
+    with pytest.raises(UserError, match=r"where_it_pays: `epochs='1'` changes nothing"):
         load_study(Parameters(store=str(tmp_path)), choice)
     changed = choice.model_copy(update={"settings": {"n_dev": "100", "pretraining_seeds": "0,1"}})
     study = load_study(Parameters(store=str(tmp_path)), changed).study
@@ -62,16 +62,18 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
     tmp_path, encoder
 ):
     choice = StudyChoice(file="adapt_published", general_text=["some text.txt"])
-    with pytest.raises(UserError, match="adapts a published encoder: give --start-from"):
+    with pytest.raises(
+        UserError, match="adapts a published encoder: give `pretraining.start_from`"
+    ):
         load_study(Parameters(store=str(tmp_path)), choice)
     given = fill_parameters([f"pretraining.start_from={encoder}"], recipe="sample")
     loaded = load_study(given, choice)
     assert loaded.wanted == {"corpus", "shards", "general_shards", "origin"}
-    assert loaded.left_out["task ePQA"] == "its data is not set (--set epqa=…)"
+    assert loaded.left_out["task ePQA"] == "its data is not set (epqa=…)"
     assert {task.task for task in loaded.study.tasks} == {"polarity", "stars"}
     write_study_data(tmp_path)
     named = choice.model_copy(update={"variables": {"sst2": str(tmp_path / "sst2")}})
     assert "sst-2" in {task.task for task in load_study(given, named).study.tasks}
     wrong = choice.model_copy(update={"variables": {"origin": "org/mini"}})
-    with pytest.raises(UserError, match="set `origin` with --start-from org/mini"):
+    with pytest.raises(UserError, match="set `origin` with `pretraining.start_from='org/mini'`"):
         load_study(given, wrong)

@@ -120,7 +120,7 @@ def test_the_generator_of_an_electra_is_started_from(shards, tmp_path, capsys):
 def test_a_bert_is_no_generator(tmp_path):
     source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
     other = write_checkpoint(tmp_path / "bert")
-    with pytest.raises(UserError, match=f"--generator {other}: give the generator of"):
+    with pytest.raises(UserError, match=f"`generator='{other}'`: give the generator of"):
         bring(source, tmp_path / "origin", "--generator", str(other))
     assert not (tmp_path / "origin").exists()
 
@@ -244,7 +244,7 @@ def drop_layer(folder):
 def test_bad_input_is_one_line_and_leaves_nothing(spoil, told, tmp_path):
     source = write_checkpoint(tmp_path / "published")
     change_config(source, **spoil) if isinstance(spoil, dict) else spoil(source)
-    with pytest.raises(UserError, match=f"--place {source}: .*{told}") as refused:
+    with pytest.raises(UserError, match=f"`place='{source}'`: .*{told}") as refused:
         bring(source, tmp_path / "origin")
     assert "\n" not in str(refused.value)
     assert os.listdir(tmp_path) == ["published"]
@@ -314,14 +314,14 @@ def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, shards, tmp_p
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     spoil(module / "model")
     place = str(module / "model") if form == "folder" else "package:tiny_published"
-    with pytest.raises(UserError, match=f"--start-from {place}"):
+    with pytest.raises(UserError, match=f"`start_from='{place}'`"):
         pretrain(shards, tmp_path / "run", "--start-from", place, steps=1, batch=4)
     assert not (tmp_path / "run").exists()
 
 
 def test_what_is_no_place_is_refused(tmp_path):
     with pytest.raises(
-        UserError, match=r"--place bert-base: no such folder; give a folder, a name on the hub"
+        UserError, match=r"`place='bert-base'`: no such folder; give a folder, a name on the hub"
     ):
         bring("bert-base", tmp_path / "origin")
     assert not (tmp_path / "origin").exists()

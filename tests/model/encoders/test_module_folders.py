@@ -34,7 +34,7 @@ def ask_for_a_layer_more(folder):
 def test_bad_input_is_one_line_and_leaves_nothing(spoil, changed, told, tmp_path):
     source = write_kind(tmp_path / "published", "XLM-R", **changed)
     spoil(source)
-    with pytest.raises(UserError, match=f"--place {source}: .*{told}") as refused:
+    with pytest.raises(UserError, match=f"`place='{source}'`: .*{told}") as refused:
         write_origin(str(source), tmp_path / "origin")
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "origin").exists()

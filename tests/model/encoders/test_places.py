@@ -181,7 +181,7 @@ def test_what_was_fetched_is_there_without_a_network(brought, hub, tmp_path):
 def test_what_the_hub_does_not_give_is_one_line_and_nothing_stays(place, error, told, brought):
     refused = brought[0][place]
     assert (refused["error"], refused["left"]) == (error, False)
-    assert refused["told"].startswith(f"--place {place}: {told}")
+    assert refused["told"].startswith(f"`place={place!r}`: {told}")
     assert "\n" not in refused["told"]
 
 
@@ -232,7 +232,7 @@ def test_a_registered_model_is_copied(place, registry):
     ],
 )
 def test_what_is_not_registered_is_refused(place, told, registry):
-    with pytest.raises(UserError, match=f"--place {place}: .*{told}"):
+    with pytest.raises(UserError, match=f"`place='{place}'`: .*{told}"):
         run(["--place", place, "--output", str(registry / "origin")])
     assert not (registry / "origin").exists()
 

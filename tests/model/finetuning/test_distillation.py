@@ -119,5 +119,5 @@ def test_a_student_begins_with_the_layers_that_it_names(made):
 
 def test_more_layers_than_the_teacher_has_are_refused(made):
     teacher = ["--teacher", str(made / "teacher-cls")]
-    with pytest.raises(UserError, match="--encoder layers:5: the teacher has 4 layers"):
+    with pytest.raises(UserError, match="`encoder='layers:5'`: the teacher has 4 layers"):
         tune(made, "deep", "--encoder", "layers:5", *teacher)

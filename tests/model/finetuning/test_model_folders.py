@@ -74,7 +74,7 @@ def cut_off_weights(folder):
 )
 def test_a_damaged_encoder_is_told_in_one_line(made, damage, words):
     damage(made / damage.__name__)
-    with pytest.raises(UserError, match=f"--encoder .*/{damage.__name__}: {words}"):
+    with pytest.raises(UserError, match=f"`encoder='.*/{damage.__name__}'`: {words}"):
         tune(made, "unmade", encoder=damage.__name__)
 
 

@@ -182,14 +182,14 @@ def test_a_searched_precision_is_that_of_the_trial(made, monkeypatch):
         ({"n_train": [64, 128]}, "n_train: has no effect in a search"),
         ({"soft_weight": [0.5]}, "soft_weight: has no effect without a teacher"),
         ({"learning_rates": [[1e-3]]}, "write learning_rate"),
-        ({"colour": ["red"]}, "colour: no such field"),
+        ({"colour": ["red"]}, "colour: unknown field"),
         ({"learning_rate": {"low": 1e-4}}, "learning_rate: give a list of choices, or"),
         ({"learning_rate": {"low": 1e-3, "high": 1e-4}}, "low the smaller one"),
         ({"learning_rate": {"low": 0, "high": 1e-4, "log": True}}, "low must be above 0"),
-        ({"learning_rate": {"low": 0.1, "high": 10}}, "learning_rates=10: must be"),
+        ({"learning_rate": {"low": 0.1, "high": 10}}, "`learning_rates='10'`: must be"),
         ({"batch": []}, "batch: give a list of choices"),
-        ({"batch": ["many"]}, "batch=many: must be a valid integer"),
-        ({"loss": ["hinge"]}, "loss=hinge: must be 'cross_entropy' or 'focal'"),
+        ({"batch": ["many"]}, "`batch='many'`: must be a valid integer"),
+        ({"loss": ["hinge"]}, "`loss='hinge'`: must be 'cross_entropy' or 'focal'"),
         (["batch"], "write an object of setting"),
     ],
 )
@@ -209,13 +209,13 @@ def test_a_space_may_hold_words_numbers_and_nothing(tmp_path):
 
 
 def test_files_that_are_no_space(tmp_path):
-    with pytest.raises(UserError, match="--space /nowhere: cannot be read"):
+    with pytest.raises(UserError, match="`space='/nowhere'`: cannot be read"):
         search.read_space(search.Path("/nowhere"), distils=False)
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UserError, match="not JSON"):
         search.read_space(tmp_path / "bad.json", distils=False)
     words = "--encoder e --task t --data d --output o --space s --trials 0"
-    with pytest.raises(UserError, match="--trials 0"):
+    with pytest.raises(UserError, match="`trials='0'`"):
         search.run(words.split())
 
 

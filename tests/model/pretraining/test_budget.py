@@ -22,8 +22,8 @@ def test_a_small_budget_names_what_pays_and_the_cheapest_objective(settings, is_
     warning = describe_small_budget(recipe, 128)
     assert (warning is not None) == is_warned
     if warning:
-        assert "--start-from" in warning
-        assert "--set objective" not in warning  # a whole run refuses it
+        assert "start_from" in warning
+        assert "objective=" not in warning  # a whole run refuses it
         assert ("mlm costs least" in warning) == ("objective" not in settings)
 
 

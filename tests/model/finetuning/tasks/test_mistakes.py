@@ -57,7 +57,7 @@ def question(**changed):
         (NUMBERS, "a.csv", table(label=lambda i: "nan"), ", line 2: label 'nan' is not a number"),
         ("squad2", "a.json", squad(), ": not SQuAD's official form .no field 'answers'"),
         ("squad2", "a.json", '{"data": {"a": 1}}', ": not SQuAD's official form"),
-        ("squad1", "a.json", squad(answers=[]), ": question 1 has no answer.*use --task squad2"),
+        ("squad1", "a.json", squad(answers=[]), ": question 1 has no answer.*use `task='squad2'`"),
         ("squad2", "a.json", "[1]", ": not SQuAD's JSON"),
         ("amazonqa", "a.jsonl", question(review_snippets="a b"), ", line 1: review_snippets is a"),
         ("amazonqa", "a.jsonl", '{"questionText": "q"}', ", line 1: no column 'review_snippets'"),
@@ -85,7 +85,7 @@ def test_what_amazonqa_has_not_is_nothing(tmp_path):
 
 def test_one_class_says_how_to_take_more(tmp_path):
     (tmp_path / "a.txt").write_text("__label__1 fine\n" * 3 + "__label__2 awful\n")
-    with pytest.raises(UserError, match=r"nothing can be learnt from one class.*--set n_train=N"):
+    with pytest.raises(UserError, match=r"nothing can be learnt from one class.*`n_train`"):
         load_examples(find_task("amazon-sentiment"), tmp_path / "a.txt", "train", Sampling(1))
 
 

@@ -99,13 +99,13 @@ def test_a_run_with_a_probe_is_another_run(made, tmp_path):
 
 
 def test_what_cannot_be_probed_is_refused_at_once(made, tmp_path):
-    with pytest.raises(UserError, match=r"--probe .*: no corpus-"):
+    with pytest.raises(UserError, match=r"`probe='.*'`: no corpus-"):
         train(made, tmp_path / "a", "--probe", made / "shards")
     write_corpus(tmp_path / "corpus", splits=("train", "test"))
     with pytest.raises(UserError, match="its dev split lacks reviews"):
         train(made, tmp_path / "b", "--probe", tmp_path / "corpus")
-    with pytest.raises(UserError, match=r"--probe .* give --start-from too"):
+    with pytest.raises(UserError, match=r"`probe='.*'`: .* give `start_from` too"):
         pretrain(made / "shards", tmp_path / "c", "--probe", made / "corpus")
     words = ("--budget", "10s", "--start-from", made / "bert", "--probe", made / "corpus")
-    with pytest.raises(UserError, match="give --set validate_every=STEPS"):
+    with pytest.raises(UserError, match="give `validate_every`"):
         pretrain(made / "shards", tmp_path / "c", *words)

@@ -94,6 +94,6 @@ def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):
 
 
 def test_refused_where_training_begins_with_nothing(made, tmp_path):
-    with pytest.raises(UserError, match="--set head_steps: has no effect on a training that"):
+    with pytest.raises(UserError, match="`head_steps`: has no effect on a training that"):
         pretrain(made / "shards", tmp_path, head_steps=0.1)
     assert not list(tmp_path.iterdir())

@@ -123,14 +123,14 @@ def test_another_vocabulary_or_length_is_refused_by_name(folders, tmp_path):
     long = write_shards(tmp_path / "long", sequences=20, length=64)
     with pytest.raises(
         UserError,
-        match=rf"--replay {words}: made with the vocabulary [0-9a-f]+, {new.folder} with",
+        match=rf"`replay='{words}'`: made with the vocabulary [0-9a-f]+, {new.folder} with",
     ):
         open_replay(new, [folders[1], words], "0.5")
-    with pytest.raises(UserError, match=rf"--replay {long}: length 64, {new.folder} has 32"):
+    with pytest.raises(UserError, match=rf"`replay='{long}'`: length 64, {new.folder} has 32"):
         open_replay(new, [long], "0.5")
 
 
 @pytest.mark.parametrize("ratio", ["0", "1", "half", "0.12345678", "nan"])
 def test_a_ratio_that_cannot_be_is_refused(ratio):
-    with pytest.raises(UserError, match="--replay-ratio"):
+    with pytest.raises(UserError, match="`replay_ratio="):
         parse_ratio(ratio)

@@ -94,8 +94,11 @@ def mix_lengths(folder):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda at: (at / "shards.json").unlink(), "{at}: no shards.json there"),
-        (lambda at: (at / "shard-00001.parquet").unlink(), "{at}: 1 shards there, 2 by its shards"),
+        (lambda at: (at / "shards.json").unlink(), "{at}'`: no shards.json there"),
+        (
+            lambda at: (at / "shard-00001.parquet").unlink(),
+            "{at}'`: 1 shards there, 2 by its",
+        ),
         (lambda at: cut(at / "shard-00001.parquet"), "{at}/shard-00001.parquet: cut short or dam"),
         (lambda at: (at / "vocabulary/tokenizer.json").write_text("{{}}"), "vocabulary they were"),
         (mix_lengths, "shard-00001.parquet: max_length is 64, in shard-00000.parquet 32"),

@@ -127,7 +127,7 @@ def made(shards, tmp_path_factory):
 def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, told):
     shards, discriminator, _ = made
     other = apply_settings(recipe, dict([other.split("=")]))
-    with pytest.raises(UserError, match=f"--start-from {discriminator}: {told}"):
+    with pytest.raises(UserError, match=f"`start_from='{discriminator}'`: {told}"):
         load_weights(
             fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary"
         )
@@ -156,7 +156,7 @@ def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, told):
     shards, discriminator, _ = made
     copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
     spoil(copy)
-    with pytest.raises(UserError, match=f"--start-from {copy}: .*{told}"):
+    with pytest.raises(UserError, match=f"`start_from='{copy}'`: .*{told}"):
         load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
 
 

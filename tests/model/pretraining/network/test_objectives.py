@@ -136,7 +136,7 @@ def test_budgets(text, budget):
 
 @pytest.mark.parametrize("text", ["30", "min", "3 weeks", "-5min", "1.2.3min", "0s", "1e999d"])
 def test_budgets_nobody_understands(text):
-    with pytest.raises(UserError, match="--budget"):
+    with pytest.raises(UserError, match="`budget`"):
         parse_budget(text)
 
 

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.form import Corpus, Dump, Parameters
+from flows.configuration.form import Corpus, Dump, Parameters, spell_for_commands
 from flows.dumps import labels
 from flows.dumps.expected_corpus import foretell_corpus
 from flows.dumps.preview import list_files, read_previews
@@ -218,6 +218,7 @@ def test_the_column_that_is_proposed_as_a_label_works_as_typed(tmp_path):
     )
     with pytest.raises(UserError) as told:
         check(tmp_path, own)
-    words = shlex.split(spell_for_commands(str(told.value)).partition("--set dump.labels=")[2])
+    line = spell_for_commands(str(told.value), {"dump.labels": "--label"})
+    words = shlex.split(line.partition("--label ")[2])
     assert words[0] == "why returned"
     check(tmp_path, own, tasks=(f"label:{words[0]}",), labels=[words[0]])

@@ -30,7 +30,7 @@ def test_without_general_text_its_arms_and_their_students_are_left_out(tmp_path)
     assert "give" not in loaded.left_out["student"]
     whole = load_content(written, tmp_path, general_text=["g.txt"])
     assert (len(whole.study.arms), whole.left_out) == (5, {})
-    with pytest.raises(UserError, match="general text alone: give `study.general_text`"):
+    with pytest.raises(UserError, match=r"general text alone: give `study.general_text`"):
         load_content({"arms": arms[1:2], "tasks": tasks}, tmp_path)
 
 
@@ -63,7 +63,7 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
 ):
     choice = StudyChoice(file="adapt_published", general_text=["some text.txt"])
     with pytest.raises(
-        UserError, match="adapts a published encoder: give `pretraining.start_from`"
+        UserError, match=r"adapts a published encoder: give `pretraining.start_from`"
     ):
         load_study(Parameters(store=str(tmp_path)), choice)
     given = fill_parameters([f"pretraining.start_from={encoder}"], recipe="sample")
@@ -75,5 +75,5 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
     named = choice.model_copy(update={"variables": {"sst2": str(tmp_path / "sst2")}})
     assert "sst-2" in {task.task for task in load_study(given, named).study.tasks}
     wrong = choice.model_copy(update={"variables": {"origin": "org/mini"}})
-    with pytest.raises(UserError, match="set `origin` with `pretraining.start_from='org/mini'`"):
+    with pytest.raises(UserError, match=r"set `origin` with `pretraining.start_from='org/mini'`"):
         load_study(given, wrong)

@@ -3,6 +3,8 @@
 import ast
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -28,10 +30,16 @@ SOURCES = sorted(
 )
 
 
-def imported_modules(path: Path) -> set[str]:
-    """Return the dotted names of everything a file imports, at any depth of the file."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+def imported_modules(path: Path, with_types: bool = True) -> set[str]:
+    """Return the dotted names of everything a file imports, at any depth of the file; `with_types`:
+    for its annotations too.
+    """
+    names, tree = set(), ast.parse(path.read_text())
+    if not with_types:
+        checks = [n for n in ast.walk(tree) if isinstance(n, ast.If)]
+        for node in checks:
+            node.body = node.body if ast.unparse(node.test) != "TYPE_CHECKING" else []
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -55,6 +63,50 @@ def broken_walls(path: Path) -> list[str]:
         if name not in ONLY_IN.get(top, {name}):
             broken.append(f"{name} imports {top}, which only {ONLY_IN[top]} may")
     return broken
+
+
+def find_circle(arrows: dict[str, set[str]]) -> list[str]:
+    """Return names of which each leads to the next, and the last to the first; empty: none."""
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return []
+        circle = next((found for to in arrows[name] if (found := visit(to, [*path, name]))), [])
+        done.add(name)
+        return circle
+
+    return next((found for name in list(arrows) if (found := visit(name, []))), [])
+
+
+def list_arrows(name_home: Callable[[str], str]) -> dict[str, set[str]]:
+    """Return which home of our modules imports from which others."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in SOURCES}
+    arrows: dict[str, set[str]] = defaultdict(set)
+    for name, path in modules.items():
+        for imported in imported_modules(path, with_types=False):
+            target = imported if imported in modules else imported.rpartition(".")[0]
+            if target in modules and name_home(target) != name_home(name):
+                arrows[name_home(name)].add(name_home(target))
+    return arrows
+
+
+def test_no_modules_import_each_other():
+    assert find_circle(list_arrows(lambda name: name)) == []
+
+
+def test_no_folders_of_flows_import_each_other():
+    def name_folder(module: str) -> str:
+        parts = module.split(".")
+        return ".".join(parts[:2]) if parts[0] == "flows" and len(parts) > 2 else parts[0]
+
+    assert find_circle(list_arrows(name_folder)) == []
+
+
+def test_a_circle_is_found():
+    assert find_circle(defaultdict(set, {"a": {"b"}, "b": {"c"}, "c": {"b"}})) == ["b", "c"]
 
 
 def list_loaded(modules: list[str]) -> set[str]:

@@ -13,6 +13,7 @@ from beam_jobs.core.progress import format_count
 from beam_jobs.core.storage import is_remote
 from beam_jobs.core.terminal import print
 from beam_jobs.reading.label_values import describe_contradictions
+from flows.cli import terminal
 from flows.cli.options import (
     START,
     add_command,
@@ -42,7 +43,6 @@ from flows.stages.origin import describe_origin, make_origin
 from flows.stages.pretraining import MIN_TOKENS, PASSES, is_adaptation_optional
 from flows.store.stage import Stage
 from flows.store.store import Store
-from flows.ui import terminal
 from flows.ui.plan_page import list_lines
 from model.encoders.known import warn_of_languages
 from model.recipes import RECIPES

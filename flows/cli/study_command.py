@@ -9,6 +9,7 @@ from typing import Any
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import parse_assignments
 from beam_jobs.core.terminal import print
+from flows.cli import terminal
 from flows.cli.options import add_command, add_dump_options, add_start_option, build_store
 from flows.configuration.form import Parameters, fill_parameters
 from flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
@@ -17,7 +18,6 @@ from flows.runner.stage_runner import Plan
 from flows.stages.dump import build_dump_stage, list_files
 from flows.store.store import Store
 from flows.studies.study_reading import LoadedStudy, load_study
-from flows.ui import terminal
 from flows.ui.plan_page import list_lines
 from model.config import FinetuningSettings
 

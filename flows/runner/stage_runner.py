@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -63,6 +64,11 @@ class ProgressListener(Protocol):
     def on_wait(self, stage: Stage) -> None: ...
 
     def on_link(self, stage: Stage, address: str) -> None: ...
+
+
+listeners: ContextVar[tuple[ProgressListener, ...]] = ContextVar("listeners", default=())
+"""Of the runs that this context starts, besides Prefect: the terminal of `amazon-electra run`. A
+flow has only parameters of its form."""
 
 
 @dataclass

@@ -19,7 +19,7 @@ from flows.configuration.form import Parameters
 from flows.runner.logs import find_run_logger
 from flows.runner.pools.maker import PoolStageMaker
 from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.stage_runner import Plan, ProgressListener, StageMaker, StageRunner
+from flows.runner.stage_runner import Plan, StageMaker, StageRunner, listeners
 from flows.runs.champion import Champion, find_champion, register_model
 from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.servers import mlflow_server
@@ -85,8 +85,6 @@ def check_engine(parameters: Parameters) -> None:
 
 
 Form = TypeVar("Form", bound=Parameters)
-LISTENERS: list[ProgressListener] = []
-"""Who is told besides Prefect: the terminal of `amazon-electra run`."""
 
 
 def run_graph(
@@ -114,7 +112,7 @@ def run_graph(
     find = partial(find_champion, parameters, store, tracking.uri)
     champion = find()  # a registry that is away is told before anything is made
     find_later = cache(find)  # once its cells are made, hours later, it may be another one
-    runner = StageRunner(store, [artifacts.PrefectRun(), *LISTENERS], tracking, tags)
+    runner = StageRunner(store, [artifacts.PrefectRun(), *listeners.get()], tracking, tags)
     after_stage, device = link_to_mlflow(tracking), parameters.pretraining.device
     maker = PrefectStageMaker(runner, lambda: find_later().encoder, after_stage)
     if parameters.engine.placement == "pools":

@@ -90,7 +90,7 @@ def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
 def start_deployments(store: Path, mlflow_port: int) -> Child:
     """Start the process that serves the deployments."""
     (store / READY_FILE).unlink(missing_ok=True)
-    command = [sys.executable, "-m", "flows.ui.serve", str(store)]
+    command = [sys.executable, "-m", "flows.runs.serve", str(store)]
     environment = {
         "MLFLOW_TRACKING_URI": f"http://{HOST}:{mlflow_port}",
         "PREFECT_RUNNER_POLL_FREQUENCY": "3",

@@ -11,9 +11,10 @@ import numpy as np
 
 from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.files import write_json
-from model.config import FinetuningSettings
+from model.arms import find_arm
+from model.arms.arm import Resources
+from model.config import FinetuningSettings, Precision
 from model.evaluation.metrics import METRICS, count_confusions
-from model.evaluation.predict import predict_examples
 from model.evaluation.predictions import (
     Predictions,
     join_predictions,
@@ -23,6 +24,7 @@ from model.evaluation.predictions import (
 from model.evaluation.significance import compute_interval
 from model.finetuning import network
 from model.finetuning.examples import Example, Split, Task, load_examples
+from model.finetuning.network import read_task_head
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks.corpus import locate_reviews
 
@@ -30,6 +32,21 @@ CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
 """What metrics.json says of result.json: of a fine-tuning, and of a baseline."""
 MISTAKES_KEPT = 100
 """The worst mistakes of a split, which are kept with their text."""
+
+
+def predict_examples(
+    folder: Path,
+    task: Task,
+    examples: Sequence[Example],
+    precision: Precision = "auto",
+    device: str = "auto",
+    cache: Path | None = None,
+) -> Predictions:
+    """Return the predictions of a folder that model.finetune wrote, whatever its arm; `cache`
+    keeps the tokens of the examples for others.
+    """
+    arm = find_arm(read_task_head(folder).kind)
+    return arm.load(folder, Resources(device, precision, cache)).predict_examples(examples, task)
 
 
 def evaluate_model(

@@ -5,33 +5,13 @@ Named entities are counted as seqeval (and conlleval) do.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from model.arms import find_arm
-from model.arms.arm import Resources
-from model.config import Precision
 from model.evaluation import spans
 from model.evaluation.predictions import Predictions, compute_log_softmax
 from model.finetuning.examples import Example, Task
 from model.finetuning.features import Feature
-from model.finetuning.network import read_task_head
-
-
-def predict_examples(
-    folder: Path,
-    task: Task,
-    examples: Sequence[Example],
-    precision: Precision = "auto",
-    device: str = "auto",
-    cache: Path | None = None,
-) -> Predictions:
-    """Return the predictions of a folder that model.finetune wrote, whatever its arm; `cache`
-    keeps the tokens of the examples for others.
-    """
-    arm = find_arm(read_task_head(folder).kind)
-    return arm.load(folder, Resources(device, precision, cache)).predict_examples(examples, task)
 
 
 def make_predictions(

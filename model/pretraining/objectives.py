@@ -4,6 +4,7 @@ Settings, budgets, batches, the log and the model card ask the class; its networ
 is trained, so that importing this loads no torch.
 """
 
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
 
 from beam_jobs.core.errors import UserError
@@ -31,9 +32,14 @@ class Objective:
     has_pairs: ClassVar[bool] = False
     """Whether a sequence has two texts, of which the second may follow the first."""
 
+    network: ClassVar[str]
+    """`module:class` of the network, an OwnModel (model/pretraining/network/masked_prediction.py)
+    """
+
     def load_network(self) -> "type[OwnModel]":
-        """Return the class of the network (model/pretraining/network/masked_prediction.py)."""
-        raise NotImplementedError
+        """Return the class of the network."""
+        network: type[OwnModel] = resolve_name(self.network)
+        return network
 
     def choose_replacement(self, config: "PretrainingConfig") -> tuple[float, float]:
         """Return which shares of the masked tokens become [MASK] and a random token; the others
@@ -57,11 +63,7 @@ class ElectraObjective(Objective):
 
     name, trunk, has_generator = "electra", "discriminator", True
     losses = ("generator_loss", "discriminator_loss")
-
-    def load_network(self) -> "type[OwnModel]":
-        from model.pretraining.network.electra import Electra
-
-        return Electra
+    network = f"{__package__}.network.electra:Electra"
 
     def choose_replacement(self, config: "PretrainingConfig") -> tuple[float, float]:
         return config.mask_token_fraction, 0.0
@@ -78,11 +80,7 @@ class MaskedObjective(Objective):
 
     name = "mlm"
     losses: ClassVar[tuple[str, ...]] = ("mlm_loss",)
-
-    def load_network(self) -> "type[OwnModel]":
-        from model.pretraining.network.mlm import MaskedLanguageModel
-
-        return MaskedLanguageModel
+    network = f"{__package__}.network.mlm:MaskedLanguageModel"
 
 
 class PairObjective(MaskedObjective):

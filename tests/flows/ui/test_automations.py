@@ -2,10 +2,11 @@
 
 import pytest
 
+from flows.cli import terminal
 from flows.configuration.form import fill_parameters
 from flows.servers import health
 from flows.servers.settings import PART_FLOW, TAG
-from flows.ui import automations, terminal
+from flows.ui import automations
 from tests.patience import eventually
 
 

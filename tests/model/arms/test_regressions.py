@@ -17,7 +17,7 @@ from model import evaluate, finetune
 from model.arms import states, words
 from model.arms.regression import fit_regression
 from model.config import FinetuningSettings
-from model.evaluation.predict import predict_examples
+from model.evaluation.evaluate import predict_examples
 from model.evaluation.predictions import read_predictions
 from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.tasks import find_task

@@ -125,11 +125,11 @@ def run_in_terminal(
 
     from prefect import tags
 
-    from flows.runs import graph_run
+    from flows.runner.stage_runner import listeners
     from flows.servers.settings import TAG
 
     with Terminal() as terminal:
-        graph_run.LISTENERS.append(terminal)
+        before = listeners.set((terminal,))
         warnings = RunWarnings(terminal)
         logging.getLogger("prefect.flow_runs").addHandler(warnings)
         try:
@@ -137,7 +137,7 @@ def run_in_terminal(
                 return run()
         finally:
             logging.getLogger("prefect.flow_runs").removeHandler(warnings)
-            graph_run.LISTENERS.remove(terminal)
+            listeners.reset(before)
 
 
 class RunWarnings(logging.Handler):

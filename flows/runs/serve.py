@@ -1,4 +1,4 @@
-"""`python -m flows.ui.serve STORE` serves the deployments; `amazon-electra up` starts it."""
+"""`python -m flows.runs.serve STORE` serves the deployments; `amazon-electra up` starts it."""
 
 import asyncio
 import sys

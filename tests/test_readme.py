@@ -64,9 +64,9 @@ def test_the_command_line_takes_it(command):
 
 def test_a_setting_that_does_not_exist_is_noticed():
     check_command("amazon-electra run --dump x.json --set pretraining.steps=1")
-    with pytest.raises(UserError, match="no such section"):
+    with pytest.raises(UserError, match=r"nonsense\.x"):
         check_command("amazon-electra run --dump x.json --set nonsense.x=1")
-    with pytest.raises(UserError, match="no such section"):
+    with pytest.raises(UserError, match=r"nonsense\.x"):
         check_command("amazon-electra score --dump x.json --set nonsense.x=1")
 
 

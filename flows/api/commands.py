@@ -181,9 +181,11 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
                     last = line.strip() or last
             finally:
                 process.stdin.close()  # the guard ends it, if it has not ended
+        result = Path(folder) / RESULT
+        made = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
         if process.returncode:
-            raise_failure(process.returncode, last)
-        return dict(json.loads((Path(folder) / RESULT).read_text(encoding="utf-8")))
+            raise_failure(process.returncode, made.get("mistake", last))
+        return dict(made)
 
 
 def raise_failure(code: int, line: str) -> NoReturn:
@@ -205,14 +207,20 @@ def main() -> None:
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
 
     def work(arguments: argparse.Namespace) -> None:
-        if command == "run":
-            kind = Addition if request["is_addition"] else Parameters
-            made = execute_graph(kind(**request["form"]))
-        elif request["model"]:
-            made = score_with_folder(request["model"], Scoring(**request["form"]))
-        else:
-            made = label_dump(Scoring(**request["form"]))
-        write_json(folder / RESULT, made)
+        made: dict[str, Any] = {}
+        try:
+            if command == "run":
+                kind = Addition if request["is_addition"] else Parameters
+                made = execute_graph(kind(**request["form"]))
+            elif request["model"]:
+                made = score_with_folder(request["model"], Scoring(**request["form"]))
+            else:
+                made = label_dump(Scoring(**request["form"]))
+        except UserError as mistake:  # it is printed with the names that options have
+            made = {"mistake": str(mistake)}
+            raise
+        finally:
+            write_json(folder / RESULT, made)
 
     store = request["form"]["store"]
     sys.exit(attempt(argparse.Namespace(command=command, store=store, do=work)))

@@ -296,6 +296,12 @@ class FinetuningSettings(Settings):
         description="dev examples at most, which choose learning rate and epoch; none: all",
     )
     n_test: int | None = Field(default=50_000, ge=2, description="test examples at most; none: all")
+    selection: Literal["dev", "cross-validation"] = Field(
+        default="dev",
+        description="what chooses settings, arms and the temperature: the dev split; or, for a "
+        "corpus, five folds of the training examples, where a dev split would be a few reviews: "
+        "then it has none, and its test split has the reviews of all splits but pretrain",
+    )
     fold: str = Field(
         default="",
         pattern=r"^([1-9]\d*/[1-9]\d*)?$",

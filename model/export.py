@@ -29,12 +29,14 @@ from beam_jobs.core.model_folder import (
 from beam_jobs.core.settings import read_options
 from model.arms import find_arm
 from model.arms.arm import Arm, Exported, Resources
+from model.arms.out_of_fold import OutOfFold
 from model.config import FinetuningSettings
 from model.encoders.origin import describe_start
-from model.evaluation.metrics import METRICS, compute_metric, rank_arm, rank_dev_metrics
+from model.evaluation.metrics import METRICS, compute_metric
+from model.evaluation.predict import predict_classes
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import compare_arms
-from model.finetuning.examples import Task, load_examples
+from model.finetuning.examples import Example, Split, Task, load_examples
 from model.finetuning.network import NETWORK
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import find_task
@@ -42,6 +44,8 @@ from model.options import ExportOptions
 from model.report.document import Table, render_template
 from model.report.sections import format_change, format_number
 
+CHECKED = 1_000
+"""Examples that the exported network is checked with, at most."""
 TEMPERATURES = (0.2, 10.0)
 """Between which the best one is looked for: a dev set without a mistake would take none at all."""
 LIBRARIES = {"transformers": "transformers", "onnx": "onnxruntime", "skops": "scikit-learn"}
@@ -95,8 +99,13 @@ class ExportCell:
 
     @property
     def dev(self) -> dict[str, float]:
-        """The metrics on dev, the main one first."""
+        """The metrics on what chose it, dev or held-out folds, the main one first."""
         return dict(self.result["dev"])
+
+    @cached_property
+    def held_out(self) -> OutOfFold:
+        """Predictions that chose it, of examples that it did not learn from."""
+        return OutOfFold.load(self.folder)
 
 
 def export(
@@ -132,10 +141,12 @@ def write_model(
     best = choose_best([cell for cell in cells if cell.is_candidate])
     trained = json.loads((best.folder / "run.json").read_text(encoding="utf-8"))
     settings = FinetuningSettings.from_run(trained)
-    sampling = choose_sampling(settings, "dev", trained["seed"])
-    examples = load_examples(task, data, "dev", sampling, fold=settings.fold)
+    has_dev = settings.selection == "dev"
+    split: Split = "dev" if has_dev else "train"
+    sampling = replace(choose_sampling(settings, split, trained["seed"]), n=CHECKED)
+    examples = load_examples(task, data, split, sampling, fold=settings.fold)
     fitted = best.arm_class.load(best.folder, Resources("cpu", "fp32"))
-    dev = fitted.predict_examples(examples, task)
+    dev = make_held_out_predictions(best.held_out)
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     exported = fitted.export(output, examples, temperature, task)
@@ -148,6 +159,8 @@ def write_model(
         "seed": best.seed,
         "kind": best.arm_class.name,
         "best_arm": choose_best(cells).arm,
+        "chosen_on": "dev" if has_dev else "held-out folds of the training examples",
+        "n_chosen_on": len(best.held_out),
         "folds": best.measured.get("folds", 1),
         "arms": summarize_arms(cells, task.metrics),
         "temperature": temperature,
@@ -191,23 +204,47 @@ def check_cells(cells: Sequence[ExportCell]) -> None:
 
 
 def choose_best(cells: Sequence[ExportCell]) -> ExportCell:
-    """Return the best seed of the arm whose seeds are the best on dev in the mean."""
-    devs_of: dict[str, list[dict[str, float]]] = {}
+    """Return the best seed of the arm whose seeds have the smallest log-loss in the mean, each
+    calibrated, on the held-out examples that all arms have.
+    """
+    losses: dict[str, list[tuple[float, ExportCell]]] = {}
+    shared = {
+        seed: set.intersection(*(set(c.held_out.ids) for c in cells if c.seed == seed))
+        for seed in {cell.seed for cell in cells}
+    }
     for cell in cells:
-        devs_of.setdefault(cell.arm, []).append(cell.dev)
-    best = max(devs_of, key=lambda arm: rank_arm(devs_of[arm]))
-    return max((c for c in cells if c.arm == best), key=lambda cell: rank_dev_metrics(cell.dev))
+        held_out = cell.held_out
+        ids = [one for one in held_out.ids if one in shared[cell.seed]]
+        predictions = make_held_out_predictions(held_out.take_ids(ids) if ids else held_out)
+        temperature = fit_temperature(predictions)
+        loss = compute_tempered_loss(predictions, temperature)
+        losses.setdefault(cell.arm, []).append((loss, cell))
+    best = min(losses.values(), key=lambda own: float(np.mean([loss for loss, _ in own])))
+    return min(best, key=lambda one: one[0])[1]
+
+
+def make_held_out_predictions(held_out: OutOfFold) -> Predictions:
+    examples = [
+        Example(one, "", label=int(label))
+        for one, label in zip(held_out.ids, held_out.labels, strict=True)
+    ]
+    return predict_classes(list(held_out.logits), examples)
+
+
+def compute_tempered_loss(predictions: Predictions, temperature: float) -> float:
+    """Return the mean log-loss of logits that are divided by the temperature."""
+    assert predictions.probabilities is not None
+    rows, labels = np.arange(len(predictions)), predictions.gold_array
+    logits = take_logarithms(predictions.probabilities)
+    right = apply_temperature(logits, temperature)[rows, labels]
+    return float(-np.log(np.maximum(right, LEAST_PROBABILITY)).mean())
 
 
 def fit_temperature(dev: Predictions) -> float:
     """Return the temperature with the smallest cross-entropy on dev (Guo et al. 2017)."""
-    assert dev.probabilities is not None
-    logits, labels = take_logarithms(dev.probabilities), dev.gold_array
-    rows = np.arange(len(labels))
 
     def compute_loss(log_temperature: float) -> float:
-        right = apply_temperature(logits, float(np.exp(log_temperature)))[rows, labels]
-        return float(-np.log(np.maximum(right, LEAST_PROBABILITY)).mean())
+        return compute_tempered_loss(dev, float(np.exp(log_temperature)))
 
     found = minimize_scalar(compute_loss, bounds=np.log(TEMPERATURES), method="bounded")
     return round(float(np.exp(found.x)), 4)

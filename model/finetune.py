@@ -8,14 +8,21 @@ every arm of a comparison, a random encoder included.
 import json
 import shutil
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.settings import format_value, parse_assignments, read_options
 from model.arms import find_arm
-from model.arms.arm import WORK, Resources
+from model.arms.arm import WORK, Arm, Resources
+from model.arms.out_of_fold import OutOfFold, assign_folds, list_labels
+from model.finetuning.examples import Example
 from model.finetuning.request import (
     FinetuneConfig,
     Request,
@@ -24,6 +31,10 @@ from model.finetuning.request import (
     read_encoder_option,
 )
 from model.options import FinetuneOptions
+
+REFITTED_BELOW = 2_000
+"""Labels from which on a fifth of them, or HELD_OUT, is not worth another training."""
+HELD_OUT = 500
 
 
 def finetune(
@@ -77,16 +88,16 @@ def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, A
     make_writable_folder("output", output)
     write_json(output / "run.json", request.describe())
     (train, train_left), (dev, dev_left) = (load_split(request, s) for s in ("train", "dev"))
-    arm = find_arm(request.start.arm)
-    resources = Resources(device, request.settings.precision, request.cache)
-    fitted = arm.fit(train, dev, request, resources, output)
+    fitted, held_out = fit_and_predict(train, dev, request, device, output)
     task = request.task
-    head = {"task": task.name, "shape": task.shape, "labels": task.labels, "kind": arm.name}
+    head = {"task": task.name, "shape": task.shape, "labels": task.labels, "kind": fitted.name}
     write_json(output / "task.json", head | {"max_length": 0, "stride": 0})
     fitted.save(output)
+    if held_out:
+        held_out.save(output)
     result = request.describe() | {
         **fitted.facts,
-        "n_dev": len(dev),
+        "n_dev": len(held_out) if held_out else len(dev),
         "left_out": {"train": dict(train_left), "dev": dict(dev_left)},
         "seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds": round(time.process_time() - cpu_started, 3),
@@ -94,6 +105,64 @@ def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, A
     write_json(output / "result.json", result)
     shutil.rmtree(output / WORK, ignore_errors=True)
     return result
+
+
+def fit_and_predict(
+    train: Sequence[Example],
+    dev: Sequence[Example],
+    request: Request,
+    device: str,
+    output: Path,
+) -> tuple[Arm, OutOfFold | None]:
+    """Return the fitted arm, whose facts hold the metrics on dev, and the predictions that it is
+    compared and calibrated by: of dev, or without one of examples that a fit did not learn from;
+    None where the task has no classes.
+
+    An arm that does not cross-validate is fitted to four fifths, and predicts the last one, of
+    which it reads HELD_OUT examples at most. With fewer than REFITTED_BELOW labels it is then
+    fitted to all.
+    """
+    from model.evaluation.metrics import compute_metric
+    from model.evaluation.predict import predict_classes
+
+    task, arm = request.task, find_arm(request.start.arm)
+    resources = Resources(device, request.settings.precision, request.cache)
+    if dev or arm.cross_validates:
+        fitted = arm.fit(train, dev, request, resources, output)
+        if task.shape != "classification":
+            return fitted, None
+        held_out, examples = fitted.out_of_fold, train
+        if dev:
+            held_out, examples = predict(fitted, dev, np.zeros(len(dev), np.int64)), dev
+    else:
+        folds = assign_folds(list_labels(train))
+        examples = [train[i] for i in np.flatnonzero(folds == 0)[:HELD_OUT]]
+        apart = {example.id for example in examples}
+        rest = [example for example in train if example.id not in apart]
+        is_refitted = len(train) < REFITTED_BELOW
+        folder = output / WORK / "held-out" if is_refitted else output
+        make_writable_folder("output", folder)
+        write_json(folder / "run.json", request.describe())
+        fitted = arm.fit(rest, examples, request, resources, folder)
+        held_out = predict(fitted, examples, np.zeros(len(examples), np.int64))
+        if is_refitted:
+            rate = fitted.facts.get("learning_rate")
+            chosen = {"learning_rates": (rate,)} if rate else {}
+            again = replace(request, settings=request.settings.replace(**chosen))
+            tried = {name: fitted.facts[name] for name in ("tried",) if name in fitted.facts}
+            fitted = arm.fit(train, examples, again, resources, output)
+            fitted.facts |= tried
+    if held_out is None:
+        raise UserError(f"arm: {arm.name} says that it cross-validates and sets no out_of_fold")
+    predictions = predict_classes(list(held_out.logits), examples)
+    fitted.facts["dev"] = {name: compute_metric(name, predictions) for name in task.metrics}
+    return fitted, held_out
+
+
+def predict(arm: Arm, examples: Sequence[Example], folds: np.ndarray) -> OutOfFold:
+    """Return the predictions of examples that an arm did not learn from."""
+    logits = np.asarray(arm.predict_logits(examples), np.float32)
+    return OutOfFold([example.id for example in examples], list_labels(examples), logits, folds)
 
 
 def read_current_result(request: Request, output: Path) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from beam_jobs.core.model_folder import apply_temperature
+from model.arms.out_of_fold import OutOfFold
 from model.config import Precision
 from model.finetuning.examples import Example, Shape, Task
 
@@ -23,7 +24,7 @@ Format = Literal["transformers", "onnx", "skops"]
 ONNX Runtime alone, or by skops. `score` and `mlflow models serve` know these and no arm."""
 OF_EXAMPLES = (
     *("n_train", "n_dev", "n_test", "fold", "sampling", "balanced_test"),
-    *("max_length", "precision"),
+    *("selection", "max_length", "precision"),
 )
 """The fields of FinetuningSettings that say which examples are read, and how texts are."""
 
@@ -66,6 +67,8 @@ class Arm(ABC):
     """Whether it needs the folder of an encoder."""
     is_cheap: ClassVar[bool] = True
     """Whether a fit takes seconds on a CPU: the arms of the label curve."""
+    cross_validates: ClassVar[bool] = False
+    """Whether `fit` chooses by folds of the training examples, and sets `out_of_fold`."""
     uses_seed: ClassVar[bool] = False
     """Whether the seed decides more than which examples are drawn."""
     shapes: ClassVar[tuple[Shape, ...]] = ("classification",)
@@ -77,8 +80,11 @@ class Arm(ABC):
     """Lines of Python that load the exported folder, for its card."""
 
     facts: dict[str, Any]
-    """What `fit` chose and counted, for result.json: `dev` ({metric: value}), `tried`, `n_train`,
-    `parameters`, `device`, and whatever else the arm knows."""
+    """What `fit` chose and counted, for result.json: `tried`, `n_train`, `parameters`, `device`,
+    and whatever else the arm knows."""
+    out_of_fold: OutOfFold | None = None
+    """Predictions of the training examples, where `fit` cross-validates; of another arm
+    model.finetune holds out a fifth."""
 
     @classmethod
     @abstractmethod
@@ -90,7 +96,8 @@ class Arm(ABC):
         resources: Resources,
         output: Path,
     ) -> Self:
-        """Return the arm fitted to the training examples; its `facts` hold the metrics on dev.
+        """Return the arm fitted to the training examples. `dev` chooses between its settings; it is
+        empty where an arm that cross-validates has nothing but the training examples.
 
         What is kept in the folder `output` / WORK meanwhile lets a killed fit continue.
         """
@@ -128,10 +135,3 @@ class Arm(ABC):
         from model.evaluation.predict import make_predictions
 
         return make_predictions(list(self.predict_logits(examples)), [], examples, task)
-
-    def score_dev(self, examples: Sequence[Example], task: Task) -> dict[str, float]:
-        """Return the task's metrics on examples."""
-        from model.evaluation.metrics import compute_metric
-
-        predictions = self.predict_examples(examples, task)
-        return {name: compute_metric(name, predictions) for name in task.metrics}

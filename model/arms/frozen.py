@@ -10,6 +10,7 @@ import numpy as np
 from beam_jobs.core.terminal import print
 from model.arms import register
 from model.arms.arm import Arm, Exported, Resources
+from model.arms.out_of_fold import list_labels
 from model.finetuning.examples import Example, Task
 from model.finetuning.request import Request
 
@@ -20,6 +21,7 @@ class Frozen(Arm):
     title = "frozen"
     description = "logistic regression on the states of an encoder"
     reads_encoder = True
+    cross_validates = True
     format = "onnx"
     usage = """# transformers has no class for this head: pipeline() does not load this folder.
 import numpy as np
@@ -64,7 +66,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         resources: Resources,
         output: Path,
     ) -> Self:
-        from model.arms.regression import list_labels, summarize_attempts
+        from model.arms.regression import summarize_attempts
         from model.arms.states import MOST_LABELS, fit_pipeline, open_encoder
         from model.device import open_device
         from model.finetuning import network
@@ -86,14 +88,14 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         )
         encoder = open_encoder(source, task, head, device)
         arm = cls(None, encoder, head, source, resources, {})
-        arm.pipeline, tried = fit_pipeline(
+        arm.pipeline, fitted = fit_pipeline(
             arm.compute_states(train),
             list_labels(train),
             task.labels,
         )
         weights = sum(p.numel() for p in encoder.parameters()) + arm.pipeline[-1].coef_.size
-        arm.facts = summarize_attempts(tried) | {
-            "dev": arm.score_dev(dev, task),
+        arm.out_of_fold = fitted.describe(train)
+        arm.facts = summarize_attempts(fitted.tried) | {
             "n_train": len(train),
             "parameters": int(weights),
             "device": device.kind,

@@ -15,19 +15,18 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
-from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.model_folder import PIPELINE, check_pipeline
 from beam_jobs.core.progress import Progress
+from model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
 from model.evaluation.predictions import compute_log_softmax
 from model.finetuning.examples import Example
 
 STEPS = 200
 """Of L-BFGS at most; those of the largest C need 30 to 90."""
-FOLDS = 5
 WORTH_BALANCING = 0.01
 """Of macro-F1, from which on balanced classes are taken: their log-loss cannot be compared."""
 ABSENT = -30.0
@@ -44,17 +43,36 @@ class Attempt:
     macro_f1: float
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """What `fit_regression` found."""
+
+    model: LogisticRegression
+    """Of the best attempt, fitted to all examples."""
+    logits: np.ndarray
+    """Of each example by the model that was fitted without its fold, float32 [n, classes]."""
+    folds: np.ndarray
+    """Int64 [n]."""
+    tried: list[Attempt]
+    """The best first."""
+
+    def describe(self, examples: Sequence[Example]) -> OutOfFold:
+        """Return the predictions of the examples that it was fitted to."""
+        ids = [example.id for example in examples]
+        return OutOfFold(ids, list_labels(examples), self.logits, self.folds)
+
+
 def fit_regression(
     features: Any, labels: np.ndarray, classes: int, strengths: Sequence[float]
-) -> tuple[LogisticRegression, list[Attempt]]:
+) -> Fitted:
     """Return the regression of the C with the smallest cross-validated log-loss, fitted to all
     examples, and all that were tried; the last is another try of the best C, with balanced classes.
 
     Features are [examples, width], sparse or dense. One thread: sums in another order would give
     other weights.
     """
-    folds = list(StratifiedKFold(FOLDS).split(labels, labels)) if is_divisible(labels) else []
-    tried: list[Attempt] = []
+    folds = assign_folds(labels)
+    tried: list[tuple[Attempt, np.ndarray]] = []
     with (
         threadpool_limits(1),
         warnings.catch_warnings(),
@@ -65,37 +83,38 @@ def fit_regression(
         for strength in strengths:
             tried.append(cross_validate(features, labels, classes, folds, strength, None, before))
             shown.update(len(tried))
-        best = min(tried, key=lambda one: one.loss)
-        balanced = cross_validate(features, labels, classes, folds, best.C, "balanced", {})
+        best = min(tried, key=lambda one: one[0].loss)
+        balanced = cross_validate(features, labels, classes, folds, best[0].C, "balanced", {})
         tried.append(balanced)
         shown.update(len(tried))
-        if balanced.macro_f1 >= best.macro_f1 + WORTH_BALANCING:
+        if balanced[0].macro_f1 >= best[0].macro_f1 + WORTH_BALANCING:
             best = balanced
-        model = LogisticRegression(C=best.C, class_weight=best.class_weight, max_iter=STEPS)
-        return model.fit(features, labels), [best, *(one for one in tried if one is not best)]
-
-
-def is_divisible(labels: np.ndarray) -> bool:
-    """Return whether every class has an example for at least two folds."""
-    return int(np.unique(labels, return_counts=True)[1].min()) >= 2 and len(labels) >= 2 * FOLDS
+        attempt, logits = best
+        model = LogisticRegression(C=attempt.C, class_weight=attempt.class_weight, max_iter=STEPS)
+        others = [one for one, _ in tried if one is not attempt]
+        return Fitted(model.fit(features, labels), logits, folds, [attempt, *others])
 
 
 def cross_validate(
     features: Any,
     labels: np.ndarray,
     classes: int,
-    folds: Sequence[tuple[np.ndarray, np.ndarray]],
+    folds: np.ndarray,
     strength: float,
     class_weight: Literal["balanced"] | None,
     before: dict[int, LogisticRegression],
-) -> Attempt:
-    """Return the figures of one C over the held-out folds; `before` has the regressions of a weaker
-    C, where those of this one begin. Without folds there are none: infinite loss, no macro-F1.
+) -> tuple[Attempt, np.ndarray]:
+    """Return the figures of one C over the held-out folds, and the logits of each example by the
+    model without its fold; `before` has the regressions of a weaker C, where those of this one
+    begin.
     """
-    if not folds:
-        return Attempt(strength, class_weight, float("inf"), 0.0)
-    logits = np.empty((len(labels), classes), np.float32)
-    for number, (train, held_out) in enumerate(folds):
+    logits = np.full((len(labels), classes), ABSENT, np.float32)
+    for number in np.unique(folds):
+        held_out, train = np.flatnonzero(folds == number), np.flatnonzero(folds != number)
+        known = np.unique(labels[train])
+        if len(known) < 2:  # so few labels that the others are of one class
+            logits[np.ix_(held_out, known)] = 0
+            continue
         model = LogisticRegression(
             C=strength, class_weight=class_weight, max_iter=STEPS, warm_start=True
         )
@@ -107,12 +126,7 @@ def cross_validate(
         logits[held_out] = expand_logits(decision, model.classes_, classes)
     loss = -float(np.mean(compute_log_softmax(logits)[np.arange(len(labels)), labels]))
     found = f1_score(labels, logits.argmax(1), average="macro", zero_division=0)
-    return Attempt(strength, class_weight, loss, float(found))
-
-
-def list_labels(examples: Sequence[Example]) -> np.ndarray:
-    """Return the classes of examples, int64 [examples]."""
-    return np.fromiter((example.label for example in examples), np.int64, len(examples))
+    return Attempt(strength, class_weight, loss, float(found)), logits
 
 
 def summarize_attempts(tried: Sequence[Attempt]) -> dict[str, Any]:

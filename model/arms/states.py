@@ -19,10 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from beam_jobs.core.progress import Progress
-from model.arms.regression import (
-    Attempt,
-    fit_regression,
-)
+from model.arms.regression import Fitted, fit_regression
 from model.device import Device
 from model.finetuning.examples import Task
 from model.finetuning.feature_cache import keep_arrays, read_arrays
@@ -60,14 +57,15 @@ def fit_pipeline(
     states: np.ndarray,
     labels: np.ndarray,
     classes: Sequence[str],
-) -> tuple[Pipeline, list[Attempt]]:
+) -> tuple[Pipeline, Fitted]:
     """Return what standardizes and classifies states [examples, width], with the best C and class
     names as answers, and what was tried; `labels` are indices of `classes`.
     """
     scaler = StandardScaler()
-    best, tried = fit_regression(scaler.fit_transform(states), labels, len(classes), STRENGTHS)
+    fitted = fit_regression(scaler.fit_transform(states), labels, len(classes), STRENGTHS)
+    best = fitted.model
     best.classes_ = np.array(classes)[best.classes_]
-    return make_pipeline(scaler, best), tried
+    return make_pipeline(scaler, best), fitted
 
 
 @torch.no_grad()

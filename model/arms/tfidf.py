@@ -10,6 +10,7 @@ import numpy as np
 from beam_jobs.core.model_folder import PIPELINE
 from model.arms import register
 from model.arms.arm import Arm, Exported, Resources
+from model.arms.out_of_fold import list_labels
 from model.finetuning.examples import Example, Task
 from model.finetuning.request import Request
 
@@ -19,6 +20,7 @@ class Tfidf(Arm):
     name = "tfidf"
     title = "TF-IDF"
     description = "logistic regression on n-grams"
+    cross_validates = True
     format = "skops"
     usage = """import skops.io
 
@@ -39,14 +41,14 @@ classifier.predict(["A lamp that broke on the first day."])"""
         resources: Resources,
         output: Path,
     ) -> Self:
-        from model.arms.regression import list_labels, summarize_attempts
+        from model.arms.regression import summarize_attempts
         from model.arms.words import fit_pipeline, prepare_texts  # scikit-learn: 2 CPU seconds
 
         labels = request.task.labels
-        pipeline, tried = fit_pipeline(prepare_texts(train), list_labels(train), labels)
+        pipeline, fitted = fit_pipeline(prepare_texts(train), list_labels(train), labels)
         arm = cls(pipeline, labels, {}, None)
-        arm.facts = summarize_attempts(tried) | {
-            "dev": arm.score_dev(dev, request.task),
+        arm.out_of_fold = fitted.describe(train)
+        arm.facts = summarize_attempts(fitted.tried) | {
             "n_train": len(train),
             "parameters": int(np.count_nonzero(pipeline[-1].coef_)),
             "device": "cpu",

@@ -14,11 +14,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from beam_jobs.core.terminal import print
-from model.arms.regression import (
-    Attempt,
-    compute_logits,
-    fit_regression,
-)
+from model.arms.regression import Fitted, compute_logits, fit_regression
 from model.finetuning.examples import Example
 
 N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
@@ -44,7 +40,7 @@ def fit_pipeline(
     texts: Sequence[str],
     labels: np.ndarray,
     classes: Sequence[str],
-) -> tuple[Pipeline, list[Attempt]]:
+) -> tuple[Pipeline, Fitted]:
     """Return the pipeline of the best C, whose answers are class names, and what was tried.
 
     `labels` are indices of `classes`. N-grams of a single training text keep a weight of 0: they
@@ -78,12 +74,13 @@ def fit_pipeline(
             file=sys.stderr,
         )
     kept = np.flatnonzero(np.bincount(features.indices, minlength=features.shape[1]) > 1)
-    best, tried = fit_regression(features[:, kept], labels, len(classes), STRENGTHS)
+    fitted = fit_regression(features[:, kept], labels, len(classes), STRENGTHS)
+    best = fitted.model
     weights = np.zeros((len(best.coef_), features.shape[1]), np.float32)
     weights[:, kept] = best.coef_
     best.coef_, best.n_features_in_ = weights, features.shape[1]
     best.classes_ = np.array(classes)[best.classes_]
-    return make_pipeline(vectorizer, best), tried
+    return make_pipeline(vectorizer, best), fitted
 
 
 def drop_addresses(pipeline: Pipeline) -> None:

@@ -28,10 +28,10 @@ def make_predictions(
         return predict_tags(logits, features, examples, task.labels)
     if task.shape == "regression":
         return _predict_numbers(logits, examples)
-    return _predict_classes(logits, examples)
+    return predict_classes(logits, examples)
 
 
-def _predict_classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
+def predict_classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
     """Predict classes from logits [classes] each; without a published label the loss is NaN."""
     scores = np.stack(logits)
     log_probabilities = compute_log_softmax(scores)

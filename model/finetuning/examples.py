@@ -67,6 +67,8 @@ class Sampling:
     seed: int = 0
     balanced: bool = False
     """Equally many of each class, as many as the rarest allows."""
+    has_dev: bool = True
+    """False: a corpus has no dev split, and its test split has the reviews of all but pretrain."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from model.config import FinetuningSettings, RecipeName
 from model.finetuning import VERSION
 from model.finetuning.examples import Example, Sampling, Split, Task, load_examples
 from model.finetuning.tasks import find_task
+from model.finetuning.tasks.corpus import LABEL
 from model.recipes import RECIPES
 
 FROZEN = "frozen:"
@@ -107,6 +108,12 @@ class Request:
             raise UserError(
                 f"arm: {arm.name} is for {', '.join(arm.shapes)}; {self.task.name} is "
                 f"{self.task.shape}"
+            )
+        is_corpus = self.task.name.startswith(LABEL) or bool(self.task.stars)
+        if self.settings.selection == "cross-validation" and not is_corpus:
+            raise UserError(
+                f"selection: cross-validation is for a corpus, and {self.task.name} has its own "
+                "splits: use dev"
             )
         if arm.settings is not None and self.start.teacher:
             raise UserError(f"teacher: has no effect on the arm {arm.name}; leave it out")
@@ -241,15 +248,20 @@ def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sa
 
     Training examples vary with the seed, so that seeds measure that too; dev and test never do.
     """
+    has_dev = settings.selection == "dev"
     if split == "train":
-        return Sampling(settings.n_train, seed, settings.sampling == "balanced")
+        return Sampling(settings.n_train, seed, settings.sampling == "balanced", has_dev)
     n = settings.n_dev if split == "dev" else settings.n_test
-    return Sampling(n, balanced=settings.balanced_test)
+    return Sampling(n, balanced=settings.balanced_test, has_dev=has_dev)
 
 
 def load_split(request: Request, split: Split) -> tuple[Sequence[Example], Counter[str]]:
-    """Return the examples of a split, and by reason how many are left out."""
+    """Return the examples of a split, and by reason how many are left out; without a dev split it
+    has none.
+    """
     left_out: Counter[str] = Counter()
+    if split == "dev" and request.settings.selection == "cross-validation":
+        return [], left_out
     sampling = choose_sampling(request.settings, split, request.seed)
     fold = request.settings.fold
     return load_examples(request.task, request.data, split, sampling, left_out, fold), left_out

@@ -5,6 +5,7 @@ sentence-transformers and skops take seconds to import, so only the test that ne
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import mlflow.pyfunc
@@ -27,6 +28,7 @@ from beam_jobs.core.model_folder import apply_temperature
 from beam_jobs.scoring.classifier import load_classifier
 from model import export
 from model.arms import onnx
+from model.arms.out_of_fold import OutOfFold
 from model.evaluation.predictions import Predictions, read_predictions
 from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.tasks import find_task
@@ -176,19 +178,25 @@ def check_frozen(folder, encoder, texts, answers):
         assert np.abs(state - mean).max() < 1e-5
 
 
-def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
-    def cell(arm, seed, accuracy, loss=0.5, kind="finetuned"):
+def test_the_best_arm_by_its_calibrated_loss_is_exported_not_its_luckiest_seed(tmp_path):
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, 2_000)
+
+    def cell(arm, seed, noise, factor=1.0):
         folder = tmp_path / f"{arm}-{seed}"
         folder.mkdir()
-        told = {"seed": seed, "dev": {"accuracy": accuracy, "loss": loss}}
-        write_json(folder / "result.json", told)
-        write_json(folder / "task.json", {"kind": kind})
+        write_json(folder / "result.json", {"seed": seed})
+        write_json(folder / "task.json", {"kind": "finetuned"})
+        right = np.eye(2)[labels] * 2 + draw.normal(size=(len(labels), 2)) * noise
+        ids = [str(i) for i in range(len(labels))]
+        folds = np.zeros(len(labels), np.int64)
+        OutOfFold(ids, labels, (right * factor).astype(np.float32), folds).save(folder)
         return export.ExportCell(arm, folder)
 
-    cells = [cell("a", 0, 0.99), cell("a", 1, 0.5), cell("b", 0, 0.8), cell("b", 1, 0.9)]
+    cells = [cell("a", 0, 0.7), cell("a", 1, 4.0), cell("b", 0, 1.1), cell("b", 1, 1.0)]
     assert export.choose_best(cells).folder.name == "b-1"
-    cells += [cell("c", 0, 0.8, 0.1), cell("c", 1, 0.9, 0.2)]
-    assert export.choose_best(cells).folder.name == "c-1", "the loss decides"
+    cells += [cell("c", 0, 0.9, 20), cell("c", 1, 0.8, 20)]
+    assert export.choose_best(cells).folder.name == "c-1", "too sure, which is calibrated"
 
 
 def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
@@ -196,8 +204,10 @@ def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
     shutil.copytree(cell, made / "random-cell")
     shutil.copytree(f"{cell}-test", made / "random-cell-test")
     told = json.loads((made / "random-cell" / "result.json").read_text())
-    told |= {"encoder": "random", "dev": {"accuracy": 1.0, "macro_f1": 1.0, "ece": 0, "loss": 0.0}}
-    write_json(made / "random-cell" / "result.json", told)
+    write_json(made / "random-cell" / "result.json", told | {"encoder": "random"})
+    held_out = OutOfFold.load(made / "random-cell")
+    sure = np.eye(2, dtype=np.float32)[held_out.labels] * 20
+    replace(held_out, logits=sure).save(made / "random-cell")
     results = run_export(made, tmp_path / "folder", "random", "tfidf")
     assert (results["arm"], results["best_arm"]) == ("tfidf", "random")
     card = (tmp_path / "folder" / "README.md").read_text()

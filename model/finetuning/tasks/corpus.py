@@ -44,6 +44,12 @@ CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
     "test": ("test",),
 }
 """Splits of the corpus that give the examples of each split of a task."""
+SPLITS_WITHOUT_DEV: Mapping[Split, tuple[str, ...]] = {
+    "train": ("pretrain",),
+    "dev": (),
+    "test": ("train", "dev", "test"),
+}
+"""The same where everything is chosen by cross-validation (FinetuningSettings.selection)."""
 
 
 def make_star_task(
@@ -125,7 +131,8 @@ def read_reviews(
 ) -> Sequence[Example]:
     """Return the sample of the reviews whose value in a column is one of the classes."""
     sampler = Sampler(sampling)
-    for batch in _stream_batches(data, split, column, classes):
+    splits = (CORPUS_SPLITS if sampling.has_dev else SPLITS_WITHOUT_DEV)[split]
+    for batch in _stream_batches(data, splits, column, classes):
         ids = [review_id.hex() for review_id in batch.column("review_id").to_pylist()]
         labels = [classes[value] for value in batch.column(column).to_pylist()]
         chosen = [i for i, one in enumerate(ids) if sampler.wants(one, labels[i])]
@@ -155,7 +162,7 @@ def locate_reviews(data: Path, ids: Collection[str]) -> dict[str, dict[str, Any]
 
 
 def _stream_batches(
-    data: Path, split: Split, column: str, classes: Mapping[Any, int]
+    data: Path, splits: Sequence[str], column: str, classes: Mapping[Any, int]
 ) -> Iterator[pa.RecordBatch]:
     files = sorted(data.glob("corpus-*.parquet"))
     if not files:
@@ -171,7 +178,7 @@ def _stream_batches(
         raise UserError(
             f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version"
         )
-    is_of_split = pc.field("split").cast(pa.string()).isin(CORPUS_SPLITS[split])
+    is_of_split = pc.field("split").cast(pa.string()).isin(list(splits))
     value = pc.field(column)
     value = value.cast(pa.string()) if isinstance(next(iter(classes)), str) else value
     chosen = is_of_split & value.isin(list(classes))

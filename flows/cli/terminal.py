@@ -112,6 +112,9 @@ def run_in_terminal(
     """Return what `run` returns: it imports and calls a flow, once the Prefect server is known."""
     from flows.servers import health, prefect_server
 
+    health.check_named_server("PREFECT_API_URL")
+    if form.promotion.mode != "off" or "champion" in form.finetuning.arms:
+        health.check_named_server("MLFLOW_TRACKING_URI")
     store = Store(form.store)
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # what fails is told here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")

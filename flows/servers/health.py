@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from flows.runner.processes import Child
 from flows.servers.settings import HOST
@@ -79,6 +80,28 @@ def is_healthy(url: str) -> bool:
         return refusal.code == 401
     except (OSError, ValueError):
         return False
+
+
+def check_named_server(variable: str) -> None:
+    """Raise ServerFailed if the server that an environment variable names does not answer; without
+    this its clients would try again for minutes.
+    """
+    url = os.environ.get(variable, "")
+    if not url.startswith("http"):
+        return
+    parts = urlsplit(url)
+    address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=ANSWER_SECONDS):
+            pass
+    except urllib.error.HTTPError:
+        pass  # it is there
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        raise ServerFailed(
+            f"{variable}: no answer from {address} ({cause}); start that server, or unset the "
+            "variable"
+        ) from None
 
 
 def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
+from beam_jobs.core.plugins import register_module
 from beam_jobs.core.settings import Settings
 from flows.configuration.form import Parameters, fill_parameters
 from flows.runner.stage_runner import StageMaker
@@ -165,6 +166,7 @@ def main() -> None:
     health.interrupt_on_signals(signal.SIGTERM)
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    register_module("tests.flows.toy_graph")
     prefect_server.connect_prefect(store)
     be_patient_with_mlflow(store)
     from prefect import tags

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from flows.cli import main, study_command
+from flows.servers.health import find_free_port
 
 
 def attempt(*words):
@@ -83,6 +84,17 @@ def test_a_dump_without_stars_ends_before_a_server_is_started(words, tmp_path, c
     assert "review_text, grade" in line
     assert not list(store.glob("*/*/manifest.json"))
     assert not (store / "prefect").exists()
+
+
+@pytest.mark.parametrize("variable", ["PREFECT_API_URL", "MLFLOW_TRACKING_URI"])
+def test_a_named_server_that_is_away_is_one_line_at_once(variable, tmp_path, monkeypatch, capsys):
+    """Its clients would try again for minutes, and end in a traceback."""
+    address = f"127.0.0.1:{find_free_port()}/api"
+    monkeypatch.setenv(variable, f"http://electra:secret@{address}")
+    words = ["run", "--dump", "sample:30", "--recipe", "sample", "--store", str(tmp_path / "store")]
+    assert attempt(*words) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{variable}: no answer from http://{address}" in line
 
 
 def test_a_section_means_the_same_in_a_study():

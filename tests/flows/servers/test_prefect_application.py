@@ -16,6 +16,7 @@ import pytest
 from fastapi import FastAPI, WebSocket
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
+from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
 
 from flows.servers import prefect_application
@@ -138,6 +139,18 @@ def test_an_event_of_all_but_an_administrator_sets_no_data_of_a_state(event, adm
         socket.send_json(event)
     assert len(received) == taken
     assert taken == 0 or ("storage_key" in received[0]) == bool(admin)
+
+    posted = []
+
+    @app.post("/api/events")
+    async def take(request: Request):
+        posted.extend(await request.json())
+
+    answer = TestClient(guarded, OWN).post(
+        "/api/events", json=[event], headers={ADMIN_HEADER: admin}
+    )
+    assert answer.status_code == (200 if taken else 403)
+    assert posted == [json.loads(text) for text in received]
 
 
 def test_two_servers_that_begin_at_once_start_one_after_the_other(tmp_path):

@@ -18,6 +18,7 @@ from flows.runner.stage_runner import StageMaker
 from flows.runs.graph_run import name_run, run_graph
 from flows.stages import arms, report
 from flows.stages.cells import list_chains
+from flows.stages.contrastive_adaptation import adapts_by_contrast, build_contrastive_stage
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.model import build_model_stage
@@ -29,7 +30,7 @@ from flows.store.stage import Stage
 
 
 def graph(p: Parameters, make: StageMaker) -> Stage:
-    """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → model, report."""
+    """Dump → corpus → (vocabulary → shards →) pre-training → arms × tasks → model, report."""
     arms.check_parameters(p)
     origin = make_origin(p, make)  # the published encoder, where training starts from one
     p = fit_length(p, origin, make.store)
@@ -40,30 +41,33 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     labels.check_corpus(p.finetuning.tasks, corpus, make.store)
     if origin:
         warn_of_languages(make.store, origin, corpus)
-    command, at_once = report.format_command(p), p.finetuning.at_once
-    if origin and not is_worth_adapting(p, corpus, make.store):
-        cells = list(arms.list_cells(p, make.store, corpus, origin, make.champion, origin=origin))
-        curve = list(arms.list_curve_cells(p, make.store, corpus, origin, origin))
-        make.make_side_by_side(list_chains([*cells, *curve]), at_once)
-        make(build_model_stage(cells, corpus))
-        made = [dump, corpus, origin]
-        return make(report.build_report_stage(command, p.recipe, dump, made, origin, cells, curve))
-    vocabulary = make(build_vocabulary_stage(p, corpus, origin))
-    shards = make(build_shards_stage(p, corpus, vocabulary))
-    dev_shards = make(build_dev_stage(p, corpus, vocabulary))
-    encoder = build_pretraining_stage(p, shards, origin=origin, dev=dev_shards, beside=at_once - 1)
+    made = [dump, corpus, *([origin] if origin else [])]
+    at_once = p.finetuning.at_once
+    if origin and adapts_by_contrast(p, corpus, make.store):
+        encoder: Stage = build_contrastive_stage(p, corpus, origin, beside=at_once - 1)
+        made.append(encoder)
+    elif origin and not is_worth_adapting(p, corpus, make.store):
+        encoder = origin
+    else:
+        vocabulary = make(build_vocabulary_stage(p, corpus, origin))
+        shards = make(build_shards_stage(p, corpus, vocabulary))
+        dev = make(build_dev_stage(p, corpus, vocabulary))
+        encoder = build_pretraining_stage(p, shards, origin=origin, dev=dev, beside=at_once - 1)
+        made = [dump, corpus, vocabulary, shards, dev, encoder]
 
-    # What is fine-tuned without the new encoder is made beside its training, the rest after it.
+    # What is fitted without the new encoder is made beside its training, the rest after it.
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
     early = arms.list_early_cells(p, list_cells(champion=None), encoder)
-    make.make_side_by_side([(encoder,), *list_chains(early)], at_once)
+    new = [(encoder,)] if encoder is not origin else []
+    if chains := [*new, *list_chains(early)]:
+        make.make_side_by_side(chains, at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
     curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
     make.make_side_by_side(list_chains([*late, *curve]), at_once)
 
-    made = [dump, corpus, vocabulary, shards, dev_shards, encoder]
     make(build_model_stage(cells, corpus))
+    command = report.format_command(p)
     return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells, curve))
 
 

@@ -18,16 +18,14 @@ import json
 import math
 import os
 import signal
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -37,26 +35,25 @@ from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, make_writable_folder, write_json
 from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import (
-    LARGEST_SEED,
-    Settings,
-    parse_assignments,
-    read_options,
-    replace_settings,
-)
-from model.config import AUTO_PRECISION, Precision
+from beam_jobs.core.settings import parse_assignments, read_options, replace_settings
 from model.device import Device, open_device
 from model.encoders.card import UNKNOWN
 from model.encoders.config import TRAINED_LENGTH, count_positions
 from model.encoders.export import write_folder
 from model.encoders.origin import describe_start
 from model.finetuning.network import load_tokenizer, open_autocast
-from model.options import ContrastiveOptions
+from model.options import (
+    ALL_CORES,
+    FREE_CONTRASTIVE_SETTINGS,
+    ContrastiveConfig,
+    ContrastiveOptions,
+    TrainingResources,
+)
 from model.pretraining import checkpoint
 from model.pretraining.input.pairs import Pairs, read_pairs
 from model.pretraining.model_card import ORIGIN_FIELDS, render_front_matter
 from model.pretraining.optimizer import compute_learning_rate
-from model.processes import run_processes
+from model.processes import check_processes, run_processes
 from model.tracking.metrics_log import MetricsLog
 
 COMPUTATION_VERSION = 1
@@ -69,44 +66,6 @@ points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170
 """
 CPU_ROWS = 32
 """Texts of about one length that a CPU encodes at once: short ones are then padded little."""
-
-
-class ContrastiveConfig(Settings):
-    """What decides the result of a contrastive adaptation; docs/results.md has what was tried."""
-
-    seed: int = Field(
-        default=0, ge=0, le=LARGEST_SEED, description="decides the order of the pairs"
-    )
-    epochs: int | None = Field(
-        default=None,
-        ge=1,
-        le=100,
-        description="passes; none: until 10,000 pairs were seen, at most 3",
-    )
-    batch: int = Field(default=128, ge=2, le=65_536, description="pairs in one step")
-    device_batch: int | None = Field(
-        default=None,
-        ge=1,
-        description="pairs whose activations a device holds at once; fewer take less memory and a "
-        "third more time, and change no negative; none: the batch",
-    )
-    learning_rate: float = Field(default=1e-4, gt=0, le=1, description="peak, of AdamW")
-    warmup: float = Field(default=0.1, ge=0, le=1, description="share of the steps")
-    weight_decay: float = Field(default=0.01, ge=0, le=1, description="of matrices")
-    clip: float = Field(default=1.0, gt=0, description="largest global norm of the gradient")
-    temperature: float = Field(
-        default=0.05, gt=0, le=10, description="the cosines are divided by it"
-    )
-    title_tokens: int = Field(default=24, ge=4, le=65_535, description="of a title at most")
-    body_tokens: int = Field(default=64, ge=4, le=65_535, description="of a body at most")
-    precision: Precision = Field(default="auto", description=AUTO_PRECISION)
-    log_every: int = Field(default=10, ge=1, description="steps")
-    checkpoint_every: int = Field(default=100, ge=1, description="steps")
-    keep_checkpoints: int = Field(default=1, ge=1, description="number of checkpoints to keep")
-
-
-FREE_SETTINGS = {"device_batch", "log_every", "checkpoint_every", "keep_checkpoints"}
-"""These change how the work is cut up or what is written, not what is learned."""
 
 
 @dataclass(frozen=True)
@@ -318,35 +277,50 @@ class Contrast:
 def adapt_contrastively(
     config: ContrastiveConfig,
     encoder: str | Path,
-    corpus: str | Path,
+    corpora: Sequence[str | Path],
     output: str | Path,
-    device: str = "auto",
+    resources: TrainingResources = ALL_CORES,
 ) -> ContrastiveResult:
-    """Adapt the encoder of a folder to the pairs of a corpus's pretrain split, and write it to
+    """Adapt the encoder of a folder to the pairs of the corpora's pretrain splits, and write it to
     `output/encoder`; continue from the last checkpoint there, if there is one.
 
     Raise UserError where there are too few pairs, or the folder has no encoder that can be adapted.
     A SIGTERM ends it with a checkpoint and exit status 143.
     """
-    opened = open_device(device, config.precision)
+    processes, asked = resources.processes or 1, (config, encoder, corpora, output, resources)
+    # this process starts the others, and is none of them
+    if processes > 1 and "RANK" not in os.environ:
+        check_processes(resources.device, processes)
+        return ContrastiveResult(**run_processes(_adapt_as_rank, asked, processes))
+    if resources.threads or processes > 1:
+        torch.set_num_threads(resources.threads or max(1, (os.cpu_count() or 1) // processes))
+    device = open_device(resources.device, config.precision)
     try:
-        return _adapt(config, Path(encoder), Path(corpus), Path(output), opened)
+        return _adapt(config, Path(encoder), list(map(Path, corpora)), Path(output), device)
     finally:
-        opened.close()
+        device.close()
+
+
+def _adapt_as_rank(asked: tuple[Any, ...]) -> dict[str, Any]:
+    return asdict(adapt_contrastively(*asked))
 
 
 def _adapt(
-    config: ContrastiveConfig, encoder: Path, corpus: Path, output: Path, device: Device
+    config: ContrastiveConfig,
+    encoder: Path,
+    corpora: Sequence[Path],
+    output: Path,
+    device: Device,
 ) -> ContrastiveResult:
     network = load_network(encoder)
     tokenizer = load_tokenizer(str(encoder))
     config = fit_lengths(config, network)
-    pairs = read_pairs(corpus, config.body_tokens)
+    pairs = read_pairs(corpora, config.body_tokens)
     if len(pairs) < MIN_PAIRS:
-        told = ", ".join(f"{n} {reason}" for reason, n in pairs.left_out.most_common())
+        reasons = ", ".join(f"{n} {reason}" for reason, n in pairs.left_out.most_common())
         raise UserError(
-            f"{corpus}: {len(pairs)} pairs of title and body in its pretrain split ({told}); "
-            f"contrastive adaptation needs {MIN_PAIRS}: leave it out"
+            f"{', '.join(map(str, corpora))}: {len(pairs)} pairs of title and body in the pretrain "
+            f"split (left out: {reasons}); contrastive adaptation needs {MIN_PAIRS}: leave it out"
         )
     batch = min(config.batch, len(pairs)) // device.world_size * device.world_size
     if not batch:
@@ -356,7 +330,7 @@ def _adapt(
     contrast = Contrast(config, network, texts, device, epochs * (len(pairs) // batch))
     identity = {
         "contrastive": COMPUTATION_VERSION,
-        **{n: v for n, v in config.model_dump().items() if n not in FREE_SETTINGS},
+        **{n: v for n, v in config.model_dump().items() if n not in FREE_CONTRASTIVE_SETTINGS},
         "epochs": epochs,
         "encoder": hash_file(encoder / "model.safetensors"),
         "pairs": texts.hash(),
@@ -566,17 +540,12 @@ def render_card(config: ContrastiveConfig, result: ContrastiveResult, start: dic
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Adapt as a command line says; return the result."""
     options = read_options(ContrastiveOptions, argv, "python -m model.contrastive", __doc__)
-    processes = options.processes or 1
-    if processes > 1 and "RANK" not in os.environ:
-        return run_processes(run, sys.argv[1:] if argv is None else argv, processes)
     settings = parse_assignments(options.set)
     [config] = replace_settings([ContrastiveConfig()], settings, "contrastive")
-    if options.threads or processes > 1:
-        torch.set_num_threads(options.threads or max(1, (os.cpu_count() or 1) // processes))
-    result = adapt_contrastively(
-        config, options.encoder, options.corpus, options.output, options.device
+    resources = TrainingResources(**options.model_dump(include=set(TrainingResources.model_fields)))
+    return asdict(
+        adapt_contrastively(config, options.encoder, options.corpus, options.output, resources)
     )
-    return asdict(result)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from beam_jobs.core.settings import LARGEST_SEED, Settings
-from model.config import RecipeName
+from model.config import AUTO_PRECISION, Precision, RecipeName
 from model.encoders.places import FORMS
 
 SMALLEST_VOCABULARY = 200
@@ -169,21 +169,56 @@ class PretrainOptions(TrainingResources):
     )
 
 
-class ContrastiveOptions(Settings):
+class ContrastiveConfig(Settings):
+    """What decides the result of a contrastive adaptation; docs/results.md has what was tried."""
+
+    seed: int = Field(
+        default=0, ge=0, le=LARGEST_SEED, description="decides the order of the pairs"
+    )
+    epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="passes; none: until 10,000 pairs were seen, at most 3",
+    )
+    batch: int = Field(default=128, ge=2, le=65_536, description="pairs in one step")
+    device_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="pairs whose activations a device holds at once; fewer take less memory and a "
+        "third more time, and change no negative; none: the batch",
+    )
+    learning_rate: float = Field(default=1e-4, gt=0, le=1, description="peak, of AdamW")
+    warmup: float = Field(default=0.1, ge=0, le=1, description="share of the steps")
+    weight_decay: float = Field(default=0.01, ge=0, le=1, description="of matrices")
+    clip: float = Field(default=1.0, gt=0, description="largest global norm of the gradient")
+    temperature: float = Field(
+        default=0.05, gt=0, le=10, description="the cosines are divided by it"
+    )
+    title_tokens: int = Field(default=24, ge=4, le=65_535, description="of a title at most")
+    body_tokens: int = Field(default=64, ge=4, le=65_535, description="of a body at most")
+    precision: Precision = Field(default="auto", description=AUTO_PRECISION)
+    log_every: int = Field(default=10, ge=1, description="steps")
+    checkpoint_every: int = Field(default=100, ge=1, description="steps")
+    keep_checkpoints: int = Field(default=1, ge=1, description="number of checkpoints to keep")
+
+
+FREE_CONTRASTIVE_SETTINGS = {"device_batch", "log_every", "checkpoint_every", "keep_checkpoints"}
+"""These change how the work is cut up or what is written, not what is learned."""
+
+
+class ContrastiveOptions(TrainingResources):
     """Options of model.contrastive."""
 
     encoder: Path = Field(
         description="encoder to adapt: a folder that model.origin wrote, or one of model.pretrain"
     )
-    corpus: Path = Field(description="folder that corpus_job wrote; its pretrain split gives pairs")
-    output: Path = Field(description="folder for checkpoints, metrics.jsonl and the encoder")
-    device: Device = Field(default="auto", description=DEVICE)
-    processes: int | None = Field(
-        default=None, ge=1, le=256, description="processes on this machine that share each batch"
+    corpus: tuple[Path, ...] = Field(
+        description="folders that corpus_job wrote; their pretrain splits give pairs"
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of each process")
+    output: Path = Field(description="folder for checkpoints, metrics.jsonl and the encoder")
     set: tuple[str, ...] = Field(
-        default=(), description="any field of ContrastiveConfig in model/contrastive.py"
+        default=(), description="any field of ContrastiveConfig in model/options.py"
     )
 
 

@@ -30,7 +30,7 @@ from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
 from model.pretraining.objectives import find_objective
-from model.processes import run_processes
+from model.processes import check_processes, run_processes
 from model.recipes import RECIPES, Recipe, apply_settings, check_start_is_not_needed
 
 DESCRIPTION = """Pre-train an encoder on a folder of shards; continue from the last checkpoint in
@@ -74,23 +74,6 @@ def configure_recipe(
             arguments.start_generator_from,
         )
     return recipe, defaults
-
-
-def check_processes(arguments: PretrainOptions, processes: int) -> None:
-    """Raise UserError where this machine cannot have so many processes, before any is started."""
-    if arguments.device.startswith("xla"):
-        raise UserError(
-            "one process drives all cores of a TPU host; leave it out, "
-            "and start the same command on every host of a pod",
-            "processes",
-            processes,
-        )
-    gpus = torch.cuda.device_count() if arguments.device != "cpu" else 0
-    if processes > gpus and (gpus or arguments.device == "cuda"):
-        raise UserError(f"{gpus} GPUs here, and each takes one process", "processes", processes)
-    given = parse_assignments(arguments.set)
-    batch = int(given.get("batch", RECIPES[arguments.recipe].pretraining.batch))
-    check_batch(batch, processes)
 
 
 def find_origin(arguments: PretrainOptions) -> Origin | None:
@@ -205,7 +188,9 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
     processes = arguments.processes or 1
     # this process starts the others, and is none of them
     if processes > 1 and "RANK" not in os.environ:
-        check_processes(arguments, processes)
+        check_processes(arguments.device, processes)
+        given = parse_assignments(arguments.set)
+        check_batch(int(given.get("batch", RECIPES[arguments.recipe].pretraining.batch)), processes)
         return run_processes(train, arguments, processes)
     shards = Shards.open(arguments.shards)
     origin = find_origin(arguments)

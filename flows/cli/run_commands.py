@@ -38,6 +38,7 @@ from flows.dumps import expected_corpus, labels, preview
 from flows.runner.stage_runner import Plan
 from flows.servers import prefect_server
 from flows.stages import scores
+from flows.stages.contrastive_adaptation import MIN_TITLES, is_contrast_automatic
 from flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
 from flows.stages.origin import describe_origin, make_origin
 from flows.stages.pretraining import MIN_TOKENS, PASSES, is_adaptation_optional
@@ -161,7 +162,13 @@ def print_plan(form: Parameters | Addition) -> None:
     print("\n".join(list_lines(plan)))
     made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
     is_known = isinstance(form, AdditionParameters) or made["corpus"][1]
-    if not is_known and is_adaptation_optional(form):
+    if not is_known and isinstance(form, Parameters) and is_contrast_automatic(form):
+        print(
+            "note: the corpus job decides how the encoder is adapted: by contrast if "
+            f"{MIN_TITLES:,} reviews have a title that can be used, else on the text alone if "
+            f"{PASSES} passes over it have {MIN_TOKENS / 1e6:.0f} million tokens, else not at all"
+        )
+    elif not is_known and is_adaptation_optional(form):
         print(
             f"note: the run skips pre-training, and the stages that need it, if {PASSES} passes "
             f"over the dump's text have fewer than {MIN_TOKENS / 1e6:.0f} million tokens"

@@ -24,7 +24,7 @@ from beam_jobs.config import (
     SplitBy,
 )
 from beam_jobs.core.errors import UserError, spell_settings
-from beam_jobs.core.settings import Settings, format_value, spell_as_option
+from beam_jobs.core.settings import Settings, format_value, replace_settings, spell_as_option
 from beam_jobs.reading import fields, stars
 from beam_jobs.reading.dates import Order
 from beam_jobs.reading.formats import add_format_names, check_format_name
@@ -36,14 +36,22 @@ from model.config import PretrainingConfig, RecipeChoice, RecipeName
 from model.encoders.places import FORMS, find_kind, parse_place
 from model.finetuning.tasks import corpus, list_star_tasks
 from model.options import (
+    ContrastiveConfig,
     Device,
     FinetuneOptions,
     PretrainingDevice,
     PretrainOptions,
     VocabularyOptions,
 )
-from model.pretraining.objectives import find_objective
+from model.pretraining.objectives import check_objective, find_objective
 from model.recipes import RECIPES, apply_settings, check_start_is_not_needed
+
+CONTRASTIVE = "contrastive"
+"""The objective that trains on titles and bodies, not on shards."""
+
+
+def _check_objective(name: str) -> str:
+    return name if name in ("", CONTRASTIVE) else check_objective(name)
 
 
 class Dump(Settings):
@@ -252,6 +260,12 @@ def check_start(form: "Parameters") -> None:
     chosen, words = form.pretraining, form.vocabulary
     place, generator = chosen.start_from, chosen.start_generator_from
     if not place:
+        if chosen.objective == CONTRASTIVE:
+            raise UserError(
+                "adapts a published encoder, and `pretraining.start_from` is empty",
+                "pretraining.objective",
+                CONTRASTIVE,
+            )
         if generator:
             raise UserError(
                 "belongs to the discriminator in `pretraining.start_from`, which is empty",
@@ -265,8 +279,14 @@ def check_start(form: "Parameters") -> None:
                 "origin",
             )
         return
-    objective = chosen.settings.get("objective", "electra")
-    if generator and not find_objective(objective).has_generator:
+    objective = chosen.objective or "electra"
+    if objective == CONTRASTIVE and chosen.steps:
+        raise UserError(
+            f"objective={CONTRASTIVE} counts passes; write `pretraining.epochs`",
+            "pretraining.steps",
+            chosen.steps,
+        )
+    if generator and (objective == CONTRASTIVE or not find_objective(objective).has_generator):
         raise UserError(
             f"objective={objective} has no generator", "pretraining.start_generator_from", generator
         )
@@ -509,9 +529,15 @@ class Shards(Settings):
 
 class Pretraining(Settings):
     """ELECTRA: a generator proposes tokens, the discriminator tells which were replaced. Of a
-    published encoder what suits its weights.
+    published encoder what suits its weights, or the contrast of titles and bodies.
     """
 
+    objective: Annotated[str, AfterValidator(_check_objective)] = Field(
+        default="",
+        description="What is learned: electra, mlm, mlm+nsp, or contrastive, which adapts a "
+        "published encoder to tell which title belongs to which review; empty: contrastive from a "
+        "published encoder if 2,000 reviews have a title, else what suits the recipe",
+    )
     start_from: Place = Field(
         default="",
         description="Published encoder whose weights, shape and vocabulary to start from: a "
@@ -538,6 +564,11 @@ class Pretraining(Settings):
         description="Any other setting of pre-training or of the architecture, for example "
         '{"learning_rate": "5e-4"}',
     )
+
+    @property
+    def trainer_settings(self) -> dict[str, str]:
+        """Return the settings of a training on shards, its objective among them if it is named."""
+        return {**({"objective": self.objective} if self.objective else {}), **self.settings}
 
     @property
     def finetuning_device(self) -> Device:
@@ -589,6 +620,9 @@ def check_trainer_settings(
         if name in type(chosen).model_fields:
             raise UserError(f"{name}: write it as `{section}.{name}`", f"{section}.settings")
     try:
+        if isinstance(chosen, Pretraining) and chosen.objective == CONTRASTIVE:
+            replace_settings([ContrastiveConfig()], chosen.settings, section)
+            return
         apply_settings(RECIPES[recipe], chosen.settings)
         if not has_start:
             check_start_is_not_needed(chosen.settings)
@@ -622,7 +656,11 @@ class Parameters(Settings):
     def _check_form(self) -> Self:
         chosen = self.pretraining
         check_trainer_settings(self.sizes, chosen, "pretraining", bool(chosen.start_from))
-        batch = apply_settings(RECIPES[self.sizes], chosen.settings).pretraining.batch
+        if chosen.objective == CONTRASTIVE:
+            [config] = replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
+            batch = config.batch
+        else:
+            batch = apply_settings(RECIPES[self.sizes], chosen.trainer_settings).pretraining.batch
         if chosen.device.startswith("xla") and chosen.processes > 1:
             raise UserError("one process drives all cores of a TPU host", "pretraining.processes")
         if batch % chosen.processes:

@@ -242,6 +242,7 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "vocabulary": read_vocabulary(base.vocabulary),
             "shards": Shards(max_length=PackedShards.read_config(first.shards).max_length),
             "pretraining": Pretraining(
+                objective=inherited.pop("objective", ""),
                 steps=asked.steps,
                 device=asked.device,
                 settings={**inherited, "warmup": WARMUP, **asked.settings},

@@ -28,6 +28,7 @@ from flows.configuration.form import Parameters, Promotion
 from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.stages.arms import AS_PUBLISHED
+from flows.stages.pretraining import ADAPTATIONS
 from flows.store.stage import ExistingStage, Stage
 from flows.store.store import Store
 from model.arms import TFIDF_ARM
@@ -76,7 +77,7 @@ def read_champion(uri: str, store: Store) -> Champion:
         is_tfidf = tags.get("kind") == "tfidf"
         model = ExistingStage("model", 0, {}, known=tags.get("model", ""), title="champion")
         return Champion(version, model if is_tfidf else None, is_tfidf or not version)
-    for name in ("pretraining", "origin"):
+    for name in (*ADAPTATIONS, "origin"):
         encoder = ExistingStage(name, 0, {}, known=fingerprint, title="champion")
         if store.manifest(encoder) is not None:
             return Champion(version, encoder)

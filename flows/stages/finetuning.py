@@ -193,7 +193,9 @@ class Finetuning:
             inputs["architecture"] = start.encoder.inputs.get("origin")
             reads["shape"] = start.encoder
         else:
-            inputs["architecture"] = start.encoder
+            inputs["architecture"] = start.encoder and start.encoder.inputs.get(
+                "origin", start.encoder
+            )
         return {"inputs": {n: stage for n, stage in inputs.items() if stage}, "reads": reads}
 
 

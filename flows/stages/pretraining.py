@@ -37,6 +37,8 @@ from model.recipes import (
 OF_A_PROBE = ("probe_train", "probe_dev", "write_last")
 OF_VALIDATION = ("validate_every", "validate_sequences")
 """Settings that decide nothing where nothing is measured."""
+ADAPTATIONS = ("pretraining", "contrastive-adaptation")
+"""Names of the stages that train an encoder."""
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 UNPROTECTED = (
@@ -138,7 +140,7 @@ class Pretraining(Stage):
             replay=[store.fetch(one) for name, one in self.reads.items() if name != "equal"]
             if config.replay_ratio
             else [],
-            resources=self._divide_cores(),
+            resources=divide_cores(self.resources),
         )
         if origin and not probe and "corpus" in self.inputs:
             result = {**result, "warnings": [*result.get("warnings", []), UNPROTECTED]}
@@ -153,18 +155,6 @@ class Pretraining(Stage):
             generator = begin.with_name("generator")
             return begin, generator if generator.is_dir() else None
         return None, None
-
-    def _divide_cores(self) -> TrainingResources:
-        """Return its share of the cores: on a CPU the jobs beside it have one each."""
-        given, threads = self.resources, self.resources.threads
-        device: Any = given.device
-        if not threads and given.beside and not has_accelerator(given.device):
-            threads = max(1, ((os.cpu_count() or 1) - given.beside) // given.processes)
-        return TrainingResources(
-            device=device,
-            processes=given.processes if given.processes > 1 else None,
-            threads=threads or None,
-        )
 
     def count_steps(self, store: Store) -> int:
         """Return its steps once its shards are there; 0: as many as the recipe says."""
@@ -198,6 +188,20 @@ def check_device(device: str) -> None:
             run_job("model.device", [device], Path(folder, "log.txt"))
         except UserError as missing:
             raise UserError(missing.message, "pretraining.device", missing.value) from None
+
+
+def divide_cores(given: Resources) -> TrainingResources:
+    """Return a training's share of the cores: on a CPU the jobs beside it have one each."""
+    threads, device = given.threads, given.device
+    if not threads and given.beside and not has_accelerator(device):
+        threads = max(1, ((os.cpu_count() or 1) - given.beside) // given.processes)
+    return TrainingResources.model_validate(
+        {
+            "device": device,
+            "processes": given.processes if given.processes > 1 else None,
+            "threads": threads or None,
+        }
+    )
 
 
 def has_accelerator(device: str) -> bool:
@@ -247,7 +251,7 @@ def describe_training(parameters: Parameters, beside: int = 0) -> PretrainingReq
     chosen, recipe = parameters.pretraining, RECIPES[parameters.recipe]
     return PretrainingRequest(
         parameters.recipe,
-        chosen.settings,
+        chosen.trainer_settings,
         chosen.seed,
         Resources(device=chosen.device, processes=chosen.processes, beside=beside),
         is_probed=not parameters.finetuning.labels and recipe.finetuning.n_train is None,
@@ -308,7 +312,7 @@ def build_pretraining_stage(
 def is_adaptation_optional(parameters: Parameters) -> bool:
     """Return whether a dump with too little text goes without adaptation: nobody asks for it."""
     chosen = parameters.pretraining
-    asked = chosen.steps or "steps" in chosen.settings
+    asked = chosen.objective or chosen.steps or "steps" in chosen.settings
     asked = asked or "pre-trained" in parameters.finetuning.arms
     return parameters.recipe == "published" and not asked
 
@@ -378,6 +382,8 @@ def locate_encoder(store: Store, stage: Stage) -> str:
     """Return the transformers folder (or hub name) of an encoder that is there to be fine-tuned."""
     if stage.name == "origin":
         return str(locate_origin(store, stage))
+    if stage.name == "contrastive-adaptation":
+        return str(store.fetch(stage, "encoder") / "encoder")
     if stage.name != "pretraining":
         return locate_stage(store, stage)
     return str(locate_exported_folder(store, stage))

@@ -13,6 +13,7 @@ from flows.stages.arms import ADAPTED
 from flows.stages.cells import Cell
 from flows.stages.external import list_place_files
 from flows.stages.origin import get_name, read_origin
+from flows.stages.pretraining import ADAPTATIONS
 from flows.store.stage import Stage
 from flows.store.store import Manifest, Store
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
@@ -95,7 +96,7 @@ def describe_study(
         stages=describe_stages(store, made),
         arms=_describe_arms(store, cells, encoder),
         pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")]
-        if encoder.name == "pretraining"
+        if encoder.name in ADAPTATIONS
         else [],
         origins=describe_origins(store, [origin] if origin else []),
         cells=[describe_cell(store, cell) for cell in cells],
@@ -166,7 +167,7 @@ def _describe_arms(store: Store, cells: Sequence[Cell], trained: Stage) -> list[
         made, held_out = store.manifest(encoder), None
         lineage = store.trace_lineage(made) if made else []
         origins = [one["fingerprint"] for _, one in lineage if one["stage"] == "origin"]
-        if made and made["stage"] == "pretraining":
+        if made and made["stage"] in ADAPTATIONS:
             held_out = tasks if is_held_out(store, made, inputs["data"]) else []
         facts[cell.arm] = ArmFacts(
             name=cell.arm,

@@ -1,6 +1,7 @@
 """What a stage gives to the function that makes it."""
 
 import inspect
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,15 @@ FUNCTIONS = {
     "vocabulary": "model.vocabulary.train_vocabulary",
     "origin": "model.origin.load_origin",
     "pretraining": "model.pretrain.pretrain",
+    "contrastive-adaptation": "model.contrastive.adapt_contrastively",
     "finetuning": "model.finetune.finetune",
     "scores": "beam_jobs.scoring_job.score",
 }
+
+
+@dataclass
+class EmptyResult(dict[str, Any]):
+    """Of a function that is not called: as a dictionary and as a data class."""
 
 
 def cross(stage: Stage) -> Stage:
@@ -36,7 +43,7 @@ def call_of(stage: Stage, store: Store, folder: Path | None = None) -> dict[str,
         bound = inspect.signature(function).bind(*given, **named)
         bound.apply_defaults()
         calls.append(dict(bound.arguments))
-        return {}
+        return EmptyResult()
 
     with patch(FUNCTIONS[stage.name], record):
         result = cross(stage).run(store, folder or store.folder(stage))

@@ -107,7 +107,7 @@ def test_the_recipe_of_electras_counts_where_one_may_be_trained(
 ):
     file = encoder / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "model_type": kind}))
-    settings = [f"pretraining.objective={objective}"] if objective else []
+    settings = [f"pretraining.objective={objective}"] if objective else ["pretraining.steps=9"]
     _, stages = list_stages(f"pretraining.start_from={encoder}", *settings)
     told = json.dumps(stages["pre-training"].parameters["start_defaults"])
     assert ("generator_depth" in told) == has_recipe
@@ -191,7 +191,7 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     file = encoder / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "max_position_embeddings": 80}))
     start = f"pretraining.start_from={encoder}"
-    _, stages = list_stages(start, "recipe=published")
+    _, stages = list_stages(start, "recipe=published", "pretraining.objective=mlm")
     assert stages["shards"].parameters["max_length"] == 80
     assert stages["adapted · polarity · seed 0"].parameters["settings"]["max_length"] == 80
     told = "mini-bert has positions for 80 tokens: sequences have 80 instead of the recipe's 128"

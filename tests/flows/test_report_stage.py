@@ -195,6 +195,7 @@ def test_an_encoder_that_was_trained_on_the_dump_has_no_folds(store):
 def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(list_stages, encoder):
     """It is not fine-tuned again, and the report says that it is unchanged."""
     asked = [f"pretraining.start_from={encoder}", "finetuning.arms=pre-trained,origin"]
+    asked += ["pretraining.steps=9"]
     store, stages = list_stages(*asked, "finetuning.tasks=polarity")
     p = fill(store, *asked)
     trained, origin = stages["pre-training"], stages["origin mini-bert"]

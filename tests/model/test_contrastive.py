@@ -14,7 +14,8 @@ from transformers import AutoModel, BertConfig, BertModel
 
 from beam_jobs.core.errors import UserError
 from model import contrastive
-from model.contrastive import ContrastiveConfig, adapt_contrastively, compute_loss
+from model.contrastive import adapt_contrastively, compute_loss
+from model.options import ContrastiveConfig, TrainingResources
 from model.pretraining.input.pairs import find_reason, is_title_of_stars, read_pairs
 from tests.model.synthetic_shards import write_vocabulary
 
@@ -69,7 +70,8 @@ def corpus(tmp_path_factory) -> Path:
 
 
 def adapt(encoder: Path, corpus: Path, output: Path, **changes):
-    return adapt_contrastively(SMALL.replace(**changes), encoder, corpus, output, device="cpu")
+    cpu = TrainingResources(device="cpu")
+    return adapt_contrastively(SMALL.replace(**changes), encoder, [corpus], output, cpu)
 
 
 def read_losses(output: Path) -> list[float]:
@@ -108,7 +110,7 @@ def test_only_the_pretrain_split_gives_pairs(tmp_path):
         (split, f"secret of {split}", "word1 word2 word3") for split in ("train", "dev", "test")
     ]
     rows = [*draw_rows(5), *planted, ("pretrain", "", "word1 word2 word3")]
-    pairs = read_pairs(write_corpus(tmp_path, rows), 16)
+    pairs = read_pairs([write_corpus(tmp_path, rows)], 16)
     assert len(pairs) == 5
     assert not any("secret" in title for title in pairs.titles)
     assert pairs.reviews == len(pairs) + sum(pairs.left_out.values()) == 6

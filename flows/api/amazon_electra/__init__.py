@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from flows.api.commands import ScoreResult as ScoreResult
     from flows.api.commands import run as run
     from flows.api.commands import score as score
-    from model.contrastive import ContrastiveConfig as ContrastiveConfig
     from model.contrastive import adapt_contrastively as adapt_contrastively
     from model.evaluate import evaluate as evaluate
     from model.export import ExportCell as ExportCell
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from model.finetune import finetune as finetune
     from model.finetuning.request import FinetuneConfig as FinetuneConfig
     from model.finetuning.search import search as search
+    from model.options import ContrastiveConfig as ContrastiveConfig
     from model.options import PretrainConfig as PretrainConfig
     from model.options import TrainingResources as TrainingResources
     from model.options import VocabularyConfig as VocabularyConfig
@@ -47,13 +47,18 @@ MODULES = {
     "beam_jobs.corpus_job": ("make_corpus",),
     "beam_jobs.shards_job": ("make_shards",),
     "flows.api.commands": ("RunResult", "ScoreResult", "run", "score"),
-    "model.contrastive": ("ContrastiveConfig", "adapt_contrastively"),
+    "model.contrastive": ("adapt_contrastively",),
     "model.evaluate": ("evaluate",),
     "model.export": ("ExportCell", "export"),
     "model.finetune": ("finetune",),
     "model.finetuning.request": ("FinetuneConfig",),
     "model.finetuning.search": ("search",),
-    "model.options": ("PretrainConfig", "TrainingResources", "VocabularyConfig"),
+    "model.options": (
+        "ContrastiveConfig",
+        "PretrainConfig",
+        "TrainingResources",
+        "VocabularyConfig",
+    ),
     "model.pretrain": ("pretrain",),
     "model.report.inputs": ("CellFacts", "ReportInput"),
     "model.report.report": ("write_report",),

@@ -8,13 +8,15 @@ Amazon writes where the buyer leaves the title empty, and so a label by the back
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.core.errors import UserError
@@ -83,8 +85,8 @@ class Pairs:
         return np.array([numbers.setdefault(title, len(numbers)) for title in folded], np.int64)
 
 
-def read_pairs(corpus: Path, body_tokens: int) -> Pairs:
-    """Return the pairs of the pretrain split; UserError where the folder is no corpus.
+def read_pairs(corpora: Iterable[Path], body_tokens: int) -> Pairs:
+    """Return the pairs of the pretrain splits of corpora; UserError where a folder is no corpus.
 
     Bodies are cut to what `body_tokens` tokens can hold: a million pairs take about 0.6 GB.
     """
@@ -92,15 +94,30 @@ def read_pairs(corpus: Path, body_tokens: int) -> Pairs:
     bodies: list[str] = []
     left_out: Counter[Reason] = Counter()
     reviews = 0
-    for title, body in _read_reviews(corpus):
-        reviews += 1
-        body = body[: CHARACTERS_PER_TOKEN * body_tokens]
-        if reason := find_reason(title, body):
-            left_out[reason] += 1
-            continue
-        titles.append(title)
-        bodies.append(body)
+    for corpus in corpora:
+        files = sorted(corpus.glob("corpus-*.parquet"))
+        if not files:
+            raise UserError(
+                f"{corpus}: no corpus-*.parquet; give a folder that beam_jobs.corpus_job wrote"
+            )
+        for title, body in _read_reviews(files):
+            reviews += 1
+            body = body[: CHARACTERS_PER_TOKEN * body_tokens]
+            if reason := find_reason(title, body):
+                left_out[reason] += 1
+                continue
+            titles.append(title)
+            bodies.append(body)
     return Pairs(titles, bodies, reviews, left_out)
+
+
+def has_pairs(files: Iterable[Path], enough: int) -> bool:
+    """Return whether the pretrain split in these files of a corpus has `enough` pairs; files are
+    read as far as needed, and no text where there are no titles.
+    """
+    reviews = _read_reviews(files, titled=True)
+    usable = (True for title, body in reviews if not find_reason(title, body))
+    return len(list(islice(usable, enough))) >= enough
 
 
 def find_reason(title: str, body: str) -> Reason | None:
@@ -141,28 +158,27 @@ def fold_words(text: str) -> str:
     return " ".join(WORD.findall(unicodedata.normalize("NFKC", plain)))
 
 
-def _read_reviews(corpus: Path) -> Iterator[tuple[str, str]]:
-    """Yield title ("" where there is none) and body of each review of the pretrain split."""
-    files = sorted(corpus.glob("corpus-*.parquet"))
-    if not files:
-        raise UserError(
-            f"{corpus}: no corpus-*.parquet; give a folder that beam_jobs.corpus_job wrote"
-        )
+def _read_reviews(files: Iterable[Path], titled: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield title ("" where there is none) and body of each review of the pretrain split; of
+    `titled` ones alone, if that is asked for.
+    """
+    columns = ["split", "has_title", "sentences"]
     for file in files:
         try:
             parquet = pq.ParquetFile(file)
-            columns = ["split", "has_title", "sentences"]
             if missing := [name for name in columns if name not in parquet.schema_arrow.names]:
                 raise UserError(
                     f"{file}: columns {', '.join(missing)} are missing; run the corpus job again"
                 )
-            for batch in parquet.iter_batches(columns=columns):
-                table = batch.to_pydict()
-                for split, has_title, sentences in zip(
-                    table["split"], table["has_title"], table["sentences"], strict=True
-                ):
-                    if split == "pretrain":
-                        cut = int(bool(has_title) and len(sentences) > 0)
-                        yield " ".join(sentences[:cut]), " ".join(sentences[cut:])
+            for group in range(parquet.num_row_groups):
+                titles = parquet.read_row_group(group, ["has_title"])["has_title"]
+                if titled and not pc.any(titles).as_py():
+                    continue
+                for batch in parquet.iter_batches(row_groups=[group], columns=columns):
+                    rows = batch.to_pydict()
+                    for split, has_title, sentences in zip(*map(rows.get, columns), strict=True):
+                        if split == "pretrain" and (has_title or not titled):
+                            cut = int(bool(has_title) and len(sentences) > 0)
+                            yield " ".join(sentences[:cut]), " ".join(sentences[cut:])
         except (OSError, pa.ArrowException) as error:
             raise UserError(f"{file}: not whole ({error}); run the corpus job again") from None

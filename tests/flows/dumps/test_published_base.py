@@ -21,6 +21,7 @@ def add_dump_to(list_stages, encoder):
 
     def of(*settings, base=(), begun=True):
         start = [f"pretraining.start_from={encoder}", "recipe=published"] if begun else []
+        start += ["pretraining.steps=100"] if begun else []
         store, stages = list_stages(*start, *(f"pretraining.{setting}" for setting in base))
         for label, stage in stages.items():
             publish(store, stage)

@@ -1,0 +1,109 @@
+"""Contrastive adaptation: the titles and bodies of a corpus → the published encoder, adapted."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.core.settings import replace_settings
+from flows.configuration.form import Parameters
+from flows.stages.origin import get_name, locate_origin
+from flows.stages.pretraining import divide_cores
+from flows.store.stage import Resources, Stage
+from flows.store.store import Store
+from model.options import FREE_CONTRASTIVE_SETTINGS, ContrastiveConfig
+from model.pretraining.input.pairs import has_pairs
+
+MIN_TITLES = 2_000
+"""Usable titles in the pretrain split from which on a run adapts by contrast unless it is asked for
+something else. 4,067 pairs gained (docs/results.md); fewer were not measured.
+"""
+
+
+class ContrastiveAdaptation(Stage):
+    """`origin` and `corpus` → an encoder. With `corpus 2`, `corpus 3`, … it learns the pairs of
+    several corpora.
+    """
+
+    name, version, Config = "contrastive-adaptation", 1, ContrastiveConfig
+    pool = "training"
+    headline = ("pairs", "steps", "loss", "accuracy")
+    ends_run = True
+    shorter = "--set pretraining.epochs=1 goes through the pairs once"
+    tracked = True
+    takes_accelerator = True
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        return ("checkpoints",) if self.config.keep_checkpoints == 1 else ()
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        told = super().parameters
+        return {n: v for n, v in told.items() if n not in FREE_CONTRASTIVE_SETTINGS}
+
+    @property
+    def corpora(self) -> list[Stage]:
+        return [stage for name, stage in self.inputs.items() if name.startswith("corpus")]
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from model.contrastive import adapt_contrastively
+
+        return asdict(
+            adapt_contrastively(
+                self.config,
+                locate_origin(store, self.inputs["origin"]),
+                [store.fetch(corpus) for corpus in self.corpora],
+                folder,
+                divide_cores(self.resources),
+            )
+        )
+
+
+def build_contrastive_stage(
+    parameters: Parameters, corpus: Stage, origin: Stage, beside: int = 0
+) -> ContrastiveAdaptation:
+    """Return the adaptation of a published encoder that the form describes; on a CPU it leaves
+    `beside` cores to jobs that run at the same time.
+    """
+    chosen = parameters.pretraining
+    settings = chosen.settings if chosen.objective == "contrastive" else {}
+    config = ContrastiveConfig(seed=chosen.seed)
+    [config] = replace_settings([config], settings, "pretraining")
+    return ContrastiveAdaptation(
+        config,
+        {"corpus": corpus, "origin": origin},
+        resources=Resources(
+            device=chosen.finetuning_device, processes=chosen.processes, beside=beside
+        ),
+        title=f"adaptation of {get_name(origin)}",
+    )
+
+
+def adapts_by_contrast(parameters: Parameters, corpus: Stage, store: Store) -> bool:
+    """Return whether the published encoder of a run is adapted by contrast: where the form says so,
+    or says nothing of its training and the corpus has enough titles. Until the corpus is made it is
+    taken to have them.
+    """
+    chosen = parameters.pretraining
+    if chosen.objective:
+        return chosen.objective == "contrastive"
+    if not is_contrast_automatic(parameters):
+        return False
+    made = store.manifest(corpus)
+    if not made:
+        return True
+
+    def fetch_files() -> Iterator[Path]:
+        for name in sorted(file["path"] for file in made["files"]):
+            if name.startswith("corpus-") and name.endswith(".parquet"):
+                yield store.fetch(corpus, name) / name
+
+    return has_pairs(fetch_files(), MIN_TITLES)
+
+
+def is_contrast_automatic(parameters: Parameters) -> bool:
+    """Return whether the titles of the corpus decide: nobody asks for another training."""
+    chosen = parameters.pretraining
+    is_asked = chosen.objective or chosen.steps or chosen.settings
+    return parameters.recipe == "published" and not is_asked

@@ -1,0 +1,127 @@
+"""Contrastive adaptation in the graph: when it is made, of what, and what it must not read."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.core.errors import UserError
+from flows.stages.pretraining import locate_encoder
+from model.pretraining.input import pairs
+from tests.beam_jobs.dumps import review, rows_of, text_of, write_lines
+from tests.flows.calls import call_of, cross
+from tests.flows.made import RESULTS
+
+ADAPTATION = "adaptation of mini-bert"
+
+
+@pytest.fixture
+def list_published(list_stages, encoder):
+    """The store and the stages of a run from the published encoder."""
+
+    def of(*settings, **dump):
+        start = f"pretraining.start_from={encoder}"
+        return list_stages(start, "recipe=published", *settings, **dump)
+
+    return of
+
+
+def publish_corpus(store, corpus, titles: list[str]) -> None:
+    """Make a corpus of reviews with these titles in its pretrain split, in two files."""
+    folder = store.folder(corpus)
+    folder.mkdir(parents=True)
+    for number, part in enumerate((titles[::2], titles[1::2])):
+        table = pa.table(
+            {
+                "split": ["pretrain"] * len(part),
+                "has_title": [bool(title) for title in part],
+                "sentences": [[*filter(None, [title]), "It lasted two days."] for title in part],
+            }
+        )
+        pq.write_table(table, folder / f"corpus-0000{number}.parquet")
+    store.publish(corpus, {**RESULTS["corpus"], "sentences": len(titles)})
+
+
+def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published):
+    store, stages = list_published("pretraining.processes=2", "pretraining.seed=7")
+    assert not {"vocabulary", "shards", "dev shards"} & set(stages)
+    adaptation = stages[ADAPTATION]
+    assert set(adaptation.inputs) == {"corpus", "origin"}
+    assert adaptation.takes_accelerator
+    call = call_of(adaptation, store)
+    assert call["encoder"] == store.folder(stages["origin mini-bert"]) / "encoder"
+    assert call["corpora"] == [store.folder(stages["corpus"])]
+    assert (call["config"].seed, call["resources"].processes) == (7, 2)
+    adapted = stages["adapted · polarity · seed 0"]
+    assert adapted.inputs["encoder"] is adaptation
+    assert locate_encoder(store, adaptation) == str(store.folder(adaptation) / "encoder")
+
+
+@pytest.mark.parametrize(
+    ("titles", "settings", "is_adapted"),
+    [
+        (["Broke at once"] * 8, [], True),
+        (["Broke at once"] * 7 + ["Five Stars"] * 5, [], False),
+        ([""] * 20, [], False),
+        ([""] * 20, ["pretraining.objective=contrastive"], True),
+        (["Broke at once"] * 8, ["pretraining.objective=mlm"], False),
+        (["Broke at once"] * 8, ["pretraining.steps=9"], False),
+    ],
+)
+def test_titles_or_the_form_decide(list_published, monkeypatch, titles, settings, is_adapted):
+    monkeypatch.setattr("flows.stages.contrastive_adaptation.MIN_TITLES", 8)
+    store, stages = list_published(*settings)
+    publish_corpus(store, stages["corpus"], titles)
+    _, stages = list_published(*settings)
+    assert (ADAPTATION in stages) == is_adapted
+    assert ("shards" in stages) == (bool(settings) and not is_adapted)
+
+
+def test_what_decides_the_result_names_the_stage(list_published):
+    def name(*settings):
+        asked = ["pretraining.objective=contrastive", *settings]
+        return list_published(*asked)[1][ADAPTATION].fingerprint
+
+    assert list_published()[1][ADAPTATION].fingerprint == name()
+    assert name() == name("pretraining.device_batch=8")
+    assert len({name(), name("pretraining.epochs=2"), name("pretraining.seed=1")}) == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ("steps=9", "steps"),
+        ("layers=9", "layers"),
+        ("temperature=-1", "temperature"),
+        ("processes=3", "processes"),
+        ("start_from=", "objective"),
+        ("start_generator_from=org/gen", "start_generator_from"),
+    ],
+)
+def test_what_contrast_does_not_take_is_refused(list_published, setting, field):
+    with pytest.raises(UserError) as refused:
+        list_published("pretraining.objective=contrastive", f"pretraining.{setting}")
+    assert refused.value.field == f"pretraining.{field}"
+
+
+def test_no_pair_of_dev_test_or_a_withheld_file_is_trained_on(list_published, tmp_path):
+    """The corpus job runs: what it holds out, word by word or nearly, is in no pair."""
+    records = [review(n, summary=f"Title number {n}") for n in range(120)]
+    near = [review(200 + n, f"{text_of(n, 3)}!!", summary=f"Again {n}") for n in range(120)]
+    dump = write_lines(tmp_path / "dump.jsonl", [*records, *near])
+    withheld = write_lines(tmp_path / "evaluation.txt", [text_of(n) for n in range(5)])
+    store, stages = list_published(f"corpus.withhold={withheld}", dump=dump)
+    corpus = stages["corpus"]
+    folder = store.folder(corpus)
+    folder.mkdir(parents=True)
+    cross(corpus).run(store, folder)
+    call = call_of(stages[ADAPTATION], store)
+    read = pairs.read_pairs(call["corpora"], call["config"].body_tokens)
+    rows = [row for row in rows_of(folder) if row["split"] in ("dev", "test")]
+    assert len(read) > 50
+    assert len(rows) > 10
+    held_out = [" ".join(row["sentences"][1:]) for row in rows] + [text_of(n) for n in range(5)]
+
+    def fold(texts):
+        return {pairs.fold_words(text) for text in texts}
+
+    assert not fold(read.bodies) & fold(held_out)

@@ -21,7 +21,7 @@ from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.settings import format_value, parse_assignments, read_options
 from model.arms import find_arm
 from model.arms.arm import WORK, Arm, Resources
-from model.arms.out_of_fold import OutOfFold, assign_folds, list_labels
+from model.arms.out_of_fold import OutOfFold, assign_folds, group_examples, list_labels
 from model.finetuning.examples import Example
 from model.finetuning.request import (
     FinetuneConfig,
@@ -135,7 +135,7 @@ def fit_and_predict(
         if dev:
             held_out, examples = predict(fitted, dev, np.zeros(len(dev), np.int64)), dev
     else:
-        folds = assign_folds(list_labels(train))
+        folds = assign_folds(list_labels(train), group_examples(train))
         examples = [train[i] for i in np.flatnonzero(folds == 0)[:HELD_OUT]]
         apart = {example.id for example in examples}
         rest = [example for example in train if example.id not in apart]

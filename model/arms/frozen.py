@@ -10,7 +10,7 @@ import numpy as np
 from beam_jobs.core.terminal import print
 from model.arms import register
 from model.arms.arm import Arm, Exported, Resources
-from model.arms.out_of_fold import list_labels
+from model.arms.out_of_fold import group_examples, list_labels
 from model.finetuning.examples import Example, Task
 from model.finetuning.request import Request
 
@@ -92,6 +92,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
             arm.compute_states(train),
             list_labels(train),
             task.labels,
+            group_examples(train),
         )
         weights = sum(p.numel() for p in encoder.parameters()) + arm.pipeline[-1].coef_.size
         arm.out_of_fold = fitted.describe(train)

@@ -2,7 +2,7 @@
 `out_of_fold.parquet` in a fitted folder.
 """
 
-import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import atomic_path
 from model.evaluation.predictions import compute_log_softmax
-from model.finetuning.examples import Example
+from model.finetuning.examples import Example, fold_text
 
 FILE = "out_of_fold.parquet"
 FOLDS = 5
@@ -82,21 +82,55 @@ class OutOfFold:
             ) from error
 
 
-def assign_folds(labels: np.ndarray, folds: int = FOLDS) -> np.ndarray:
-    """Return the fold of each example from 0, int64 [n], the same for all arms: every fold has its
-    share of each class. Fewer than `folds` examples have a fold each.
-    """
-    from sklearn.model_selection import StratifiedKFold  # 1 CPU second
+def group_examples(examples: Sequence[Example]) -> np.ndarray:
+    """Return the group of each example, int64 [n]: examples of one text (case and spaces aside), of
+    one cluster of near copies or of one product share a group.
 
-    folds = min(folds, len(labels))
-    numbers = np.arange(len(labels)) % max(folds, 1)
-    if folds < 2 or np.unique(labels, return_counts=True)[1].max() < folds:
-        return numbers
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a class with fewer examples than folds
-        for number, (_, held_out) in enumerate(StratifiedKFold(folds).split(labels, labels)):
-            numbers[held_out] = number
-    return numbers
+    Products count where none has more than a fold's share of the examples.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    keys: list[list[int | str]] = [[], [], []]
+    for example in examples:
+        keys[0].append(hash(fold_text(f"{example.text} {example.pair or ''}")))
+        keys[1].append(example.cluster)
+        keys[2].append(example.product)
+    n = len(examples)
+    if max(Counter(filter(None, keys[2])).values(), default=0) * FOLDS > n:
+        keys.pop()
+    rows, links = [], []
+    for column in keys:
+        first: dict[int | str, int] = {}
+        for i, key in enumerate(column):
+            if key:
+                rows.append(i)
+                links.append(first.setdefault(key, i))
+    graph = coo_array((np.ones(len(rows), np.int8), (rows, links)), shape=(n, n))
+    return connected_components(graph, directed=False)[1].astype(np.int64)
+
+
+def assign_folds(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return the fold of each example from 0, int64 [n], the same for all arms: groups stay whole,
+    and each class is spread as evenly as they allow.
+    """
+    classes, own = np.unique(labels, return_inverse=True)
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    folds, share = np.full(len(labels), -1, np.int64), 1 / np.bincount(own)
+    counts = np.zeros((FOLDS, len(classes)))
+    members, starts = np.argsort(group, kind="stable"), np.cumsum(sizes) - sizes
+    largest = np.argsort(-sizes, kind="stable")
+    for g in largest[: np.count_nonzero(sizes > 1)]:
+        rows = members[starts[g] : starts[g] + sizes[g]]
+        of_group = np.bincount(own[rows], minlength=len(classes))
+        fold = int(np.argmin(counts @ (of_group * share)))
+        folds[rows], counts[fold] = fold, counts[fold] + of_group
+    for c in range(len(classes)):  # the others even out the folds, each class from another one on
+        rows = np.flatnonzero((own == c) & (folds < 0))
+        levels = np.roll(counts[:, c], -c)[:, None] + np.arange(len(rows))
+        dealt = np.argsort(levels, axis=None, kind="stable")[: len(rows)]
+        folds[rows] = (dealt // max(1, len(rows)) + c) % FOLDS
+    return folds
 
 
 def list_labels(examples: Sequence[Example]) -> np.ndarray:

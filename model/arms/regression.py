@@ -63,15 +63,16 @@ class Fitted:
 
 
 def fit_regression(
-    features: Any, labels: np.ndarray, classes: int, strengths: Sequence[float]
+    features: Any, labels: np.ndarray, classes: int, strengths: Sequence[float], groups: np.ndarray
 ) -> Fitted:
     """Return the regression of the C with the smallest cross-validated log-loss, fitted to all
     examples, and all that were tried; the last is another try of the best C, with balanced classes.
 
-    Features are [examples, width], sparse or dense. One thread: sums in another order would give
+    Features are [examples, width], sparse or dense; `groups` (group_examples) int64 [examples] stay
+    in one fold. One thread: sums in another order would give
     other weights.
     """
-    folds = assign_folds(labels)
+    folds = assign_folds(labels, groups)
     tried: list[tuple[Attempt, np.ndarray]] = []
     with (
         threadpool_limits(1),
@@ -123,7 +124,11 @@ def cross_validate(
             model.classes_ = weaker.classes_
         before[number] = model.fit(features[train], labels[train])
         decision = model.decision_function(features[held_out])
-        logits[held_out] = expand_logits(decision, model.classes_, classes)
+        own = expand_logits(decision, model.classes_, classes)
+        unseen, top = np.setdiff1d(labels, model.classes_), own.max(1, keepdims=True)
+        total = top + np.log(np.exp(own - top).sum(1, keepdims=True))
+        own[:, unseen] = total - np.log(len(train) + 1)  # rule of succession
+        logits[held_out] = own
     loss = -float(np.mean(compute_log_softmax(logits)[np.arange(len(labels)), labels]))
     found = f1_score(labels, logits.argmax(1), average="macro", zero_division=0)
     return Attempt(strength, class_weight, loss, float(found)), logits

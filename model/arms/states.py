@@ -57,12 +57,14 @@ def fit_pipeline(
     states: np.ndarray,
     labels: np.ndarray,
     classes: Sequence[str],
+    groups: np.ndarray,
 ) -> tuple[Pipeline, Fitted]:
     """Return what standardizes and classifies states [examples, width], with the best C and class
-    names as answers, and what was tried; `labels` are indices of `classes`.
+    names as answers, and what was tried; `labels` are indices of `classes`, `groups` stay in one
+    fold.
     """
     scaler = StandardScaler()
-    fitted = fit_regression(scaler.fit_transform(states), labels, len(classes), STRENGTHS)
+    fitted = fit_regression(scaler.fit_transform(states), labels, len(classes), STRENGTHS, groups)
     best = fitted.model
     best.classes_ = np.array(classes)[best.classes_]
     return make_pipeline(scaler, best), fitted

@@ -10,7 +10,7 @@ import numpy as np
 from beam_jobs.core.model_folder import PIPELINE
 from model.arms import register
 from model.arms.arm import Arm, Exported, Resources
-from model.arms.out_of_fold import list_labels
+from model.arms.out_of_fold import group_examples, list_labels
 from model.finetuning.examples import Example, Task
 from model.finetuning.request import Request
 
@@ -45,7 +45,9 @@ classifier.predict(["A lamp that broke on the first day."])"""
         from model.arms.words import fit_pipeline, prepare_texts  # scikit-learn: 2 CPU seconds
 
         labels = request.task.labels
-        pipeline, fitted = fit_pipeline(prepare_texts(train), list_labels(train), labels)
+        pipeline, fitted = fit_pipeline(
+            prepare_texts(train), list_labels(train), labels, group_examples(train)
+        )
         arm = cls(pipeline, labels, {}, None)
         arm.out_of_fold = fitted.describe(train)
         arm.facts = summarize_attempts(fitted.tried) | {

@@ -40,11 +40,12 @@ def fit_pipeline(
     texts: Sequence[str],
     labels: np.ndarray,
     classes: Sequence[str],
+    groups: np.ndarray,
 ) -> tuple[Pipeline, Fitted]:
     """Return the pipeline of the best C, whose answers are class names, and what was tried.
 
-    `labels` are indices of `classes`. N-grams of a single training text keep a weight of 0: they
-    would take two thirds of the time.
+    `labels` are indices of `classes`, `groups` stay in one fold. N-grams of a single training text
+    keep a weight of 0: they would take two thirds of the time.
     """
     vectorizer = FeatureUnion(
         [
@@ -74,7 +75,7 @@ def fit_pipeline(
             file=sys.stderr,
         )
     kept = np.flatnonzero(np.bincount(features.indices, minlength=features.shape[1]) > 1)
-    fitted = fit_regression(features[:, kept], labels, len(classes), STRENGTHS)
+    fitted = fit_regression(features[:, kept], labels, len(classes), STRENGTHS, groups)
     best = fitted.model
     weights = np.zeros((len(best.coef_), features.shape[1]), np.float32)
     weights[:, kept] = best.coef_

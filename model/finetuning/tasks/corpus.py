@@ -28,6 +28,8 @@ from model.finetuning.examples import (
 )
 
 COLUMNS = ("review_id", "split", "sentences")
+GROUPS = ("item_id", "near_cluster")
+"""Columns by which folds keep reviews together, where a corpus has them."""
 RECORD = ("file", "row", "id")
 """Columns that say which record of the dump a review was."""
 HASH = re.compile("[0-9a-f]{32}")
@@ -136,9 +138,18 @@ def read_reviews(
         ids = [review_id.hex() for review_id in batch.column("review_id").to_pylist()]
         labels = [classes[value] for value in batch.column(column).to_pylist()]
         chosen = [i for i, one in enumerate(ids) if sampler.wants(one, labels[i])]
-        texts = batch.column("sentences").take(pa.array(chosen, pa.int64())).to_pylist()
-        for i, sentences in zip(chosen, texts, strict=True):
-            sampler.add(Example(ids[i], " ".join(sentences), label=labels[i]))
+        read = [name for name in ("sentences", *GROUPS) if name in batch.schema.names]
+        rows = batch.select(read).take(pa.array(chosen, pa.int64())).to_pylist()
+        for i, row in zip(chosen, rows, strict=True):
+            sampler.add(
+                Example(
+                    ids[i],
+                    " ".join(row["sentences"]),
+                    label=labels[i],
+                    product=str(row.get("item_id") or ""),
+                    cluster=row.get("near_cluster") or 0,
+                )
+            )
     return sampler.finish()
 
 
@@ -174,6 +185,7 @@ def _stream_batches(
     dataset = ds.dataset([str(f) for f in files], format="parquet")
     columns = list(dict.fromkeys([*COLUMNS, column]))
     missing = sorted(set(columns) - set(dataset.schema.names))
+    columns += [name for name in GROUPS if name in dataset.schema.names]
     if missing:
         raise UserError(
             f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version"

@@ -162,7 +162,7 @@ def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
 def test_a_class_without_an_example_is_never_the_answer():
     texts = ["a bad lamp", "a bad book", "a good lamp", "a good book"] * 3
     labels = np.array([0, 0, 2, 2] * 3)
-    pipeline, fitted = words.fit_pipeline(texts, labels, ("1", "2", "3"))
+    pipeline, fitted = words.fit_pipeline(texts, labels, ("1", "2", "3"), np.arange(12))
     assert {one.class_weight for one in fitted.tried} == {None, "balanced"}
     assert pipeline.predict(["bad lamp", "good book"]).tolist() == ["1", "3"]
 
@@ -185,7 +185,7 @@ def test_what_is_no_baseline_is_told_in_one_line(made, tmp_path, encoder, task, 
 def test_of_labels_that_follow_from_nothing_the_weakest_regression_is_taken():
     draw = np.random.default_rng(0)
     features, labels = draw.normal(size=(200, 50)), draw.integers(0, 2, 200)
-    fitted = fit_regression(features, labels, 2, (0.0001, 0.1, 10.0))
+    fitted = fit_regression(features, labels, 2, (0.0001, 0.1, 10.0), np.arange(200))
     assert fitted.tried[0].C == 0.0001
     assert fitted.tried[0].loss < 0.7
     assert (fitted.logits.argmax(1) == labels).mean() < 0.65, "by models that knew the example"
@@ -193,6 +193,6 @@ def test_of_labels_that_follow_from_nothing_the_weakest_regression_is_taken():
 
 def test_a_class_of_one_example_ends_no_fit():
     features, labels = np.eye(12), np.array([0] * 6 + [1] * 5 + [2])
-    fitted = fit_regression(features, labels, 3, (0.1, 1.0))
+    fitted = fit_regression(features, labels, 3, (0.1, 1.0), np.arange(12))
     assert np.isfinite(fitted.logits).all()
     assert fitted.model.classes_.tolist() == [0, 1, 2]

@@ -1,0 +1,82 @@
+"""Out-of-fold predictions: folds keep groups together, and no model predicts what it has read."""
+
+import numpy as np
+import pytest
+
+from beam_jobs.core.errors import UserError
+from model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, group_examples
+from model.arms.regression import fit_regression
+from model.finetune import finetune
+from model.finetuning.examples import Example, Sampling, load_examples
+from model.finetuning.request import FinetuneConfig
+from model.finetuning.tasks import find_task
+from tests.model.corpora import write_corpus
+
+
+def test_one_text_one_product_and_one_cluster_are_one_group():
+    examples = [
+        Example("a", "A good lamp", product="lamp"),
+        Example("b", "a  good LAMP"),
+        Example("c", "broken", product="lamp"),
+        Example("d", "broken again", cluster=7),
+        Example("e", "broken once more", cluster=7),
+        *(Example(str(i), f"text {i}", product=f"product {i}") for i in range(15)),
+    ]
+    groups = group_examples(examples)
+    assert groups[0] == groups[1] == groups[2] != groups[3] == groups[4]
+    assert len(set(groups)) == 17
+
+
+def test_a_product_with_more_than_a_fold_keeps_nothing_together():
+    examples = [Example(str(i), f"text {i}", product=f"{i % 3}") for i in range(30)]
+    assert len(set(group_examples(examples))) == 30
+
+
+def test_folds_keep_groups_whole_and_classes_even():
+    draw = np.random.default_rng(0)
+    labels = draw.choice(3, 1000, p=[0.9, 0.08, 0.02])
+    groups = np.where(np.arange(1000) < 300, np.arange(1000) // 6, np.arange(1000))
+    folds = assign_folds(labels, groups)
+    assert set(folds) == set(range(FOLDS))
+    assert all(len(set(folds[groups == g])) == 1 for g in set(groups))
+    for c in range(3):
+        counts = np.bincount(folds[labels == c], minlength=FOLDS)
+        assert counts.max() - counts.min() <= 2
+
+
+def test_a_class_that_a_fold_did_not_know_costs_no_fortune():
+    features, labels = np.eye(12), np.array([0] * 6 + [1] * 5 + [2])
+    fitted = fit_regression(features, labels, 3, (0.1, 1.0), np.arange(12))
+    assert fitted.tried[0].loss < 2
+
+
+def test_labels_of_noise_are_not_known_out_of_fold():
+    """A model that had read the held-out labels would know them: there is a feature for each."""
+    draw = np.random.default_rng(0)
+    labels, groups = draw.integers(0, 2, 300), np.arange(300) // 2
+    features = np.repeat(np.eye(150), 2, axis=0)  # the two examples of a group are alike
+    labels = np.repeat(labels[::2], 2)
+    fitted = fit_regression(features, labels, 2, (1.0, 100.0), groups)
+    assert np.mean(fitted.logits.argmax(1) == labels) < 0.6
+
+
+def test_a_fitted_folder_has_the_predictions_of_its_training_examples(tmp_path):
+    data = write_corpus(tmp_path / "corpus", 300)
+    finetune(
+        FinetuneConfig(task="polarity", arm="tfidf", settings={"selection": "cross-validation"}),
+        data,
+        tmp_path / "fitted",
+    )
+    found = OutOfFold.load(tmp_path / "fitted")
+    train = load_examples(find_task("polarity"), data, "train", Sampling(has_dev=False))
+    assert found.ids == [one.id for one in train]
+    assert found.labels.tolist() == [one.label for one in train]
+    assert found.logits.shape == (len(train), 2)
+    assert found.logits.dtype == np.float32
+    assert found.compute_loss() < 0.4
+
+
+def test_a_folder_without_predictions_is_named(tmp_path):
+    with pytest.raises(UserError) as caught:
+        OutOfFold.load(tmp_path)
+    assert str(tmp_path / "out_of_fold.parquet") in str(caught.value)

@@ -63,9 +63,11 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     make.make_side_by_side(list_chains(cells), p.finetuning.at_once)
 
     made = [*filter(None, [base.origin]), *added.stages]
-    make(build_model_stage(cells, base.rounds[0].corpus))
+    target = p.finetuning.target_accuracy
+    model = make(build_model_stage(cells, base.rounds[0].corpus, target))
     command = report.format_command(p.form)
-    return make(report.build_report_stage(command, p.recipe, added.dump, made, encoder, cells))
+    about = command, p.recipe, added.dump, made, encoder, cells, (), model
+    return make(report.build_report_stage(*about))
 
 
 def settle_base(form: Addition, store: Store) -> Addition:

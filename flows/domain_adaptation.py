@@ -66,9 +66,10 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
     make.make_side_by_side(list_chains([*late, *curve]), at_once)
 
-    make(build_model_stage(cells, corpus))
+    model = make(build_model_stage(cells, corpus, p.finetuning.target_accuracy))
     command = report.format_command(p)
-    return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells, curve))
+    about = command, p.recipe, dump, made, encoder, cells, curve, model
+    return make(report.build_report_stage(*about))
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run)

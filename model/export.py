@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from model.finetuning.network import NETWORK
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import find_task
 from model.options import ExportOptions
+from model.questions.of_model import HeldOut, answer_questions
 from model.report.document import Table, render_template
 from model.report.sections import format_change, format_number
 
@@ -51,6 +52,8 @@ TEMPERATURES = (0.2, 10.0)
 LIBRARIES = {"transformers": "transformers", "onnx": "onnxruntime", "skops": "scikit-learn"}
 """Library of an exported folder, by its format."""
 NAME = "amazon-electra"
+NEVER = 2.0
+"""Threshold that no probability reaches."""
 METRIC_TYPES = {"macro_f1": "f1", "matthews": "matthews_correlation"}
 """Names on the Hugging Face hub where they differ from ours."""
 
@@ -109,31 +112,38 @@ class ExportCell:
 
 
 def export(
-    cells: Sequence[ExportCell], task: str, data: str | Path, output: str | Path
+    cells: Sequence[ExportCell],
+    task: str,
+    data: str | Path,
+    output: str | Path,
+    *,
+    target_accuracy: float | None = None,
 ) -> dict[str, Any]:
     """Write the model folder of the best arm by dev to `output`, results.json last; return its
     content but for the arms.
 
     `cells` are the fine-tuned folders of one task, and the evaluations of all of them or of none;
-    those of one arm differ in the seed. `data` is the folder or file of the task.
+    those of one arm differ in the seed. `data` is the folder or file of the task. With
+    `target_accuracy` config.json has the probability from which on so many answers are right.
     """
     data, output = Path(data), Path(output)
     check_cells(cells)
     found = find_task(task, data, tuple(cells[0].described["labels"]))
     if found.shape != "classification":
         raise UserError(f"task: {task} is {found.shape}; only classifiers are exported")
-    return write_model(cells, found, data, output)
+    return write_model(cells, found, data, output, target_accuracy)
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Read the options and call `export`."""
     options = read_options(ExportOptions, argv, "python -m model.export", __doc__)
     cells = read_cells(options.cells, options.evaluations)
-    return export(cells, options.task, options.data, options.output)
+    target = options.target_accuracy
+    return export(cells, options.task, options.data, options.output, target_accuracy=target)
 
 
 def write_model(
-    cells: Sequence[ExportCell], task: Task, data: Path, output: Path
+    cells: Sequence[ExportCell], task: Task, data: Path, output: Path, target: float | None = None
 ) -> dict[str, Any]:
     """Write the folder, results.json last; return its content but for the arms."""
     make_writable_folder("output", output)
@@ -150,7 +160,11 @@ def write_model(
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     exported = fitted.export(output, examples, temperature, task)
-    write_config(best, output, exported)
+    questions = {}
+    if held_out := HeldOut.read(best.folder, test, temperature):
+        predict = partial(predict_texts, fitted, temperature)
+        questions = answer_questions(held_out, task, data, output, predict, target)
+    write_config(best, output, exported, questions)
     results = {
         "task": task.name,
         "labels": list(task.labels),
@@ -172,6 +186,7 @@ def write_model(
         },
         "against": compare_with_simple_models(best, cells, dev, test, metric),
         **exported.facts,
+        "questions": questions,
     }
     write_card(best, task, results, output)
     write_json(output / "results.json", results)
@@ -258,7 +273,14 @@ def compare_calibration(predictions: Predictions, temperature: float) -> dict[st
     return {"before": compute_metric("ece", predictions), "after": compute_metric("ece", tempered)}
 
 
-def write_config(cell: ExportCell, output: Path, exported: Exported) -> None:
+def predict_texts(arm: Arm, temperature: float, texts: Sequence[str]) -> np.ndarray:
+    """Return calibrated probabilities [texts, classes]."""
+    return apply_temperature(take_logarithms(arm.predict(texts)), temperature)
+
+
+def write_config(
+    cell: ExportCell, output: Path, exported: Exported, questions: Mapping[str, Any]
+) -> None:
     """Add to config.json what transformers has no field for; write it where there is none."""
     file, told, arm = output / "config.json", cell.described, cell.arm_class
     config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
@@ -269,6 +291,8 @@ def write_config(cell: ExportCell, output: Path, exported: Exported) -> None:
     if "pad_token_id" in read:
         config["pad_token_id"] = read.pop("pad_token_id")
     own = {"kind": arm.format, "arm": arm.name, "task": told["task"], **read}
+    if asked := questions.get("trust", {}).get("asked"):
+        own["threshold"] = NEVER if asked["threshold"] is None else asked["threshold"]
     write_json(file, config | {"amazon_electra": own})
 
 

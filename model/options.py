@@ -306,6 +306,12 @@ class ExportOptions(Settings):
     task: str = Field(description=TASK)
     data: Path = Field(description="folder or file of the task's data")
     output: Path = Field(description="folder for the model")
+    target_accuracy: float | None = Field(
+        default=None,
+        gt=0.5,
+        lt=1,
+        description="least share of right answers among those that `score` calls decided",
+    )
 
 
 class SearchOptions(FinetuneOptions):

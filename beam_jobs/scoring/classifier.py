@@ -44,6 +44,8 @@ class Details(BaseModel):
     kind: Literal["transformers", "onnx", "skops"]
     """How the folder is loaded: the first two by ONNX Runtime."""
     max_length: int = Field(default=512, ge=2)
+    threshold: float | None = None
+    """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for one."""
 
 
 class ModelConfig(BaseModel):
@@ -76,6 +78,8 @@ class Classifier:
     temperature: float
     compute_logits: Callable[[list[str]], np.ndarray]
     """Texts to [texts, classes]."""
+    threshold: float | None = None
+    """Probability from which on an answer is `decided`."""
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; UserError where a score is no number."""
@@ -153,7 +157,8 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
         raise UserError(f"cannot be loaded ({why}); export it again", "model", folder) from error
-    return Classifier(folder, config.labels, config.temperature, compute)
+    threshold = config.amazon_electra.threshold
+    return Classifier(folder, config.labels, config.temperature, compute, threshold)
 
 
 def load_network(

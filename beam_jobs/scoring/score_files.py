@@ -1,8 +1,9 @@
 """The rows of a unit, each with its label or the reason why it has none, and the files of all.
 
 A file of scores has a row for each record of its input, in order: `file`, `row` (the record's
-number, from 1), `id` (its own, where it has one), `text` if wanted, `label`, `p.LABEL` for each
-class, `model_version`, and `reason` where there is no label.
+number, from 1), `id` (its own, where it has one), `text` if wanted, `label`, `decision` (`decided`,
+or `ask` where the model is less sure than its threshold, if it has one), `p.LABEL` for each class,
+`model_version`, and `reason` where there is no label.
 """
 
 import json
@@ -116,6 +117,11 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
     if plan.options.with_text:
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
     columns["label"] = pa.array(labels, pa.string())
+    if classifier.threshold is not None:
+        decisions = np.full(len(rows.ids), None)
+        is_sure = probabilities.max(1, initial=0) >= classifier.threshold
+        decisions[scored] = np.where(is_sure, "decided", "ask")
+        columns["decision"] = pa.array(decisions, pa.string())
     for label, column in zip(classifier.labels, spread.T, strict=True):
         columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
     columns["reason"] = pa.array(rows.reasons, pa.string())

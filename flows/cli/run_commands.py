@@ -47,6 +47,7 @@ from flows.store.store import Store
 from flows.ui.plan_page import list_lines
 from model.encoders.known import warn_of_languages
 from model.recipes import RECIPES
+from model.report.owner import list_short_answers
 
 SHOWN_LANGUAGES = 4
 
@@ -70,6 +71,9 @@ def add_run_commands(commands: Any) -> None:
         help="size of the model and length of its training (default: sample for sample:N, "
         "else published, which starts from --start-from or an installed MiniLM)",
     )
+    about = "least share of right answers to promise of what `score` then calls decided, not ask"
+    target = "finetuning.target_accuracy"
+    add_setting_option(run, "--target-accuracy", target, "SHARE", about)
     run.add_argument(
         "--add-to",
         metavar="BASE",
@@ -257,6 +261,8 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
     how = f"amazon-electra up --store {store.address}"
     print(f"report      {made['report']}")
     print(f"model       {made['model']}")
+    for name, answer in list_short_answers(Path(made["model"])):
+        print(f"{name:11} {answer}")
     if became := made.get("registered"):
         print(f"registered  {became}")
     print(f"Prefect UI  {up.get('prefect') or how}")

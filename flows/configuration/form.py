@@ -403,6 +403,13 @@ class Finetuning(Settings):
         default=[],
         description="Learning rates to try; the best on dev is kept. Empty: as the recipe says",
     )
+    target_accuracy: float | None = Field(
+        default=None,
+        gt=0.5,
+        lt=1,
+        description="Least share of right answers, for example 0.97, that must be promised of what "
+        "`score` calls decided; it writes ask where the model is less sure. Empty: no such column",
+    )
     at_once: int = Field(
         default=2,
         ge=1,

@@ -24,12 +24,13 @@ class ModelConfig(Settings):
 
     task: str
     cells: tuple[ModelCell, ...]
+    target_accuracy: float | None = None
 
 
 class Model(Stage):
     """Fine-tuned cells, their evaluations and `data` → the model folder."""
 
-    name, version, Config = "model", 5, ModelConfig
+    name, version, Config = "model", 6, ModelConfig
     pool = "training"
     headline = ("temperature", "calibration.test.after", "int8.changed")
 
@@ -45,10 +46,13 @@ class Model(Stage):
             for cell in self.config.cells
         ]
         data = Path(locate_stage(store, self.inputs["data"]))
-        return export(cells, self.config.task, data, folder)
+        target = self.config.target_accuracy
+        return export(cells, self.config.task, data, folder, target_accuracy=target)
 
 
-def build_model_stage(cells: Sequence[Cell], corpus: Stage) -> Model:
+def build_model_stage(
+    cells: Sequence[Cell], corpus: Stage, target_accuracy: float | None = None
+) -> Model:
     """Return the stage of the model folder of the first task of these cells."""
     task = cells[0].task
     own = [cell for cell in cells if cell.task == task]
@@ -58,4 +62,5 @@ def build_model_stage(cells: Sequence[Cell], corpus: Stage) -> Model:
     listed = tuple(
         ModelCell(arm=c.arm, finetuned=c.finetuned.title, evaluated=c.evaluated.title) for c in own
     )
-    return Model(ModelConfig(task=task, cells=listed), inputs, title=f"model · {task}")
+    config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
+    return Model(config, inputs, title=f"model · {task}")

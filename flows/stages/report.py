@@ -16,6 +16,7 @@ from flows.stages.origin import get_name, read_origin
 from flows.stages.pretraining import ADAPTATIONS
 from flows.store.stage import Stage
 from flows.store.store import Manifest, Store
+from model.questions.of_model import SUSPICIOUS
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
 
 STUDY = "study.json"
@@ -37,7 +38,7 @@ class Report(Stage):
 
     describe: Callable[[Store], ReportInput] | None = None
 
-    name, version = "report", 13
+    name, version = "report", 14
     Config: ClassVar[type[Settings]] = ReportConfig
     ends_run = True
 
@@ -59,9 +60,11 @@ def build_report_stage(
     encoder: Stage,
     cells: Sequence[Cell],
     curve: Sequence[Cell] = (),
+    model: Stage | None = None,
 ) -> Report:
     """Return the stage of the report; `command` gives it again, `made` are the stages whose counts
-    it shows, in the order of the graph, `curve` the cells with fewer labels.
+    it shows, in the order of the graph, `curve` the cells with fewer labels, `model` the stage of
+    the model folder.
     """
     inputs = {cell.finetuned.title: cell.evaluated for cell in (*cells, *curve)}
     origin = find_origin(made)
@@ -69,8 +72,10 @@ def build_report_stage(
     title += f" from {get_name(origin)}" if origin else ""
     return Report(
         ReportConfig(title=title),
-        {**inputs, "encoder": encoder},
-        describe=lambda store: describe_study(store, title, command, made, encoder, cells, curve),
+        {**inputs, "encoder": encoder, **({"model": model} if model else {})},
+        describe=lambda store: describe_study(
+            store, title, command, made, encoder, cells, curve, model
+        ),
     )
 
 
@@ -82,6 +87,7 @@ def describe_study(
     encoder: Stage,
     cells: Sequence[Cell],
     curve: Sequence[Cell] = (),
+    model: Stage | None = None,
 ) -> ReportInput:
     """Return the study as the report's job reads it."""
     origin = find_origin(made)
@@ -101,6 +107,7 @@ def describe_study(
         origins=describe_origins(store, [origin] if origin else []),
         cells=[describe_cell(store, cell) for cell in cells],
         curve=[describe_cell(store, cell) for cell in curve],
+        model=store.fetch(model, "results.json", SUSPICIOUS) if model else None,
     )
 
 

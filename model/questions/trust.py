@@ -8,8 +8,7 @@ what it promises is rather too little.
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import beta
@@ -55,9 +54,6 @@ class Trust:
             f"fixed sequence of thresholds, {LEVEL:.0%}; measured: {self.accuracy:.1%}). The rest "
             f"is for a person: `ask`, where the probability is below {self.threshold:.3f}."
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def choose_threshold(

@@ -18,6 +18,7 @@ from model.encoders.known import warn_of_languages
 from model.options import ReportOptions
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
 from model.report.inputs import ArmFacts, ReportInput, read_report_input
+from model.report.owner import build_owner_blocks
 from model.report.results import MARK, Difference, Results, load_curve, load_results
 from model.report.sections import (
     build_cost_blocks,
@@ -185,6 +186,7 @@ def _build_blocks(
         build_result_table(results),
         *describe_labels(study, results),
         *build_label_curve(results, load_curve(study, base)),
+        *build_owner_blocks(base / study.model if study.model else None),
         *build_difference_blocks(differences, results),
         *build_cost_blocks(study, results),
         *build_curve_blocks(study, base, results),

@@ -153,12 +153,14 @@ def read_reviews(
     return sampler.finish()
 
 
-def locate_reviews(data: Path, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+def locate_reviews(
+    data: Path, ids: Collection[str], with_text: bool = False
+) -> dict[str, dict[str, Any]]:
     """Return file, row and the user's own id of the record of each example, by its id; none for
-    what is not of the corpus `data`.
+    what is not of the corpus `data`. `with_text` adds its text.
     """
     files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
-    columns = ["review_id", *RECORD]
+    columns = ["review_id", *RECORD, *(["sentences"] if with_text else [])]
     found: dict[str, dict[str, Any]] = {}
     wanted = pa.array([bytes.fromhex(one) for one in ids if HASH.fullmatch(one)], pa.binary(16))
     for path in files if len(wanted) else ():
@@ -168,6 +170,8 @@ def locate_reviews(data: Path, ids: Collection[str]) -> dict[str, dict[str, Any]
             for batch in parquet.iter_batches(BATCH_ROWS, columns=columns):
                 chosen = batch.filter(pc.is_in(batch.column("review_id"), wanted))
                 for row in chosen.to_pylist():
+                    if with_text:
+                        row["text"] = " ".join(row.pop("sentences"))
                     found[row.pop("review_id").hex()] = row
     return found
 

@@ -1,0 +1,173 @@
+"""What the owner of a dump asks of a model, answered beside it: `suspicious.csv`, and what
+results.json and the report say.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from beam_jobs.core.files import atomic_path
+from beam_jobs.core.model_folder import apply_temperature, take_logarithms
+from model.evaluation.predictions import Predictions
+from model.finetuning.examples import Task
+from model.finetuning.tasks.corpus import LABEL, locate_reviews
+from model.questions.trust import TARGETS, Trust, choose_threshold, choose_thresholds_by_class
+from model.questions.wrong_labels import WrongLabels, find_wrong_labels
+
+SUSPICIOUS = "suspicious.csv"
+HEADER = ("file", "row", "id", "given", "suggested", "confidence", "contradicted", "text")
+TEXT_SHOWN = 300
+"""Characters of a text in the list."""
+FORMULAS = ("=", "+", "-", "@")
+"""What begins a cell that spreadsheets compute."""
+MOST_CONTRADICTED = 1_000
+"""Texts of copies with several labels that are listed."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Answers of models that were not trained on the review."""
+
+    ids: list[str]
+    labels: np.ndarray
+    """int64 [n]."""
+    probabilities: np.ndarray
+    """[n, classes], calibrated."""
+
+    @classmethod
+    def read(cls, folder: Path, predictions: Predictions | None, temperature: float) -> Self | None:
+        """Return the out-of-fold answers of a fitted folder; where it has none, those of its
+        evaluation, if there is one.
+        """
+        file = folder / "out_of_fold.parquet"
+        if not file.exists():
+            return cls.of_predictions(predictions, temperature) if predictions else None
+        table = pq.read_table(file)
+        logits = np.array(table["logits"].to_pylist(), np.float32)
+        labels = table["label"].to_numpy().astype(np.int64)
+        return cls(table["example_id"].to_pylist(), labels, apply_temperature(logits, temperature))
+
+    @classmethod
+    def of_predictions(cls, predictions: Predictions, temperature: float) -> Self:
+        assert predictions.probabilities is not None
+        logits = take_logarithms(predictions.probabilities)
+        labels = np.asarray(predictions.labels, np.int64)
+        return cls(predictions.ids, labels, apply_temperature(logits, temperature))
+
+
+def answer_questions(
+    held_out: HeldOut,
+    task: Task,
+    data: Path,
+    folder: Path,
+    predict: Callable[[Sequence[str]], np.ndarray],
+    target: float | None,
+) -> dict[str, Any]:
+    """Write suspicious.csv to the model folder; return what results.json says of wrong labels and
+    of what can be promised. `predict` gives probabilities of texts; `target` is the accuracy that
+    the user asked for.
+    """
+    records = locate_reviews(data, held_out.ids, with_text=True)
+    texts = [records.get(one, {}).get("text", "") for one in held_out.ids] if records else []
+    wrong = find_wrong_labels(held_out.probabilities, held_out.labels, texts)
+    rows = list_suspicious_rows(wrong, held_out, task, records)
+    rows += list_contradicted_rows(task, data, predict)
+    rows.sort(key=lambda row: -row["margin"])
+    write_rows(rows, folder / SUSPICIOUS)
+    return {
+        "wrong_labels": {
+            "listed": len(rows),
+            "contradicted": sum(bool(row["contradicted"]) for row in rows),
+            **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
+            "says": wrong.describe(),
+        },
+        "trust": summarize_trust(held_out, task, target),
+    }
+
+
+def list_suspicious_rows(
+    wrong: WrongLabels, held_out: HeldOut, task: Task, records: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return a row of suspicious.csv for each label that looks wrong."""
+    rows = []
+    for one in wrong.suspicions:
+        place = one.place
+        given = int(held_out.labels[place])
+        record = records.get(held_out.ids[place], {"id": held_out.ids[place]})
+        rows.append(
+            {
+                **record,
+                "given": task.labels[given],
+                "suggested": task.labels[one.suggested],
+                "confidence": one.confidence,
+                "contradicted": "yes" if one.is_contradicted else "",
+                "margin": one.confidence - float(held_out.probabilities[place, given]),
+            }
+        )
+    return rows
+
+
+def list_contradicted_rows(
+    task: Task, data: Path, predict: Callable[[Sequence[str]], np.ndarray]
+) -> list[dict[str, Any]]:
+    """Return a row for each text whose exact copies have several labels: the corpus gives those no
+    label, so no model was trained on them.
+    """
+    entries = []
+    for path in sorted((data / "contradictions").glob("*.jsonl")):
+        entries += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    column = task.name.removeprefix(LABEL)
+    chosen = [one for one in entries if one["column"] == column][:MOST_CONTRADICTED]
+    if not chosen or not task.name.startswith(LABEL):
+        return []
+    probabilities = predict([one["text"] for one in chosen])
+    return [
+        {
+            **entry,
+            "given": " and ".join(entry["labels"]),
+            "suggested": task.labels[int(row.argmax())],
+            "confidence": float(row.max()),
+            "contradicted": "yes",
+            "margin": float(2 * row.max() - 1),
+        }
+        for entry, row in zip(chosen, probabilities, strict=True)
+    ]
+
+
+def write_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write the rows as CSV; a text that a spreadsheet would compute begins with an apostrophe."""
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(HEADER)
+        for row in rows:
+            shown = row | {"confidence": f"{row['confidence']:.4f}"}
+            shown["text"] = " ".join(row.get("text", "").split())[:TEXT_SHOWN]
+            cells = [str(shown.get(name) if shown.get(name) is not None else "") for name in HEADER]
+            writer.writerow([f"'{one}" if one.startswith(FORMULAS) else one for one in cells])
+
+
+def summarize_trust(held_out: HeldOut, task: Task, target: float | None) -> dict[str, Any]:
+    """Return what can be promised at each of TARGETS, at the asked `target`, and for each class."""
+    answers = held_out.probabilities.argmax(1)
+    scores = held_out.probabilities.max(1), answers == held_out.labels
+    found: dict[str, Any] = {"targets": [asdict(choose_threshold(*scores, one)) for one in TARGETS]}
+    if target:
+        asked = choose_threshold(*scores, target)
+        by_class = choose_thresholds_by_class(held_out.probabilities, held_out.labels, target)
+        found["asked"] = asdict(asked) | {"says": asked.describe()}
+        found["by_class"] = dict(zip(task.labels, map(asdict, by_class), strict=True))
+    return found
+
+
+def read_trust(found: dict[str, Any]) -> Trust:
+    """Return what `asdict` made of a Trust."""
+    return Trust(**{name: value for name, value in found.items() if name != "says"})

@@ -1,0 +1,87 @@
+"""What is written beside a model: the list of doubtful labels, joined to the user's records."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from model.finetuning.tasks import find_task
+from model.questions.of_model import HeldOut, answer_questions
+from model.report.owner import build_owner_blocks
+from tests.model.questions.test_wrong_labels import simulate
+
+TASK = find_task("label:mood", labels=("bad", "fine", "good"))
+
+
+def write_corpus(folder, ids):
+    """Write what the list is joined with; the third text looks like a formula."""
+    rows = [
+        {
+            "review_id": bytes.fromhex(one),
+            "file": "shop.csv",
+            "row": place + 2,
+            "id": f"x{place}",
+            "sentences": ["=HYPERLINK(1)" if place == 2 else f"Text {place}.", "It ended."],
+        }
+        for place, one in enumerate(ids)
+    ]
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), folder / "corpus-0000000-00000.parquet")
+    entry = {"file": "shop.csv", "row": 9_000, "id": "both", "column": "mood"}
+    entry |= {"labels": ["bad", "good"], "text": "Both."}
+    (folder / "contradictions").mkdir()
+    other = json.dumps(entry | {"column": "colour"})
+    (folder / "contradictions" / "0.jsonl").write_text(f"{json.dumps(entry)}\n{other}\n")
+    return folder
+
+
+def test_doubtful_labels_are_joined_to_the_records(tmp_path):
+    probabilities, labels, flipped = simulate(0, 600, 30)
+    ids = [f"{place:032x}" for place in range(600)]
+    probabilities[2] = [0.9995, 0.0003, 0.0002]
+    labels[2] = 1
+    data = write_corpus(tmp_path / "corpus", ids)
+    found = answer_questions(
+        HeldOut(ids, labels, probabilities),
+        TASK,
+        data,
+        tmp_path,
+        lambda texts: np.tile([0.0, 0.02, 0.98], (len(texts), 1)),
+        target=0.9,
+    )
+    with (tmp_path / "suspicious.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert found["wrong_labels"]["listed"] == len(rows)
+    assert {row["id"] for row in rows[:35]} >= {f"x{place}" for place in sorted(flipped)[:5]}
+    place_of = {row["id"]: place for place, row in enumerate(rows)}
+    assert place_of["x2"] < 31
+    suspicious = rows[place_of["x2"]]
+    assert (suspicious["file"], suspicious["row"]) == ("shop.csv", "4")
+    assert (suspicious["given"], suspicious["suggested"]) == ("fine", "bad")
+    assert suspicious["text"] == "'=HYPERLINK(1) It ended."
+    both = rows[place_of["both"]]
+    assert (both["row"], both["given"], both["suggested"]) == ("9000", "bad and good", "good")
+    assert both["contradicted"] == "yes"
+    confidences = [float(row["confidence"]) for row in rows]
+    assert confidences[0] > 0.99 > confidences[-1]
+
+    assert found["trust"]["asked"]["target"] == 0.9
+    assert set(found["trust"]["by_class"]) == {"bad", "fine", "good"}
+    (tmp_path / "results.json").write_text(json.dumps({"questions": found}))
+    blocks = build_owner_blocks(tmp_path)
+    shown = next(block for block in blocks if hasattr(block, "rows"))
+    assert len(shown.rows) == 10
+    assert shown.rows[0][:3] == ["shop.csv", rows[0]["row"], rows[0]["id"]]
+
+
+def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
+    probabilities, labels, _ = simulate(1, 300, 20)
+    ids = [f"line {place}" for place in range(300)]
+    held_out = HeldOut(ids, labels, probabilities)
+    answer_questions(held_out, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray, None)
+    with (tmp_path / "suspicious.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["id"].startswith("line ")
+    assert rows[0]["file"] == ""

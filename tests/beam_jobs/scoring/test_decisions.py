@@ -1,0 +1,42 @@
+"""`score` says where the model is surer than its threshold."""
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.scoring import score_files
+from beam_jobs.scoring.classifier import Classifier
+
+
+def write_scores(tmp_path, monkeypatch, threshold):
+    """Return the table of three records; the last has no text."""
+    rows = score_files.Rows(ids=["a", "b", "c"], texts=["sure", "unsure", ""])
+    rows.reasons = [None, None, "no text"]
+    monkeypatch.setattr(score_files, "read_rows", lambda *_: rows)
+    logits = np.log(np.array([[0.9, 0.1], [0.4, 0.6]]))
+    model = Classifier("folder", ["bad", "good"], 1.0, lambda texts: logits, threshold)
+    plan, unit = _Any(), _Any()
+    plan.folders.written, unit.name = str(tmp_path), f"unit-{threshold}"
+    plan.options.with_text = False
+    unit.file.name, unit.file.index = "shop.csv", 0
+    score_files.score_unit(unit, plan, model)
+    with pa.ipc.open_file(str(tmp_path / f"{unit.name}.arrow")) as file:
+        return file.read_all()
+
+
+class _Any:
+    """An object whose every attribute is another."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.__dict__[name] = _Any()
+        return self.__dict__[name]
+
+
+def test_answers_below_the_threshold_are_for_a_person(tmp_path, monkeypatch):
+    table = write_scores(tmp_path, monkeypatch, 0.8)
+    assert table["decision"].to_pylist() == ["decided", "ask", None]
+    assert table["label"].to_pylist() == ["bad", "good", None]
+    never = write_scores(tmp_path, monkeypatch, 2.0)
+    assert never["decision"].to_pylist() == ["ask", "ask", None]
+    assert "decision" not in write_scores(tmp_path, monkeypatch, None).column_names

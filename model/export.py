@@ -160,10 +160,15 @@ def write_model(
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     exported = fitted.export(output, examples, temperature, task)
-    questions = {}
-    if held_out := HeldOut.read(best.folder, test, temperature):
-        predict = partial(predict_texts, fitted, temperature)
-        questions = answer_questions(held_out, task, data, output, predict, target)
+    questions = answer_questions(
+        HeldOut.of_predictions(dev, temperature),
+        HeldOut.of_predictions(test, temperature) if test else None,
+        task,
+        data,
+        output,
+        partial(predict_texts, fitted, temperature),
+        target,
+    )
     write_config(best, output, exported, questions)
     results = {
         "task": task.name,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from beam_jobs.core.files import atomic_path
 from beam_jobs.core.model_folder import apply_temperature, take_logarithms
@@ -41,28 +40,28 @@ class HeldOut:
     """[n, classes], calibrated."""
 
     @classmethod
-    def read(cls, folder: Path, predictions: Predictions | None, temperature: float) -> Self | None:
-        """Return the out-of-fold answers of a fitted folder; where it has none, those of its
-        evaluation, if there is one.
-        """
-        file = folder / "out_of_fold.parquet"
-        if not file.exists():
-            return cls.of_predictions(predictions, temperature) if predictions else None
-        table = pq.read_table(file)
-        logits = np.array(table["logits"].to_pylist(), np.float32)
-        labels = table["label"].to_numpy().astype(np.int64)
-        return cls(table["example_id"].to_pylist(), labels, apply_temperature(logits, temperature))
-
-    @classmethod
     def of_predictions(cls, predictions: Predictions, temperature: float) -> Self:
         assert predictions.probabilities is not None
         logits = take_logarithms(predictions.probabilities)
         labels = np.asarray(predictions.labels, np.int64)
         return cls(predictions.ids, labels, apply_temperature(logits, temperature))
 
+    def join(self, other: "HeldOut | None") -> "HeldOut":
+        """Return the answers of both; of a review that both answer, this one's."""
+        if other is None:
+            return self
+        known = {*self.ids}
+        new = [place for place, one in enumerate(other.ids) if one not in known]
+        return HeldOut(
+            [*self.ids, *(other.ids[place] for place in new)],
+            np.concatenate([self.labels, other.labels[new]]),
+            np.concatenate([self.probabilities, other.probabilities[new]]),
+        )
+
 
 def answer_questions(
     held_out: HeldOut,
+    test: HeldOut | None,
     task: Task,
     data: Path,
     folder: Path,
@@ -70,13 +69,17 @@ def answer_questions(
     target: float | None,
 ) -> dict[str, Any]:
     """Write suspicious.csv to the model folder; return what results.json says of wrong labels and
-    of what can be promised. `predict` gives probabilities of texts; `target` is the accuracy that
-    the user asked for.
+    of what can be promised.
+
+    `held_out` are the answers that the model was chosen by: a promise rests on them alone. Labels
+    of `test` are looked at too. `predict` gives probabilities of texts; `target` is the accuracy
+    that the user asked for.
     """
-    records = locate_reviews(data, held_out.ids, with_text=True)
-    texts = [records.get(one, {}).get("text", "") for one in held_out.ids] if records else []
-    wrong = find_wrong_labels(held_out.probabilities, held_out.labels, texts)
-    rows = list_suspicious_rows(wrong, held_out, task, records)
+    every = held_out.join(test)
+    records = locate_reviews(data, every.ids, with_text=True)
+    texts = [records.get(one, {}).get("text", "") for one in every.ids] if records else []
+    wrong = find_wrong_labels(every.probabilities, every.labels, texts)
+    rows = list_suspicious_rows(wrong, every, task, records)
     rows += list_contradicted_rows(task, data, predict)
     rows.sort(key=lambda row: -row["margin"])
     write_rows(rows, folder / SUSPICIOUS)

@@ -44,7 +44,8 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     labels[2] = 1
     data = write_corpus(tmp_path / "corpus", ids)
     found = answer_questions(
-        HeldOut(ids, labels, probabilities),
+        HeldOut(ids[:400], labels[:400], probabilities[:400]),
+        HeldOut(ids[300:], labels[300:], probabilities[300:]),
         TASK,
         data,
         tmp_path,
@@ -67,6 +68,8 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     confidences = [float(row["confidence"]) for row in rows]
     assert confidences[0] > 0.99 > confidences[-1]
 
+    assert found["wrong_labels"]["n"] == 600
+    assert found["trust"]["asked"]["n"] == 400  # test chooses nothing
     assert found["trust"]["asked"]["target"] == 0.9
     assert set(found["trust"]["by_class"]) == {"bad", "fine", "good"}
     (tmp_path / "results.json").write_text(json.dumps({"questions": found}))
@@ -80,7 +83,7 @@ def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
     probabilities, labels, _ = simulate(1, 300, 20)
     ids = [f"line {place}" for place in range(300)]
     held_out = HeldOut(ids, labels, probabilities)
-    answer_questions(held_out, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray, None)
+    answer_questions(held_out, None, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray, None)
     with (tmp_path / "suspicious.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["id"].startswith("line ")

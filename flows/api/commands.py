@@ -168,7 +168,7 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
             stderr=subprocess.STDOUT,
             env=os.environ | PYTHON_ENVIRONMENT,
             start_new_session=True,
-            text=True,
+            encoding="utf-8",
             errors="replace",
         )
         assert process.stdin is not None

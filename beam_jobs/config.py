@@ -8,7 +8,7 @@ exclude each other are refused here too.
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -38,13 +38,13 @@ class LimitConfig(Settings):
     max_record_bytes: int = Field(
         default=Limits.max_record_bytes,
         ge=1,
-        description="a longer record of a dump is rejected unread; one in an evaluation file ends "
+        description="A longer record of a dump is rejected unread; one in an evaluation file ends "
         "the job",
     )
     max_expansion: float = Field(
         default=Limits.max_expansion,
         ge=0,
-        description="how many times its size a compressed file may expand to; 0: no limit",
+        description="How many times its size a compressed file may expand to; 0: no limit",
     )
 
     @property
@@ -73,56 +73,122 @@ class DumpPaths(Settings):
     """Where the dump is, and where the result goes."""
 
     input: tuple[Patterns, ...] = Field(
-        description="files, folders or globs, also in gs:// and s3://; repeat the option for each "
+        description="Files, folders or globs, also in gs:// and s3://; repeat the option for each "
         "later dump"
     )
-    output: str = Field(description="folder of the result")
+    output: str = Field(description="Folder of the result")
 
 
-class ReadingConfig(LimitConfig):
-    """How the files of a dump are read."""
+class FormatConfig(Settings):
+    """What the files of a dump are."""
 
-    format: str | None = Field(
-        default=None,
-        description="format of the files, instead of detecting it from their first bytes: "
-        + ", ".join(formats.FORMATS),
-        json_schema_extra=formats.add_format_names,
-    )
     columns: str | None = Field(
         default=None,
-        description="columns of your own format, for example text=body,stars=score; nested ones as "
+        description="Columns of your own format, for example text=body,stars=score; nested ones as "
         "text=_source.body, in lists as text=products[].reviews[].text; quote a name with a comma: "
         '"text=good, bad",stars=score. Fields: ' + ", ".join(fields.FIELDS),
     )
     records: str | None = Field(
         default=None,
-        description="key of the list of reviews, in a file that is one JSON object, for example "
+        description="Key of the list of reviews, in a file that is one JSON object, for example "
         "reviews or data.reviews",
+    )
+    format: str | None = Field(
+        default=None,
+        description="Format of the files, instead of detecting it from their first bytes: "
+        + ", ".join(formats.FORMATS),
+        json_schema_extra=formats.add_format_names,
     )
     encoding: str = Field(
         default="utf-8",
-        description="encoding of the text; bytes that are invalid in it are read as cp1252 and "
-        "counted",
+        description="Encoding of the text, for example cp1252; bytes that are invalid in it are "
+        "read as cp1252 and counted",
     )
-    max_damaged_files: int = Field(
-        default=0,
-        ge=0,
-        description="how many files may be cut off or broken: they are read up to the damage; one "
-        "more ends the job",
-    )
+
+    @field_validator("columns")
+    @classmethod
+    def _check_columns(cls, columns: str | None) -> str | None:
+        fields.parse_column_overrides(columns)
+        return columns
 
     @field_validator("format")
     @classmethod
     def _check_format(cls, name: str | None) -> str | None:
         return formats.check_format_name(name) if name is not None else None
 
-    @model_validator(mode="after")
-    def _check_encoding(self) -> Self:
+    @field_validator("encoding")
+    @classmethod
+    def _check_encoding(cls, encoding: str) -> str:
         try:
-            "".encode(self.encoding)
+            "".encode(encoding)
         except (LookupError, UnicodeError):
-            raise UserError("not an encoding Python knows", "encoding", self.encoding) from None
-        return self
+            raise UserError("not an encoding Python knows", "encoding", encoding) from None
+        return encoding
+
+
+class LabelConfig(Settings):
+    """What is learnt from a dump: its stars, and classes of its own."""
+
+    stars_scale: str | None = Field(
+        default=None,
+        description="Scale of the column of stars, for example 1-10, or 6-1 where 1 is the best; "
+        "binary for 0 and 1; nps for 0 to 10 as detractors, passives and promoters; none: found "
+        "from its values",
+    )
+    labels: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        description="Columns with classes of your own, for example returned_because; each becomes "
+        "a task label:COLUMN",
+    )
+    fold_labels: bool = Field(
+        default=True,
+        description="Read Yes, yes and YES as one class, 01, 1,0 and 1 too, and n/a, NULL, None, "
+        "nan and - as no value; false: classes stay as typed",
+    )
+
+    @field_validator("stars_scale")
+    @classmethod
+    def _check_scale(cls, scale: str | None) -> str | None:
+        stars.check_scale(scale)
+        return scale
+
+
+class RepairConfig(Settings):
+    """What is mended in a dump, and what may be broken."""
+
+    repair_mojibake: bool = Field(
+        default=False,
+        description="Mend texts whose UTF-8 was read in another encoding, where that is certain: "
+        '"donâ€™t" becomes "don’t" (ftfy)',
+    )
+    max_damaged_files: int = Field(
+        default=0,
+        ge=0,
+        description="How many files may be cut off or broken: they are read up to the damage; one "
+        "more ends the job",
+    )
+
+
+class SplitConfig(Settings):
+    """Who may see which review."""
+
+    split: str = Field(
+        default=splits.DEFAULT_SHARES, description="Share of the distinct texts in each split"
+    )
+    split_by: SplitBy = Field(
+        default="text",
+        description="What decides the split: the text; the product or user, so that none is in "
+        "two splits; or the time: the latest reviews are test, those before them dev",
+    )
+    dates: Order | None = Field(
+        default=None,
+        description="With split_by time: order of day, month and year in dates such as 03/04/2015, "
+        "where the column does not show it: DMY, MDY or YMD; none: found from its values",
+    )
+
+
+class ReadingConfig(LimitConfig, RepairConfig, FormatConfig):
+    """How the files of a dump are read."""
 
 
 class DumpOptions(ReadingConfig, DumpPaths):
@@ -134,53 +200,32 @@ class TextConfig(ReadingConfig):
 
     repair_run_ons: bool = Field(default=True, description='"great!It" becomes "great! It"')
     mask_personal_data: bool = Field(
-        default=True, description="mask e-mail addresses and telephone numbers"
-    )
-    repair_mojibake: bool = Field(
-        default=False,
-        description="mend texts whose UTF-8 was read in another encoding, where that is certain: "
-        '"donâ€™t" becomes "don’t" (ftfy)',
+        default=True, description="Mask e-mail addresses and telephone numbers"
     )
     title: bool = Field(
-        default=True, description="read the title of a review as the first sentence of its text"
+        default=True, description="Read the title of a review as the first sentence of its text"
     )
 
 
-class CorpusConfig(TextConfig):
+class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
     """What decides a corpus, beside the dump and the texts that are left out."""
 
     keep_raw_rejects: bool = Field(
         default=False,
-        description="copy the bytes of unreadable records into rejects/, names and ids of "
+        description="Copy the bytes of unreadable records into rejects/, names and ids of "
         "reviewers included",
     )
-    min_words: int = Field(default=1, ge=0, description="drop texts with fewer words")
-    max_characters: int = Field(default=20_000, ge=1, description="drop texts with more characters")
+    min_words: int = Field(default=1, ge=0, description="Drop texts with fewer words")
+    max_characters: int = Field(default=20_000, ge=1, description="Drop texts with more characters")
     languages: tuple[str, ...] = Field(
         default=(),
-        description="keep only reviews in these languages, for example en; empty: all. Slow",
-    )
-    stars_scale: str = Field(
-        default="",
-        description="scale of the column of stars, for example 1-10, or 6-1 where 1 is the best; "
-        "binary for 0 and 1; nps for 0 to 10 as detractors, passives and promoters; empty: found "
-        "from its values",
-    )
-    label: tuple[str, ...] = Field(
-        default=(),
-        description="columns with classes of your own, for example returned_because; each becomes "
-        "a task label:COLUMN",
-    )
-    fold_labels: bool = Field(
-        default=True,
-        description="read Yes, yes and YES as one class, 01, 1,0 and 1 too, and n/a, NULL, None, "
-        "nan and - as no value; false: classes stay as typed",
+        description="Keep only reviews in these languages, for example en; empty: all. Slow",
     )
     near_duplicates: float = Field(
         default=0,
         ge=0,
         le=1,
-        description="also drop texts that are this similar to an earlier one, for example 0.8; 0: "
+        description="Also drop texts that are this similar to an earlier one, for example 0.8; 0: "
         "off. An earlier corpus (`seen`) costs 0.14 ms of CPU time for each of its reviews",
     )
     near_duplicates_action: NearAction = Field(
@@ -190,30 +235,16 @@ class CorpusConfig(TextConfig):
     )
     withhold_own: bool = Field(
         default=True,
-        description="drop pretrain and train reviews that nearly repeat a dev or test review; "
+        description="Drop pretrain and train reviews that nearly repeat a dev or test review; "
         "costs the corpus job a quarter more CPU time",
     )
     punkt_sample_bytes: int = Field(
-        default=MAX_SAMPLE_BYTES, ge=1, description="bytes of text to train Punkt on, at most"
+        default=MAX_SAMPLE_BYTES, ge=1, description="Bytes of text to train Punkt on, at most"
     )
-    split: str = Field(
-        default=splits.DEFAULT_SHARES, description="share of the distinct texts in each split"
-    )
-    split_by: SplitBy = Field(
-        default="text",
-        description="what decides the split: the text; the product or user, so that none is in "
-        "two splits; or the time: the latest reviews are test, those before them dev",
-    )
-    dates: Order = Field(
-        default="",
-        description="with split_by time: order of day, month and year in dates such as 03/04/2015, "
-        "where the column does not show it: DMY, MDY or YMD; empty: found from its values",
-    )
-    seed: int = Field(default=0, description="decides which text falls into which split")
+    seed: int = Field(default=0, description="Decides which text falls into which split")
 
     @model_validator(mode="after")
     def _check_corpus(self) -> Self:
-        stars.check_scale(self.stars_scale)
         if self.languages and (wrong := set(self.languages) - languages.list_languages()):
             codes = " ".join(sorted(wrong))
             raise UserError("codes of two letters, such as en", "languages", codes)
@@ -230,18 +261,18 @@ class CorpusOptions(CorpusConfig, DumpOptions):
     """Options of beam_jobs.corpus_job."""
 
     seen: Patterns = Field(
-        default=(), description="earlier corpora; reviews that they contain are dropped"
+        default=(), description="Earlier corpora; reviews that they contain are dropped"
     )
     withhold: Patterns = Field(
-        default=(), description="files of evaluation texts, which must never reach pre-training"
+        default=(), description="Files of evaluation texts, which must never reach pre-training"
     )
-    withhold_corpus: str = Field(
-        default="",
-        description="corpus whose dev and test reviews must never reach pre-training either",
+    withhold_corpus: str | None = Field(
+        default=None,
+        description="Corpus whose dev and test reviews must never reach pre-training either",
     )
     punkt: str | None = Field(
         default=None,
-        description="use these Punkt parameters instead of training them: punkt.json of a corpus, "
+        description="Use these Punkt parameters instead of training them: punkt.json of a corpus, "
         "or NLTK's …/punkt_tab/english",
     )
 
@@ -263,18 +294,18 @@ class ScoringConfig(TextConfig):
     precision: ScoringPrecision = Field(
         default="fp32", description="int8 uses model_quantized.onnx, where the folder has it"
     )
-    id: str = Field(
-        default="",
-        description="column of the input to copy beside each label, so that you can join them; "
-        "empty: a column such as id, review_id or reviewID, where there is one",
+    id: str | None = Field(
+        default=None,
+        description="Column of the input to copy beside each label, so that you can join them; "
+        "none: a column such as id, review_id or reviewID, where there is one",
     )
-    with_text: bool = Field(default=False, description="write the classified text too")
+    with_text: bool = Field(default=False, description="Write the classified text too")
     output_format: ScoreFormat = Field(
-        default="parquet", description="format of the files of scores"
+        default="parquet", description="Format of the files of scores"
     )
-    model_version: str = Field(
-        default="",
-        description="version to write beside every label; empty: the first digits of the model's "
+    model_version: str | None = Field(
+        default=None,
+        description="Version to write beside every label; none: the first digits of the model's "
         "digest",
     )
 
@@ -282,47 +313,47 @@ class ScoringConfig(TextConfig):
 class ScoringOptions(ScoringConfig, DumpOptions):
     """Options of beam_jobs.scoring_job."""
 
-    model: str = Field(description="model folder, from model.export or from the registry")
+    model: str = Field(description="Model folder, from model.export or from the registry")
 
 
 class ShardsConfig(LimitConfig):
     """What decides the shards, beside the texts and the vocabulary."""
 
     max_length: int = Field(
-        default=128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE, description="tokens in a sequence"
+        default=128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE, description="Tokens in a sequence"
     )
-    split: Split = Field(default="pretrain", description="split of the corpus to pack")
-    sample_reviews: int = Field(
-        default=0,
-        ge=0,
-        description="with `corpus`: pack about this many reviews, the first of the split; of a "
-        "small split there may be none. 0: all",
+    split: Split = Field(default="pretrain", description="Split of the corpus to pack")
+    sample_reviews: int | None = Field(
+        default=None,
+        ge=1,
+        description="With `corpus`: pack about this many reviews, the first of the split; of a "
+        "small split there may be none. none: all",
     )
 
 
 class ShardsPaths(Settings):
     """The texts that are packed, what is left out of them, and where the shards go."""
 
-    corpus: str = Field(default="", description="folder that corpus_job wrote")
+    corpus: str | None = Field(default=None, description="Folder that corpus_job wrote")
     general_text: Patterns = Field(
         default=(),
-        description="instead of a corpus: text files, plain or compressed, with one document a "
+        description="Instead of a corpus: text files, plain or compressed, with one document a "
         "block",
     )
     punkt: str | None = Field(
         default=None,
-        description="with `general_text`: Punkt parameters, such as punkt.json of a corpus; "
-        "empty: trained on the text",
+        description="With `general_text`: Punkt parameters, such as punkt.json of a corpus; "
+        "none: trained on the text",
     )
     withhold: Patterns = Field(
-        default=(), description="with `general_text`: evaluation files, whose texts are left out"
+        default=(), description="With `general_text`: evaluation files, whose texts are left out"
     )
-    withhold_corpus: str = Field(
-        default="",
-        description="with `general_text`: corpus whose dev and test reviews are left out",
+    withhold_corpus: str | None = Field(
+        default=None,
+        description="With `general_text`: corpus whose dev and test reviews are left out",
     )
-    vocabulary: str = Field(description="folder that model.vocabulary wrote")
-    output: str = Field(description="folder of the shards")
+    vocabulary: str = Field(description="Folder that model.vocabulary wrote")
+    output: str = Field(description="Folder of the shards")
 
 
 class ShardsOptions(ShardsConfig, ShardsPaths):
@@ -351,8 +382,8 @@ class ShardsOptions(ShardsConfig, ShardsPaths):
 class SampleOptions(Settings):
     """Options of beam_jobs.sample.sample_dump."""
 
-    reviews: int = Field(default=20_000, ge=1, description="lines to write, messy ones included")
-    seed: int = Field(default=0, description="the same seed gives the same bytes")
+    reviews: int = Field(default=20_000, ge=1, description="Lines to write, messy ones included")
+    seed: int = Field(default=0, description="The same seed gives the same bytes")
     output: str = Field(
-        default="sample.json.gz", description="file to write, gzip if it ends in .gz"
+        default="sample.json.gz", description="File to write, gzip if it ends in .gz"
     )

@@ -73,7 +73,7 @@ def make_corpus(
     *,
     seen: Sequence[Place] = (),
     withhold: Sequence[Place] = (),
-    withhold_corpus: Place = "",
+    withhold_corpus: Place | None = None,
     punkt: Place | None = None,
     beam_options: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def make_corpus(
             "output": str(output),
             "seen": tuple(map(str, seen)),
             "withhold": tuple(map(str, withhold)),
-            "withhold_corpus": str(withhold_corpus),
+            "withhold_corpus": str(withhold_corpus) if withhold_corpus else None,
             "punkt": str(punkt) if punkt else None,
         },
     )

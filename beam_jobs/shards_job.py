@@ -54,11 +54,11 @@ def make_shards(
     vocabulary: Place,
     output: Place,
     *,
-    corpus: Place = "",
+    corpus: Place | None = None,
     general_text: Sequence[Place] = (),
     punkt: Place | None = None,
     withhold: Sequence[Place] = (),
-    withhold_corpus: Place = "",
+    withhold_corpus: Place | None = None,
     beam_options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Pack a corpus, or general text, into shards; return what shards.json holds, or what was
@@ -73,11 +73,11 @@ def make_shards(
         | {
             "vocabulary": str(vocabulary),
             "output": str(output),
-            "corpus": str(corpus),
+            "corpus": str(corpus) if corpus else None,
             "general_text": tuple(map(str, general_text)),
             "punkt": str(punkt) if punkt else None,
             "withhold": tuple(map(str, withhold)),
-            "withhold_corpus": str(withhold_corpus),
+            "withhold_corpus": str(withhold_corpus) if withhold_corpus else None,
         },
     )
     return _make_with(options, list(beam_options))

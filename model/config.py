@@ -51,10 +51,10 @@ class Architecture(Settings):
         gt=0,
         description="added to the variance in every LayerNorm (google)",
     )
-    generator_layers: int = Field(
-        default=0,
-        ge=0,
-        description="layers of the generator; 0: as many as the discriminator (google)",
+    generator_layers: int | None = Field(
+        default=None,
+        ge=1,
+        description="layers of the generator; none: as many as the discriminator (google)",
     )
 
     @model_validator(mode="after")
@@ -66,7 +66,7 @@ class Architecture(Settings):
             f"a multiple of heads={self.heads}",
         )
         _check_field(
-            self.generator_layers <= self.layers,
+            (self.generator_layers or 0) <= self.layers,
             "generator_layers",
             self.generator_layers,
             f"at most layers={self.layers}",
@@ -85,7 +85,7 @@ class Architecture(Settings):
         """
         layers = self.generator_layers or self.layers
         if self.has_wide_generator:
-            return self.replace(layers=layers, generator_layers=0)
+            return self.replace(layers=layers, generator_layers=None)
         hidden = round(self.hidden * self.generator_multiplier)
         heads = max(1, hidden // 64)
         expected = (
@@ -100,7 +100,7 @@ class Architecture(Settings):
             intermediate=4 * hidden,
             heads=heads,
             generator_multiplier=1.0,
-            generator_layers=0,
+            generator_layers=None,
         )
 
 
@@ -178,19 +178,19 @@ class PretrainingConfig(Settings):
         description="decides the weights, the order of the sequences and the masked positions",
     )
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
-    device_batch: int = Field(
-        default=0,
-        ge=0,
-        description="sequences that a device computes at once, with accumulated gradients; 0: its "
-        "whole share. Halved if they do not fit into its memory",
+    device_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="sequences that a device computes at once, with accumulated gradients; none: "
+        "its whole share. Halved if they do not fit into its memory",
     )
     log_every: int = Field(
         default=50, ge=1, description="steps from one line of metrics to the next"
     )
-    validate_every: int = Field(
-        default=0,
-        ge=0,
-        description="steps from one validation to the next; 0: ten validations in all",
+    validate_every: int | None = Field(
+        default=None,
+        ge=1,
+        description="steps from one validation to the next; none: ten validations in all",
     )
     validate_sequences: int = Field(
         default=1024,
@@ -393,16 +393,16 @@ class AdaptationConfig(Settings):
         description="share of the steps, the first ones, in which the trunk is frozen and only "
         "the rest learns (Kumar et al. 2022, arXiv 2202.10054)",
     )
-    head_tokens: int = Field(
-        default=0,
-        ge=0,
-        description="tokens after which head_steps ends at the latest; 0: no such limit. With a "
+    head_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="tokens after which head_steps ends at the latest; none: no such limit. With a "
         "`budget` in time only head_steps counts",
     )
-    trunk_learning_rate: float = Field(
-        default=0.0,
-        ge=0,
-        description="peak learning rate of the trunk; 0: learning_rate, which the rest has",
+    trunk_learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="peak learning rate of the trunk; none: learning_rate, which the rest has",
     )
     origin_average: float = Field(
         default=0.0,

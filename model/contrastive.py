@@ -35,7 +35,7 @@ from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, make_writable_folder, write_json
 from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import parse_assignments, read_options, replace_settings
+from beam_jobs.core.settings import read_options, replace_settings
 from model.device import Device, open_device
 from model.encoders.card import UNKNOWN
 from model.encoders.config import TRAINED_LENGTH, count_positions
@@ -540,9 +540,8 @@ def render_card(config: ContrastiveConfig, result: ContrastiveResult, start: dic
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Adapt as a command line says; return the result."""
     options = read_options(ContrastiveOptions, argv, "python -m model.contrastive", __doc__)
-    settings = parse_assignments(options.set)
-    [config] = replace_settings([ContrastiveConfig()], settings, "contrastive")
-    resources = TrainingResources(**options.model_dump(include=set(TrainingResources.model_fields)))
+    [config] = replace_settings([ContrastiveConfig()], options.settings, "contrastive")
+    resources = TrainingResources(**options.pick(TrainingResources))
     return asdict(
         adapt_contrastively(config, options.encoder, options.corpus, options.output, resources)
     )

@@ -18,7 +18,7 @@ import numpy as np
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
-from beam_jobs.core.settings import format_value, parse_assignments, read_options
+from beam_jobs.core.settings import format_value, read_options
 from model.arms import find_arm
 from model.arms.arm import WORK, Arm, Resources
 from model.arms.out_of_fold import OutOfFold, assign_folds, group_examples, list_labels
@@ -182,7 +182,7 @@ def read_config(options: FinetuneOptions) -> tuple[FinetuneConfig, dict[str, Any
     """Return what a command line asks for: the config, and `encoder`, `architecture`, `teacher` and
     `cache` as `finetune` takes them.
     """
-    texts = parse_assignments(options.set)
+    texts = dict(options.settings)
     if options.learning_rate:
         texts["learning_rates"] = format_value(options.learning_rate)
     fields, encoder = read_encoder_option(options.encoder)

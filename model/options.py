@@ -125,24 +125,12 @@ class TrainingResources(Settings):
 ALL_CORES = TrainingResources()
 
 
-class PretrainOptions(TrainingResources):
-    """Options of model.pretrain."""
+class PretrainPaths(Settings):
+    """What a pre-training reads, and where it writes."""
 
     shards: Path = Field(description="folder that beam_jobs.shards_job wrote")
     replay: tuple[Path, ...] = Field(default=(), description="shards of earlier dumps to mix in")
-    replay_ratio: str = Field(
-        default="0.5", description="share of the sequences taken from earlier dumps"
-    )
     output: Path = Field(description="folder for checkpoints, metrics.jsonl and the model folders")
-    recipe: RecipeName = Field(description="size of the model and length of its training")
-    steps: int | None = Field(
-        default=None, ge=1, description="optimizer steps, instead of the recipe's number"
-    )
-    budget: str | None = Field(
-        default=None,
-        description="instead of `steps`: a time (30min), or operations in matrix products "
-        "(1.5e15flops)",
-    )
     validation: Path | None = Field(
         default=None,
         description="shards of the dev split; losses are measured on them every validate_every "
@@ -162,11 +150,10 @@ class PretrainOptions(TrainingResources):
         description="with `start_from`: a corpus on whose train and dev labels the loaded and the "
         "trained weights are compared; if the trained ones are worse, the loaded ones are written",
     )
-    set: tuple[str, ...] = Field(
-        default=(),
-        description="any field of PretrainingConfig, Architecture or AdaptationConfig in "
-        "model/config.py; may be repeated",
-    )
+
+
+class PretrainOptions(TrainingResources, PretrainConfig, PretrainPaths):
+    """Options of model.pretrain."""
 
 
 class ContrastiveConfig(Settings):
@@ -217,8 +204,8 @@ class ContrastiveOptions(TrainingResources):
         description="folders that corpus_job wrote; their pretrain splits give pairs"
     )
     output: Path = Field(description="folder for checkpoints, metrics.jsonl and the encoder")
-    set: tuple[str, ...] = Field(
-        default=(), description="any field of ContrastiveConfig in model/options.py"
+    settings: dict[str, str] = Field(
+        default={}, description="any field of ContrastiveConfig in model/options.py"
     )
 
 
@@ -267,8 +254,8 @@ class FinetuneOptions(Settings):
         default=(), description="learning rates to try; the best on dev is kept"
     )
     device: Device = Field(default="auto", description=DEVICE)
-    set: tuple[str, ...] = Field(
-        default=(),
+    settings: dict[str, str] = Field(
+        default={},
         description="any field of FinetuningSettings in model/config.py; may be repeated",
     )
 

@@ -14,7 +14,7 @@ from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder
 from beam_jobs.core.locks import exclusive_lock
-from beam_jobs.core.settings import parse_assignments, parse_field, read_options
+from beam_jobs.core.settings import build_settings, parse_field, read_options
 from beam_jobs.core.terminal import print
 from model.config import Architecture
 from model.device import open_device
@@ -46,7 +46,7 @@ def configure_recipe(
     """
     if arguments.steps is not None and arguments.budget is not None:
         raise UserError("give one of `steps` and `budget`")
-    settings = parse_assignments(arguments.set)
+    settings = dict(arguments.settings)
     shape = origin.read_settings() if origin else {}
     defaults = (
         choose_settings(origin.main, settings, has_generator=bool(origin.generator))
@@ -159,23 +159,16 @@ def pretrain(
 
         pretrain(PretrainConfig(recipe="sample", steps=600), "shards", "encoder")
     """
-    return train(
-        PretrainOptions(
-            shards=Path(shards),
-            output=Path(output),
-            recipe=config.recipe,
-            steps=config.steps,
-            budget=config.budget,
-            replay=tuple(map(Path, replay)),
-            replay_ratio=str(config.replay_ratio),
-            start_from=str(start_from) if start_from else None,
-            start_generator_from=Path(start_generator_from) if start_generator_from else None,
-            validation=Path(validation) if validation else None,
-            probe=Path(probe) if probe else None,
-            set=tuple(f"{name}={text}" for name, text in config.settings.items()),
-            **dict(resources),
-        )
-    )
+    paths = {
+        "shards": Path(shards),
+        "output": Path(output),
+        "replay": tuple(map(Path, replay)),
+        "start_from": str(start_from) if start_from else None,
+        "start_generator_from": start_generator_from,
+        "validation": validation,
+        "probe": probe,
+    }
+    return train(build_settings(PretrainOptions, dict(config) | dict(resources) | paths))
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -189,8 +182,8 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
     # this process starts the others, and is none of them
     if processes > 1 and "RANK" not in os.environ:
         check_processes(arguments.device, processes)
-        given = parse_assignments(arguments.set)
-        check_batch(int(given.get("batch", RECIPES[arguments.recipe].pretraining.batch)), processes)
+        batch = RECIPES[arguments.recipe].pretraining.batch
+        check_batch(int(arguments.settings.get("batch", batch)), processes)
         return run_processes(train, arguments, processes)
     shards = Shards.open(arguments.shards)
     origin = find_origin(arguments)
@@ -198,7 +191,9 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
     if arguments.threads or processes > 1:
         torch.set_num_threads(arguments.threads or max(1, (os.cpu_count() or 1) // processes))
     replay = (
-        open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
+        open_replay(shards, arguments.replay, str(arguments.replay_ratio))
+        if arguments.replay
+        else None
     )
     dev = Shards.open(arguments.validation, "validation", "dev") if arguments.validation else None
     budget = parse_budget(arguments.budget) if arguments.budget else None

@@ -27,7 +27,7 @@ from typing import (
     get_origin,
 )
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from beam_jobs.core.errors import UserError, spell_settings
@@ -39,6 +39,8 @@ Model = TypeVar("Model", bound="Settings")
 LARGEST_SEED = 2**32 - 1
 METAVARS = {int: "N", float: "X", bool: "BOOL", str: "TEXT", Path: "PATH"}
 BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+SET = "--set"
+"""Option of a job for a field that is a dictionary of settings."""
 BEAM_OPTIONS = ("runner", "job_endpoint", "flink_master")
 """Options of Beam that messages name."""
 SECRET: LiteralString = "secret"
@@ -56,13 +58,29 @@ class Settings(BaseModel):
         allow_inf_nan=False,
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_empty_as_none(cls, values: Any) -> Any:
+        """Take an empty text, which a form sends, for None where that is the default."""
+        if not isinstance(values, dict):
+            return values
+        fields = cls.model_fields
+        is_none = {n for n, v in values.items() if v == "" and n in fields}
+        return {
+            n: v for n, v in values.items() if n not in is_none or fields[n].default is not None
+        }
+
     def replace(self, **changes: Any) -> Self:
         """Return the same settings with some changed, checked anew."""
         return type(self)(**{**dict(self), **changes})
 
+    def pick(self, kind: "type[Settings]") -> dict[str, Any]:
+        """Return those of the settings that another model has too, by name."""
+        return {n: getattr(self, n) for n in kind.model_fields if n in type(self).model_fields}
+
     def narrow(self, kind: "type[Model]") -> "Model":
-        """Return those of the settings that another model has: of a job's options its config."""
-        return kind(**{name: getattr(self, name) for name in kind.model_fields})
+        """Return a model with those of the settings that it has: the config of a job's options."""
+        return kind(**self.pick(kind))
 
 
 def strip_none(hint: Any) -> Any:
@@ -86,7 +104,7 @@ def parse_text(hint: Any, text: str) -> Any:
     list, JSON, or the text itself.
     """
     kind = strip_none(hint)
-    if kind is not hint and text.lower() in ("none", "all"):
+    if kind is not hint and text.lower() in (("none",) if kind is str else ("none", "all")):
         return None
     if text.startswith(("[", "{")):
         try:
@@ -202,8 +220,8 @@ def make_option_speller(kind: type[Settings]) -> Spell:
             return spell_as_option(_name_option(name), value)
         if name in BEAM_OPTIONS:
             return spell_as_option(f"--{name}", value)
-        if "set" in kind.model_fields and value is not None:
-            return spell_as_option("--set", f"{name}={format_value(value)}")
+        if "settings" in kind.model_fields and value is not None:
+            return spell_as_option(SET, f"{name}={format_value(value)}")
         return None
 
     return spell
@@ -261,15 +279,24 @@ def build_parser(kind: type[Settings], program: str, description: str | None) ->
     parser = OptionParser(prog=program, description=description)
     for name, field in kind.model_fields.items():
         items, plain = list_items(field.annotation), strip_none(field.annotation)
+        is_dict = get_origin(plain) is dict
         words: dict[str, Any] = {"default": argparse.SUPPRESS, "help": describe_field(kind, field)}
         if items is not None:
             is_nested = get_origin(items) is tuple
             words |= {"nargs": "*", "action": "append" if is_nested else "extend"}
         if plain is bool:  # the option alone says yes
             words |= {"nargs": "?", "const": "true"}
+        if is_dict:
+            words |= {"nargs": "*", "action": "extend"}
         choices = "{" + ",".join(map(str, get_args(plain))) + "}"
-        words["metavar"] = METAVARS.get(list_items(items) or items or plain, choices)
-        parser.add_argument(_name_option(name), dest=name, required=field.is_required(), **words)
+        metavar = METAVARS.get(list_items(items) or items or plain, choices)
+        words["metavar"] = "NAME=VALUE" if is_dict else metavar
+        names = [SET if is_dict else _name_option(name)]
+        if (
+            items is not None and name.endswith("s") and name[:-1] not in kind.model_fields
+        ):  # one at a time: --label A --label B
+            names.append(_name_option(name[:-1]))
+        parser.add_argument(*names, dest=name, required=field.is_required(), **words)
     return parser
 
 
@@ -319,7 +346,10 @@ def _fill(kind: type[Model], given: argparse.Namespace) -> Model:
     for name, words in vars(given).items():
         hint = kind.model_fields[name].annotation
         try:
-            values[name] = parse_text(hint, words) if isinstance(words, str) else words
+            if get_origin(strip_none(hint)) is dict:
+                values[name] = parse_assignments(words)
+            else:
+                values[name] = parse_text(hint, words) if isinstance(words, str) else words
         except UserError as mistake:
             raise UserError(mistake.message, name, words) from None
     return build_settings(kind, values)

@@ -98,7 +98,7 @@ class Preparation:
     @property
     def labels(self) -> tuple[str, ...]:
         """Columns of the user's own classes."""
-        return tuple(dict.fromkeys(self.options.label))
+        return tuple(dict.fromkeys(self.options.labels))
 
     @property
     def withholds(self) -> bool:
@@ -458,7 +458,7 @@ class UnitReader:
                 raise UserError(
                     f"more than {MAX_VALUES:,} different values in "
                     f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200",
-                    "label",
+                    "labels",
                     name,
                 )
 

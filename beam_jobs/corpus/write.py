@@ -124,7 +124,7 @@ def write_punkt(
     return parameters
 
 
-def decide_scales(units: Sequence[PreparedUnit], given: str) -> list[Scale]:
+def decide_scales(units: Sequence[PreparedUnit], given: str | None) -> list[Scale]:
     """Return the scale of the stars of each dump, by all its ratings.
 
     Raises UserError where the values leave it open and the user has given none.

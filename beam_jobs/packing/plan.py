@@ -92,8 +92,8 @@ def plan_shards(
     made_of = {"corpus": hash_bytes(content) if options.corpus else "", "withheld": withheld}
     if "withheld_corpus" in result:
         made_of["withheld_corpus"] = result["withheld_corpus"]
-    is_sample = options.sample_reviews > 0
-    if is_sample:
+    is_sample = options.sample_reviews is not None
+    if options.sample_reviews is not None:
         units = corpus_units.sample_units(units, documents, options.sample_reviews)
         documents = None
     engine = beam_options.resolve_beam_options(

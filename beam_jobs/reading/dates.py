@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from beam_jobs.core.errors import UserError
 
-Order = Literal["", "DMY", "MDY", "YMD"]
+Order = Literal["DMY", "MDY", "YMD"]
 ORDERS: tuple[Order, ...] = ("DMY", "MDY", "YMD")
 FORMS = (
     "a date is read as 2015-04-03, 3.4.2015, 3 April 2015, 2015年4月3日, Unix time, or by `dates` "
@@ -98,7 +98,7 @@ MONTHS = {
 class Notation(NamedTuple):
     """How the dates of a column are written, where they alone do not say."""
 
-    order: Order = ""
+    order: Order | Literal[""] = ""
     """Of day, month and year in 03/04/2015; empty: not known."""
     has_serials: bool = False
     """Whether 46008 is a spreadsheet's day."""
@@ -259,7 +259,7 @@ def resolve_days(counts: Mapping[str, int], notation: Notation) -> tuple[Counter
     return days, unread
 
 
-def decide_notation(counts: Mapping[str, int], where: str, given: Order = "") -> Notation:
+def decide_notation(counts: Mapping[str, int], where: str, given: Order | None = None) -> Notation:
     """Return the notation of a dump's dates by all of them, as `count_dates` has them.
 
     Raises UserError where they leave it open, or where more than one in a hundred is no date;
@@ -293,7 +293,7 @@ def _show_unread(text: str, notation: Notation) -> str:
     return "/".join(map(str, found[:3]))
 
 
-def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Order:
+def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Order | Literal[""]:
     """Return in which order the numbers of dates are; raise UserError where two orders are
     possible, or more than one is used, unless these are too few to matter.
     """

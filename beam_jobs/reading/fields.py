@@ -102,7 +102,7 @@ NO_FIELDS = {"_score"}
 """Of search engines: how well a document answers a query."""
 HINT = (
     "name the one with 1 to 5 stars: `columns='stars=NAME'`, or one with classes of your own: "
-    "`label='NAME'`"
+    "`labels='NAME'`"
 )
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
@@ -495,7 +495,7 @@ def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
             file, layout = next(iter(layouts.items()))
             raise UserError(
                 f"no file of the dump has this column; {file} has {list_columns(layout)}",
-                "label",
+                "labels",
                 column,
             )
 

@@ -50,14 +50,16 @@ def find_format(name: str) -> Format:
 
 def check_format_name(name: str) -> str:
     """Return the name of a format; ValueError for any other."""
-    if name and name not in list_formats():
+    if name not in list_formats():
         raise ValueError(describe_unknown(name, FORMATS, "format"))
     return name
 
 
 def add_format_names(schema: dict[str, Any]) -> None:
     """Let a JSON schema of a field list the names of formats."""
-    schema["enum"] = [*([""] if schema.get("default") == "" else []), *list_formats()]
+    for kind in schema.get("anyOf", [schema]):
+        if kind.get("type") == "string":
+            kind["enum"] = [*list_formats()]
 
 
 def list_endings() -> list[str]:

@@ -23,7 +23,7 @@ ROUNDED = re.compile(r"[-+]?\d+(?:[.,]\d+)?[eE]\+?\d+")
 """A number as spreadsheets show it, without its last digits."""
 
 
-def add_id_column(file: DumpFile, given: str) -> DumpFile:
+def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
     """Return a file whose records are read with the column of their ids, if there is one.
 
     Raises UserError for a given column that the file does not have.
@@ -37,7 +37,7 @@ def add_id_column(file: DumpFile, given: str) -> DumpFile:
     if isinstance(format, RowFormat):
         record = detection.read_columns(file.path, format)
         columns = [*record, *detection.list_nested_names(record)]
-    given = given.removeprefix(f"{layout.records}{LIST}.")
+    given = (given or "").removeprefix(f"{layout.records}{LIST}.")
     is_listed = isinstance(format, RowFormat) or len(layout.unused) < fields.MAX_LISTED_COLUMNS
     if given and columns and is_listed and given not in columns:
         raise UserError(

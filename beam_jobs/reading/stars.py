@@ -121,9 +121,9 @@ def is_reversed(name: str) -> bool:
     return worst > best
 
 
-def check_scale(name: str) -> None:
+def check_scale(name: str | None) -> None:
     """Raise UserError for what is no scale."""
-    if name not in ("", BINARY, NPS):
+    if name not in (None, BINARY, NPS):
         parse_scale(name)
 
 
@@ -189,7 +189,9 @@ def show_rating(number: float) -> str:
     return {NO: "false", YES: "true"}.get(number, f"{number:g}")
 
 
-def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: str = "") -> Scale:
+def decide_scale(
+    counts: Mapping[tuple[float, float], int], where: str, given: str | None = None
+) -> Scale:
     """Return the scale of numbers, each with what it is out of and how often it occurs.
 
     Raises UserError where they leave it open; `given` is the user's word, `where` names the column.
@@ -265,7 +267,7 @@ def _holds(name: str, step: float, values: set[float], high: float) -> bool:
 
 
 def decide_scales(
-    ratings: Mapping[str, Mapping[tuple[float, float], int]], where: str, given: str = ""
+    ratings: Mapping[str, Mapping[tuple[float, float], int]], where: str, given: str | None = None
 ) -> Scale:
     """Return the scale of a dump by the ratings of each of its files.
 

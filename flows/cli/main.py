@@ -71,7 +71,15 @@ def attempt(arguments: argparse.Namespace) -> int:
     for name, value in list(os.environ.items()):
         if name.startswith(("PREFECT_", "MLFLOW_")) and not value:
             del os.environ[name]  # an .env file left it empty: Prefect takes that for a password
-    options = arguments.parser.shortcuts if "parser" in arguments else {}
+    is_typed = "parser" in arguments  # not called from Python
+
+    def spell(message: object) -> str:
+        return (
+            spell_for_commands(str(message), arguments.parser.shortcuts)
+            if is_typed
+            else str(message)
+        )
+
     try:
         is_dry = getattr(arguments, "dry_run", False)  # which makes nothing, not even the folder
         if arguments.command in ("run", "study", "up") and not is_dry:
@@ -81,7 +89,7 @@ def attempt(arguments: argparse.Namespace) -> int:
             restrict_store(root)
         arguments.do(arguments)
     except UserError as mistake:
-        print(f"error: {spell_for_commands(str(mistake), options)}", file=sys.stderr)
+        print(f"error: {spell(mistake)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted; the same command continues where it stopped", file=sys.stderr)
@@ -89,12 +97,12 @@ def attempt(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         return 0
     except TransientError as failure:
-        print(f"failed: {spell_for_commands(str(failure), options)}", file=sys.stderr)
+        print(f"failed: {spell(failure)}", file=sys.stderr)
         return os.EX_TEMPFAIL
     except Exception as failure:
         full = find_full_disk(arguments)  # the server's database and logs are there too
         if full or isinstance(failure, JobFailed | ServerFailed | OSError):
-            print(f"failed: {full or spell_for_commands(str(failure), options)}", file=sys.stderr)
+            print(f"failed: {full or spell(failure)}", file=sys.stderr)
         else:
             print(traceback.format_exc().rstrip(), file=sys.stderr)
         return 1

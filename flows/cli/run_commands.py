@@ -30,6 +30,7 @@ from flows.configuration.form import (
     Corpus,
     Dump,
     Parameters,
+    Scores,
     Scoring,
     spell_for_commands,
 )
@@ -37,7 +38,7 @@ from flows.configuration.form_tools import fill_form
 from flows.dumps import expected_corpus, labels, preview
 from flows.runner.stage_runner import Plan
 from flows.servers import prefect_server
-from flows.stages import scores
+from flows.stages import scores as scoring
 from flows.stages.contrastive_adaptation import MIN_TITLES, is_contrast_automatic
 from flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
 from flows.stages.origin import describe_origin, make_origin
@@ -67,9 +68,10 @@ def add_run_commands(commands: Any) -> None:
     run.shortcuts |= {"recipe": "--recipe", "increment.base": "--add-to"}
     run.add_argument(
         "--recipe",
-        choices=tuple(RECIPES),
-        help="size of the model and length of its training (default: sample for sample:N, "
-        "else published, which starts from --start-from or an installed MiniLM)",
+        metavar="NAME|FILE",
+        help=f"size of the model and length of its training: {', '.join(RECIPES)}, or a YAML file "
+        "with sections of --set (default: sample for sample:N, else published, which starts from "
+        "--start-from or an installed MiniLM)",
     )
     about = "least share of right answers to promise of what `score` then calls decided, not ask"
     target = "finetuning.target_accuracy"
@@ -189,11 +191,10 @@ def show(text: str) -> None:
 
 
 def print_files(
-    chosen: Dump, dump: Stage, corpus: Corpus | None = None, id_column: str | None = None
+    chosen: Dump, dump: Stage, corpus: Corpus | None = None, scores: Scores | None = None
 ) -> dict[str, int]:
-    """Print what each file of a dump holds, and what of it becomes a corpus, or of scores the ids
-    of a column (empty: found by its name); return the first reviews by language. `dump` is its
-    stage.
+    """Print what each file of a dump holds, and what of it becomes a corpus, or the ids of scores;
+    return the first reviews by language. `dump` is its stage.
     """
     previews = preview.read_previews(preview.list_files(chosen, dump), chosen)
     scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
@@ -207,9 +208,9 @@ def print_files(
         counts, _ = preview.list_contradictory_texts(previews, column, chosen.fold_labels)
         if line := describe_contradictions(counts):
             show(f"label     {column}: {line}")
-    if id_column is not None:
+    if scores:
         for file in previews:
-            if line := preview.describe_ids(file, id_column):
+            if line := preview.describe_ids(file, scores.id):
                 show(line)
     if corpus and (line := preview.describe_withheld(previews, corpus.split)):
         show(line)
@@ -293,8 +294,8 @@ def score_dump(arguments: argparse.Namespace) -> None:
     open_store(arguments)  # refuses one that is not there
     store = Store(form.store, is_dry=True)
     dump = build_dump_stage(form.dump, store)  # refuses wrong paths
-    model = scores.find_model(form.model.alias, store)
-    print_files(form.dump, dump, id_column=form.scores.id)
+    model = scoring.find_model(form.model.alias, store)
+    print_files(form.dump, dump, scores=form.scores)
     print_scoring_plan(form, dump, model, store)
 
 
@@ -303,7 +304,7 @@ def label_dump(form: Scoring) -> dict[str, Any]:
     store = Store(form.store)
     store.place.check_presence()
     build_dump_stage(form.dump, store)  # refuses wrong paths at once
-    scores.find_model(form.model.alias, store)
+    scoring.find_model(form.model.alias, store)
 
     def run() -> dict[str, Any]:
         from flows.score import score
@@ -322,7 +323,7 @@ def print_folder_plan(model: str, form: Scoring) -> None:
 
     version = name_version(model, form.model.precision)
     dump = build_dump_stage(form.dump, Store(form.store, is_dry=True))
-    print_files(form.dump, dump, id_column=form.scores.id)
+    print_files(form.dump, dump, scores=form.scores)
     print(f"model     {model}, version {version}")
     print(f"scores    {form.output}, not written: this is a dry run")
 
@@ -339,9 +340,9 @@ def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
         for given in form.dump.paths
         for path in ([given] if is_remote(given) else list_files(given, store))
     ]
-    config = scores.build_config(scores.RegisteredModel("", ""), form)
+    config = scoring.build_config(scoring.RegisteredModel("", ""), form)
     made = scoring_job.score(
-        config, model, paths, form.output, beam_options=scores.list_workers(form)
+        config, model, paths, form.output, beam_options=scoring.list_workers(form)
     )
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
@@ -352,12 +353,12 @@ def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
 
 
 def print_scoring_plan(
-    form: Scoring, dump: ListedDump, model: scores.RegisteredModel, store: Store
+    form: Scoring, dump: ListedDump, model: scoring.RegisteredModel, store: Store
 ) -> None:
     """Print the model that would label, the resolved settings as JSON, then a line per stage."""
     plan = Plan(store)
-    new = scores.leave_out_files(dump, scores.find_scores(model, form, store))
-    scores.make_scores(model, form, new, plan)
+    new = scoring.leave_out_files(dump, scoring.find_scores(model, form, store))
+    scoring.make_scores(model, form, new, plan)
     print(f"model     {form.model.alias}, version {model.version}")
     print(json.dumps(form.model_dump(), indent=2))
     print("\n".join(list_lines(plan)))

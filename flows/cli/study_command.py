@@ -44,7 +44,10 @@ def add_study(commands: Any, recipes: tuple[str, ...]) -> None:
         "--general", nargs="+", default=[], metavar="PATH", help="files of text other than reviews"
     )
     study.add_argument(
-        "--recipe", choices=recipes, default="sample", help="recipe of what is made from the dump"
+        "--recipe",
+        metavar="NAME|FILE",
+        default="sample",
+        help=f"recipe of what is made from the dump: {', '.join(recipes)}, or a YAML file",
     )
     study.add_argument(
         "--at-once",

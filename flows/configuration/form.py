@@ -1,12 +1,11 @@
 """Everything a user sets: the form in the Prefect UI, which `--set section.field=value` fills too,
 and its validation.
 
-Every field has a description, bounds and a default that works; 0 or an empty list mean "as the
-recipe says", because forms have no way to say nothing. Sections and fields appear in the order
-written here.
+Every field has a description, bounds and a default that works; None means that the recipe or the
+data decide. Sections and fields appear in the order written here, those of inherited configs of
+jobs from the last to the first.
 """
 
-import codecs
 import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -17,19 +16,21 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from beam_jobs.config import (
     CorpusOptions,
+    FormatConfig,
+    LabelConfig,
+    LimitConfig,
+    RepairConfig,
     ScoreFormat,
     ScoringOptions,
     ScoringPrecision,
     ShardsOptions,
-    SplitBy,
+    SplitConfig,
 )
 from beam_jobs.core.errors import UserError, spell_settings
 from beam_jobs.core.settings import Settings, format_value, replace_settings, spell_as_option
-from beam_jobs.reading import fields, stars
-from beam_jobs.reading.dates import Order
-from beam_jobs.reading.formats import add_format_names, check_format_name
+from beam_jobs.text.splits import DEFAULT_SHARES
 from flows.configuration.addresses import Address
-from flows.configuration.form_tools import fill_form, make_form_field, make_recipe_field
+from flows.configuration.form_tools import fill_form, make_form_field
 from flows.configuration.study_file import MOST_AT_ONCE, Seed
 from model.arms import list_arms
 from model.config import PretrainingConfig, RecipeChoice, RecipeName
@@ -51,11 +52,11 @@ CONTRASTIVE = "contrastive"
 
 
 def _check_objective(name: str) -> str:
-    return name if name in ("", CONTRASTIVE) else check_objective(name)
+    return name if name == CONTRASTIVE else check_objective(name)
 
 
-class Dump(Settings):
-    """The reviews, as they were published."""
+class DumpFiles(Settings):
+    """Where the reviews are."""
 
     paths: list[Address] = Field(
         default=["sample:20000"],
@@ -65,27 +66,6 @@ class Dump(Settings):
         "also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a synthetic dump "
         "of 20,000 reviews",
     )
-    columns: str = make_form_field(CorpusOptions, "columns", default="")
-    records: str = make_form_field(CorpusOptions, "records", default="")
-    format: str = Field(
-        default="",
-        description="Format of the files; empty: detected from their first bytes",
-        json_schema_extra=add_format_names,
-    )
-    encoding: str = Field(
-        default="", description="Encoding of the text, for example cp1252; empty: UTF-8"
-    )
-    stars_scale: str = make_form_field(CorpusOptions, "stars_scale")
-    labels: list[Annotated[str, Field(min_length=1)]] = Field(
-        default=[],
-        description="Columns with classes of your own, for example returned_because; each becomes "
-        "a task label:COLUMN",
-    )
-    fold_labels: bool = make_form_field(CorpusOptions, "fold_labels")
-    repair_mojibake: bool = make_form_field(CorpusOptions, "repair_mojibake")
-    max_damaged_files: int = make_form_field(CorpusOptions, "max_damaged_files")
-    max_record_bytes: int = make_form_field(CorpusOptions, "max_record_bytes")
-    max_expansion: float = make_form_field(CorpusOptions, "max_expansion")
 
     @field_validator("paths")
     @classmethod
@@ -98,34 +78,12 @@ class Dump(Settings):
                 raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
         return paths
 
-    @field_validator("format")
-    @classmethod
-    def _check_format(cls, name: str) -> str:
-        return check_format_name(name)
 
-    @field_validator("columns")
-    @classmethod
-    def _check_columns(cls, columns: str) -> str:
-        fields.parse_column_overrides(columns)
-        return columns
-
-    @field_validator("stars_scale")
-    @classmethod
-    def _check_scale(cls, scale: str) -> str:
-        stars.check_scale(scale)
-        return scale
-
-    @field_validator("encoding")
-    @classmethod
-    def _check_encoding(cls, encoding: str) -> str:
-        try:
-            codecs.lookup(encoding or "utf-8")
-        except LookupError:
-            raise ValueError("not an encoding Python knows") from None
-        return encoding
+class Dump(LimitConfig, RepairConfig, LabelConfig, FormatConfig, DumpFiles):
+    """The reviews, as they were published."""
 
 
-HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"
+HOST_AND_PORT = r"^[\w.-]+:\d{1,5}$"
 WORKER_IDLE_MILLISECONDS = 10_000
 """A Python worker waits so long for the job's next stage: to start one takes CPU seconds. Flink
 waits longer before it starts tasks again (deploy/flink/config.yaml): it would get a dead one.
@@ -154,8 +112,8 @@ class Engine(Settings):
         description="Where the Beam jobs run. local: in processes of one machine; flink: on a "
         "cluster behind Beam's job server; dataflow: on Google's service",
     )
-    job_endpoint: str = Field(
-        default="",
+    job_endpoint: str | None = Field(
+        default=None,
         pattern=HOST_AND_PORT,
         description="For flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
     )
@@ -165,26 +123,26 @@ class Engine(Settings):
         description="For flink: HOST:PORT of the pool of Python workers, as a TaskManager sees "
         "it; the default is a sidecar of each TaskManager",
     )
-    flink_master: str = Field(
-        default="",
+    flink_master: str | None = Field(
+        default=None,
         pattern=HOST_AND_PORT,
         description="For flink: HOST:PORT of the JobManager's REST API, which reports the state "
         "of a job and cancels it together with its run",
     )
-    project: str = Field(default="", description="For dataflow: the Google Cloud project")
-    region: str = Field(
-        default="", description="For dataflow: the region, for example europe-west4"
+    project: str | None = Field(default=None, description="For dataflow: the Google Cloud project")
+    region: str | None = Field(
+        default=None, description="For dataflow: the region, for example europe-west4"
     )
-    temp_location: str = Field(
-        default="",
-        pattern=r"^(gs://[\w.-]+(/.*)?)?$",
+    temp_location: str | None = Field(
+        default=None,
+        pattern=r"^gs://[\w.-]+(/.*)?$",
         description="For dataflow: a gs:// folder for temporary files",
     )
-    workers: int = Field(
-        default=0,
-        ge=0,
+    workers: int | None = Field(
+        default=None,
+        ge=1,
         le=4096,
-        description="For flink: slots; for dataflow: workers at most; 0: as the engine decides. "
+        description="For flink: slots; for dataflow: workers at most; none: as the engine decides. "
         "For local, set corpus.workers",
     )
 
@@ -207,23 +165,31 @@ class Engine(Settings):
         """Return whether the Beam jobs run elsewhere than in processes of one machine."""
         return self.kind != "local"
 
-    def list_options(self, local_workers: int = 0) -> list[str]:
+    def list_options(self, local_workers: int | None = None) -> list[str]:
         """Return the options by which a Beam job runs on this engine."""
         if not self.is_far:
             return ["--direct_num_workers", str(local_workers)] if local_workers else []
+        given: dict[str, Any]
         if self.kind == "flink":
-            return [
-                *["--runner", "PortableRunner", "--job_endpoint", self.job_endpoint],
-                *["--environment_type", "EXTERNAL", "--environment_config", self.worker_address],
-                *["--environment_cache_millis", str(WORKER_IDLE_MILLISECONDS)],
-                *["--flink_master", self.flink_master],
-                *(["--parallelism", str(self.workers)] if self.workers else []),
-            ]
-        return [
-            *["--runner", "DataflowRunner", "--project", self.project, "--region", self.region],
-            *["--temp_location", self.temp_location],
-            *(["--max_num_workers", str(self.workers)] if self.workers else []),
-        ]
+            given = {
+                "runner": "PortableRunner",
+                "job_endpoint": self.job_endpoint,
+                "environment_type": "EXTERNAL",
+                "environment_config": self.worker_address,
+                "environment_cache_millis": WORKER_IDLE_MILLISECONDS,
+                "flink_master": self.flink_master,
+                "parallelism": self.workers,
+            }
+        else:
+            given = {
+                "runner": "DataflowRunner",
+                "project": self.project,
+                "region": self.region,
+                "temp_location": self.temp_location,
+                "max_num_workers": self.workers,
+            }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
 
 
 SHAPE = (
@@ -239,7 +205,7 @@ SHAPE = (
 
 
 def _check_place(place: str) -> str:
-    if place and find_kind(place) is None:
+    if find_kind(place) is None:
         raise ValueError(f"{place} does not name a published encoder: write {FORMS}")
     return place
 
@@ -379,10 +345,10 @@ class Finetuning(Settings):
         description="polarity: 1–2 against 4–5 stars; stars: 1 to 5; label:COLUMN: a column of "
         "dump.labels. Empty: all that the dump has, its own labels first",
     )
-    labels: int = Field(
-        default=0,
-        ge=0,
-        description="Training examples at most; 0: all, but 100 with the recipe `sample`, and "
+    labels: int | None = Field(
+        default=None,
+        ge=1,
+        description="Training examples at most; none: all, but 100 with the recipe `sample`, and "
         "500,000 with recipes that start from random weights",
     )
     seeds: list[Seed] = Field(
@@ -390,14 +356,14 @@ class Finetuning(Settings):
         min_length=1,
         description="One fine-tuning for each; several show how much results vary",
     )
-    folds: int = Field(
-        default=0,
-        ge=0,
+    folds: int | None = Field(
+        default=None,
+        ge=1,
         le=20,
         description="Folds of a cross-validation, which measures the arms on all labelled "
         "reviews; the model that is kept is trained on the splits as they are. 1: no "
-        "cross-validation; 0: 5 folds below 1,000 labelled reviews and 3 below 2,000, unless the "
-        "dump is synthetic",
+        "cross-validation; none: 5 folds below 1,000 labelled reviews and 3 below 2,000, unless "
+        "the dump is synthetic",
     )
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         default=[],
@@ -478,16 +444,14 @@ STORE: Any = Field(
 )
 
 
-class Corpus(Settings):
+class Corpus(SplitConfig):
     """How reviews become sentences, and who may see them."""
 
     split: str = Field(
-        default="pretrain=80,train=8,dev=4,test=8",
+        default=DEFAULT_SHARES,
         pattern=r"^pretrain=\d+,train=\d+,dev=\d+,test=\d+$",
         description="Percent of the distinct texts in each split; equal texts share a split",
     )
-    split_by: SplitBy = make_form_field(CorpusOptions, "split_by")
-    dates: Order = make_form_field(CorpusOptions, "dates")
     withhold: list[Address] = Field(
         default=[],
         description="Files of evaluation texts, which must never reach pre-training, besides the "
@@ -499,8 +463,11 @@ class Corpus(Settings):
     )
     title: bool = make_form_field(CorpusOptions, "title")
     near_duplicates: float = make_form_field(CorpusOptions, "near_duplicates", default=0.0)
-    workers: int = Field(
-        default=0, ge=0, le=1024, description="Processes of the Beam job; 0: one for each core"
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Processes of the Beam job; none: one for each core",
     )
 
     @field_validator("split")
@@ -519,11 +486,12 @@ class Corpus(Settings):
 class Vocabulary(Settings):
     """WordPiece, trained on the pretrain split; an encoder that is adapted keeps its own."""
 
-    size: int = make_recipe_field(
+    size: int | None = make_form_field(
         VocabularyOptions,
         "size",
+        default=None,
         le=200_000,
-        description="Entries; 0: as the recipe says (sample 4,000, amazon-base 50,000)",
+        description="Entries; none: as the recipe says (sample 4,000, amazon-base 50,000)",
     )
     lower_case: bool = make_form_field(VocabularyOptions, "lower_case")
 
@@ -531,7 +499,13 @@ class Vocabulary(Settings):
 class Shards(Settings):
     """Reviews packed into sequences of token ids."""
 
-    max_length: int = make_recipe_field(ShardsOptions, "max_length", le=512)
+    max_length: int | None = make_form_field(
+        ShardsOptions,
+        "max_length",
+        default=None,
+        le=512,
+        description="Tokens in a sequence; none: as the recipe says",
+    )
 
 
 class Pretraining(Settings):
@@ -539,24 +513,30 @@ class Pretraining(Settings):
     published encoder what suits its weights, or the contrast of titles and bodies.
     """
 
-    objective: Annotated[str, AfterValidator(_check_objective)] = Field(
-        default="",
+    objective: Annotated[str, AfterValidator(_check_objective)] | None = Field(
+        default=None,
         description="What is learned: electra, mlm, mlm+nsp, or contrastive, which adapts a "
-        "published encoder to tell which title belongs to which review; empty: contrastive from a "
+        "published encoder to tell which title belongs to which review; none: contrastive from a "
         "published encoder if 2,000 reviews have a title, else what suits the recipe",
     )
-    start_from: Place = Field(
-        default="",
+    start_from: Place | None = Field(
+        default=None,
         description="Published encoder whose weights, shape and vocabulary to start from: a "
         "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
-        "empty: random weights",
+        "none: random weights",
     )
-    start_generator_from: Place = Field(
-        default="",
+    start_generator_from: Place | None = Field(
+        default=None,
         description="Published generator of the ELECTRA discriminator in start_from, in the same "
-        "notation; empty: the first layers of start_from, if a generator is trained",
+        "notation; none: the first layers of start_from, if a generator is trained",
     )
-    steps: int = make_recipe_field(PretrainingConfig, "steps", le=10_000_000)
+    steps: int | None = make_form_field(
+        PretrainingConfig,
+        "steps",
+        default=None,
+        le=10_000_000,
+        description="Optimizer steps; none: as the recipe says",
+    )
     device: PretrainingDevice = make_form_field(PretrainOptions, "device")
     processes: int = make_form_field(
         PretrainOptions,
@@ -599,11 +579,12 @@ class Increment(Settings):
         le=0.95,
         description="Share of the sequences taken from earlier dumps",
     )
-    steps: int = Field(
-        default=0,
-        ge=0,
+    steps: int | None = Field(
+        default=None,
+        ge=1,
         le=10_000_000,
-        description="Optimizer steps; 0: as many passes through the new dump as through the first",
+        description="Optimizer steps; none: as many passes through the new dump as through the "
+        "first",
     )
     device: Device = make_form_field(FinetuneOptions, "device")
     settings: dict[str, str] = Field(
@@ -612,8 +593,11 @@ class Increment(Settings):
         '{"learning_rate": "1e-4"}',
     )
 
-    workers: int = Field(
-        default=0, ge=0, le=1024, description="Processes of the Beam jobs; 0: one for each core"
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Processes of the Beam jobs; none: one for each core",
     )
 
 
@@ -752,8 +736,11 @@ class ScoringModel(Settings):
         description="champion, challenger, or another alias of the registry",
     )
     precision: ScoringPrecision = make_form_field(ScoringOptions, "precision")
-    workers: int = Field(
-        default=0, ge=0, le=1024, description="Processes of the Beam job; 0: as many as it takes"
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Processes of the Beam job; none: as many as it takes",
     )
 
 
@@ -761,7 +748,7 @@ class Scores(Settings):
     """What the files of scores hold."""
 
     format: ScoreFormat = make_form_field(ScoringOptions, "output_format")
-    id: str = make_form_field(ScoringOptions, "id")
+    id: str | None = make_form_field(ScoringOptions, "id")
     with_text: bool = make_form_field(ScoringOptions, "with_text")
 
 
@@ -791,7 +778,6 @@ JOB_FIELDS = {
     **{name: f"pretraining.{name}" for name in PretrainingConfig.model_fields},
     **{name: f"pretraining.{name}" for name in Pretraining.model_fields},
     "input": "dump.paths",
-    "label": "dump.labels",
     "max_length": "shards.max_length",
     "n_train": "finetuning.labels",
     "learning_rates": "finetuning.learning_rates",

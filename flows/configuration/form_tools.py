@@ -4,17 +4,19 @@
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field
+import yaml
+from pydantic import BaseModel, Field
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import (
     Settings,
     build_settings,
     describe_unknown,
+    format_value,
     list_bounds,
     parse_assignments,
     parse_text,
@@ -29,16 +31,6 @@ def make_form_field(kind: type[Settings], name: str, **changes: Any) -> Any:
     about = field.description or ""
     words = {"default": field.default, "description": f"{about[:1].upper()}{about[1:]}"}
     return Field(**{**words, **list_bounds(field), **changes})
-
-
-def make_recipe_field(kind: type[Settings], name: str, **changes: Any) -> Any:
-    """Return the form's field for a setting that 0 leaves to the recipe: a form has no None."""
-    field = kind.model_fields[name]
-    about = field.description or ""
-    words = f"{about[:1].upper()}{about[1:]}; 0: as the recipe says"
-    made = make_form_field(kind, name, **{"default": 0, "ge": 0, "description": words, **changes})
-    made.metadata.append(AfterValidator(partial(_check_least, list_bounds(field).get("ge", 0))))
-    return made
 
 
 def take_fields(form: type[BaseModel], *names: str) -> Callable[[F], F]:
@@ -64,18 +56,21 @@ def take_fields(form: type[BaseModel], *names: str) -> Callable[[F], F]:
     return sign
 
 
-def _check_least(least: float, number: int) -> int:
-    if 0 < number < least:
-        raise ValueError(f"write {least} or more, or 0 for what the recipe says")
-    return number
-
-
 Form = TypeVar("Form", bound=Settings)
 
 
 def fill_form(form: type[Form], settings: Sequence[str] = (), **given: Any) -> Form:
-    """Return a form with the fields given by name and by `section.field=value` texts."""
+    """Return a form with the fields given by name and by `section.field=value` texts.
+
+    `recipe` may also be a YAML file with part of the form, which all others come before.
+    """
     values: dict[str, Any] = {n: dict(v) if isinstance(v, dict) else v for n, v in given.items()}
+    if str(values.get("recipe")).endswith((".yaml", ".yml")):
+        written = read_recipe_file(form, str(values.pop("recipe")))
+        values = {
+            n: {**written[n], **dict(v)} if n in written and isinstance(v, Mapping) else v
+            for n, v in (written | values).items()
+        }
     for path, text in parse_assignments(settings).items():
         section, _, name = path.partition(".")
         if name:
@@ -83,6 +78,26 @@ def fill_form(form: type[Form], settings: Sequence[str] = (), **given: Any) -> F
         else:
             values[section] = text
     return build_settings(form, values)
+
+
+def read_recipe_file(form: type[Settings], file: str) -> dict[str, Any]:
+    """Return what a user's recipe sets: sections of the form, and in them also what `--set` takes,
+    such as `learning_rate` of pre-training; its own `recipe` is one of ours.
+    """
+    try:
+        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"cannot be read: {' '.join(str(error).split())}", "recipe", file) from None
+    if not isinstance(content, dict):
+        raise UserError("write sections of the form, such as pretraining:", "recipe", file)
+    values: dict[str, Any] = {}
+    for section, fields in content.items():
+        if isinstance(fields, dict) and section in form.model_fields:
+            for name, value in fields.items():
+                _fill_field(form, values, section, str(name), value)
+        else:
+            values[section] = fields
+    return values
 
 
 def list_changes(form: Settings) -> list[str]:
@@ -100,29 +115,30 @@ def list_changes(form: Settings) -> list[str]:
             if isinstance(value, dict):
                 texts += [f"{section}.{key}={text}" for key, text in value.items()]
             else:
-                text = value if isinstance(value, str) else json.dumps(value)
+                text = format_value(value) if isinstance(value, str | None) else json.dumps(value)
                 texts.append(f"{section}.{name}={text}")
     return texts
 
 
 def _fill_field(
-    form: type[Settings], values: dict[str, Any], section: str, name: str, text: str
+    form: type[Settings], values: dict[str, Any], section: str, name: str, given: Any
 ) -> None:
     """Set a field; `pretraining.anything` that is no field of the form is one of the trainer's."""
     path, group = f"{section}.{name}", values.setdefault(section, {})
     fields = form.model_fields.items()
     sections = {n: type(f.default) for n, f in fields if isinstance(f.default, Settings)}
     if section not in sections or not isinstance(group, dict):
-        raise UserError(describe_unknown(section, sections, "section"), path, text)
+        raise UserError(describe_unknown(section, sections, "section"), path, given)
     model = sections[section]
     if path == "finetuning.n_train":
-        raise UserError("unknown field; did you mean finetuning.labels?", path, text)
+        raise UserError("unknown field; did you mean finetuning.labels?", path, given)
     if name not in model.model_fields:
         if "settings" not in model.model_fields:
-            raise UserError(describe_unknown(name, model.model_fields), path, text)
-        group.setdefault("settings", {})[name] = text
+            raise UserError(describe_unknown(name, model.model_fields), path, given)
+        group.setdefault("settings", {})[name] = format_value(given)
         return
     try:
-        group[name] = parse_text(model.model_fields[name].annotation, text)
+        hint = model.model_fields[name].annotation
+        group[name] = parse_text(hint, given) if isinstance(given, str) else given
     except UserError as mistake:
-        raise UserError(mistake.message, path, text) from None
+        raise UserError(mistake.message, path, given) from None

@@ -142,7 +142,7 @@ def _check_previews(
             raise UserError(f"{previews[0].file.name}: {mistake}")
 
 
-def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str) -> None:
+def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str | None) -> None:
     """Raise UserError where the scale of the stars is open, if there are no more, or gives no
     stars for the task stars.
     """
@@ -206,7 +206,7 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
     column, label = dict(layout.mapping).get("stars"), guess_label(preview)
     if column and 2 <= len(preview.count_labels(column)) <= MAX_CLASSES:
         label = column  # words or letters, which are classes
-    hint = fields.HINT.replace("`label='NAME'`", name_setting("label", label))
+    hint = fields.HINT.replace("`labels='NAME'`", name_setting("labels", label))
     if column is None:
         there = ", ".join(preview.columns)
         return f"no stars, so there are no examples for {names}: its columns are {there}; {hint}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.config import CorpusOptions
+from beam_jobs.config import DumpOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError, name_setting
 from beam_jobs.core.progress import format_count
@@ -35,7 +35,6 @@ from beam_jobs.reading.stars import (
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from beam_jobs.text import cleaning, languages, mojibake, splits
 from flows.configuration.form import Dump
-from flows.stages.dump import read_reading_config
 from flows.store.stage import Stage
 
 PREVIEW_BYTES = 1 << 20
@@ -122,7 +121,7 @@ def list_contradictory_texts(
 def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
     """Return the files of a dump with their layouts; `dump` is its stage."""
     paths = (tuple(dump.result["paths"]),)
-    options = CorpusOptions(input=paths, output="", **read_reading_config(chosen))
+    options = DumpOptions(input=paths, output="", **chosen.pick(DumpOptions))
     return list_dump_files(options, chosen.labels)
 
 
@@ -185,7 +184,7 @@ def describe_more_texts(preview: Preview) -> str:
     return f"texts     {more} has texts too: {entry}" if more else ""
 
 
-def describe_ids(preview: Preview, given: str) -> str:
+def describe_ids(preview: Preview, given: str | None) -> str:
     """Return a line about the ids of a file that scores would copy, where several are the same."""
     file = add_id_column(preview.file, given)
     column = dict(file.layout.mapping).get(ID)
@@ -271,7 +270,7 @@ def describe_withheld(previews: Sequence[Preview], split: str) -> str:
     return line and f"withheld  of the first reviews {line}"
 
 
-def find_scale(previews: Sequence[Preview], given: str) -> tuple[Scale | None, str]:
+def find_scale(previews: Sequence[Preview], given: str | None) -> tuple[Scale | None, str]:
     """Return on which scale the stars of a dump are, and a line about it, or about what is not
     certain by its first records; no line where they have none.
     """

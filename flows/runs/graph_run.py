@@ -66,8 +66,8 @@ def check_engine(parameters: Parameters) -> None:
                 f"http://{getattr(engine, name)}",
                 name_setting(f"engine.{name}", getattr(engine, name)),
             )
-        flink.check_job_server(engine.job_endpoint, "engine.job_endpoint")
-        flink.check_cluster(engine.flink_master, "engine.flink_master", max(1, engine.workers))
+        flink.check_job_server(str(engine.job_endpoint), "engine.job_endpoint")
+        flink.check_cluster(str(engine.flink_master), "engine.flink_master", engine.workers or 1)
     if engine.kind == "dataflow":  # its workers cannot read or write anything on this machine
         if not is_remote(parameters.store):
             raise UserError(

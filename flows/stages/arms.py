@@ -152,16 +152,16 @@ def choose_folds(
     """
     made, asked = store.manifest(corpus), parameters.finetuning.folds
     by = made["result"].get("split_by", {}).get("by", "text") if made else "text"
-    if asked > 1 and by != "text":
+    if asked and asked > 1 and by != "text":
         raise UserError(
-            f"{asked}; folds are by text, and the corpus is split by {by}: use 1",
-            "finetuning.folds",
+            f"folds are by text, and the corpus is split by {by}: use 1", "finetuning.folds", asked
         )
-    if asked > 1 and reads_dump:
+    if asked and asked > 1 and reads_dump:
         raise UserError(
-            f"{asked}; the encoder that is trained on this dump reads the texts "
+            "the encoder that is trained on this dump reads the texts "
             "of all folds: leave out the arm pre-trained, or use 1",
             "finetuning.folds",
+            asked,
         )
     if asked or not made or reads_dump or parameters.recipe == "sample" or by != "text":
         return asked or 1

@@ -57,7 +57,7 @@ def inherit_rates(before: Mapping[str, str]) -> dict[str, str]:
     of its adaptation: its head is trained by now, so all of it has the rate that the trunk had.
     """
     kept = {name: text for name, text in before.items() if name not in OF_A_NEW_HEAD}
-    trunk = float(before.get("trunk_learning_rate", 0))
+    trunk = float(before.get("trunk_learning_rate") or 0)
     if trunk or "learning_rate" not in before:
         kept["learning_rate"] = str(trunk) if trunk else OLD_HEAD_SETTINGS["learning_rate"]
     return kept

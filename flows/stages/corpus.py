@@ -7,7 +7,7 @@ from typing import Any
 from beam_jobs.config import CorpusConfig
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Parameters
-from flows.stages.dump import hash_files, list_files, locate_dump, locate_files, read_reading_config
+from flows.stages.dump import hash_files, list_files, locate_dump, locate_files
 from flows.store.stage import Resources, Stage
 from flows.store.store import Store
 
@@ -54,16 +54,13 @@ def build_corpus_stage(
         path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")
     ]
     config = CorpusConfig(
-        **read_reading_config(parameters.dump),
-        label=tuple(parameters.dump.labels),
-        stars_scale=parameters.dump.stars_scale,
-        split=chosen.split,
-        split_by=chosen.split_by,
-        title=chosen.title,
-        languages=tuple(sorted(chosen.languages)),
-        near_duplicates=chosen.near_duplicates,
-        dates=chosen.dates if chosen.split_by == "time" else "",
-        fold_labels=parameters.dump.fold_labels or not parameters.dump.labels,
+        **parameters.dump.pick(CorpusConfig)
+        | chosen.pick(CorpusConfig)
+        | {
+            "languages": sorted(chosen.languages),
+            "dates": chosen.dates if chosen.split_by == "time" else None,
+            "fold_labels": parameters.dump.fold_labels or not parameters.dump.labels,
+        }
     )
     return Corpus(
         config,
@@ -74,7 +71,7 @@ def build_corpus_stage(
     )
 
 
-def choose_engine(parameters: Parameters, workers: int) -> Resources:
+def choose_engine(parameters: Parameters, workers: int | None) -> Resources:
     """Return where a Beam job runs: on the form's engine, or in `workers` local processes."""
     engine = parameters.engine
     return Resources(engine=tuple(engine.list_options(workers)), is_far=engine.is_far)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError, name_setting
@@ -95,14 +94,6 @@ def list_remote_files(given: str, store: Store) -> list[tuple[str, DumpFile]]:
             (at, DumpFile(name=name, size=storage.get_size(at), sha256=store.digest(at)))
             for at, name in zip(addresses, names, strict=True)
         ]
-
-
-def read_reading_config(chosen: Dump) -> dict[str, Any]:
-    """Return how the dump's files are read, as fields of the configs of the jobs that read them."""
-    names = ("columns", "records", "format", "encoding", "max_damaged_files", "max_record_bytes")
-    options = {name: getattr(chosen, name) for name in (*names, "max_expansion")}
-    set_ones = {n: value for n, value in options.items() if value != Dump.model_fields[n].default}
-    return set_ones | ({"repair_mojibake": True} if chosen.repair_mojibake else {})
 
 
 def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:

@@ -111,7 +111,9 @@ class Origin(Stage):
         return {"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)} if is_registered else {}
 
 
-def build_origin_stage(place: str, store: Store, field: str = START, generator: str = "") -> Origin:
+def build_origin_stage(
+    place: str, store: Store, field: str = START, generator: str | None = None
+) -> Origin:
     """Return the stage that loads a published encoder, an ELECTRA with its generator if one is
     named.
 

@@ -57,18 +57,18 @@ class TrainingConfig(Settings):
     settings: dict[str, str] = Field(default={})
     """That differ from the recipe's."""
     seed: int = 0
-    steps: int = 0
-    """0: as many as `tokens`, `same_flops_as`, `same_tokens_as` or `epochs` come to, else as the
+    steps: int | None = None
+    """None: as many as `tokens`, `same_flops_as`, `same_tokens_as` or `epochs` come to, else as the
     recipe says."""
-    tokens: int = 0
+    tokens: int | None = None
     passes: int = 0
     """With `tokens`: no more than so many passes through the shards."""
-    same_flops_as: str = ""
+    same_flops_as: str | None = None
     """Fingerprint of a pre-training that computes as many matrix products; the input `equal`."""
-    same_tokens_as: str = ""
+    same_tokens_as: str | None = None
     replay_ratio: float = 0.0
     """Share of the sequences from the shards of earlier dumps, `replay 1`, `replay 2`, …"""
-    epochs: float = 0.0
+    epochs: float | None = None
     """Passes through the new shards, of a training that goes on from `base`."""
 
     @property

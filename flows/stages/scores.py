@@ -17,7 +17,6 @@ from flows.stages.dump import (
     ListedDump,
     list_dump,
     locate_dump,
-    read_reading_config,
 )
 from flows.store.stage import ExistingStage, Resources, Stage, dict_of
 from flows.store.store import Store
@@ -107,7 +106,7 @@ def leave_out_files(dump: ListedDump, known: Scored) -> ListedDump:
 def build_config(model: RegisteredModel, form: Scoring) -> ScoringConfig:
     """Return what decides the scores beside the model and the dump."""
     return ScoringConfig(
-        **read_reading_config(form.dump),
+        **form.dump.pick(ScoringConfig),
         model_version=model.version,
         title=model.reads_titles,
         precision=form.model.precision,

@@ -82,7 +82,7 @@ def test_a_column_without_classes_is_told(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"no file of the dump has this column; .* has .*asin"):
         run_job(tmp_path / "none", "--input", dump, "--label", "because")
     monkeypatch.setattr("beam_jobs.corpus.prepare.MAX_VALUES", 100)
-    with pytest.raises(UserError, match="`label='reviewerID'`: more than 100 different values in"):
+    with pytest.raises(UserError, match="`labels='reviewerID'`: more than 100 different values in"):
         run_job(tmp_path / "many", "--input", dump, "--label", "reviewerID")
 
 

@@ -32,6 +32,10 @@ def field(page, title, kind="input"):
 
 def fill(page, reviews, steps):
     """Fills the form until it keeps what is written: it is drawn anew once all of it has loaded."""
+    option = (
+        "xpath=//*[starts-with(normalize-space(text()), 'Steps')]/following::*[text()='int'][1]"
+    )
+    page.locator(option).first.click()  # instead of None
     wanted = [(field(page, "Paths", "textarea"), f"sample:{reviews}")]
     wanted.append((field(page, "Steps"), str(steps)))
 

@@ -143,7 +143,7 @@ def fill(store, *settings, recipe="published"):
     ],
 )
 def test_few_labels_are_cross_validated(store, encoder, recipe, labelled, asked, by, folds):
-    settings = [f"pretraining.start_from={encoder}", f"finetuning.folds={asked}"]
+    settings = [f"pretraining.start_from={encoder}", f"finetuning.folds={asked or 'none'}"]
     p = fill(store, *settings, recipe=recipe)
     stars = {"train.1": 40, "test.5": labelled - 40, "dev.3": 5000}
     store.publish(CORPUS, {"stars": stars, "split_by": {"by": by}})
@@ -178,7 +178,7 @@ def test_many_labels_give_a_curve(store, encoder, labelled, points):
 def test_folds_by_text_are_no_folds_of_a_corpus_split_by_product(store):
     asked = fill(store, "finetuning.folds=5")
     store.publish(CORPUS, {"split_by": {"by": "product"}})
-    with pytest.raises(UserError, match=r"finetuning.folds: 5; .* split by product"):
+    with pytest.raises(UserError, match=r"`finetuning.folds=5`: .* split by product"):
         choose_folds(asked, "polarity", CORPUS, store, reads_dump=False)
 
 
@@ -188,7 +188,7 @@ def test_an_encoder_that_was_trained_on_the_dump_has_no_folds(store):
     store.publish(CORPUS, {"stars": {"train.1": 500}})
     assert choose_folds(p, "polarity", CORPUS, store, reads_dump=False) == 5
     assert choose_folds(p, "polarity", CORPUS, store, reads_dump=True) == 1
-    with pytest.raises(UserError, match=r"finetuning.folds: 5; the encoder .* leave out the arm"):
+    with pytest.raises(UserError, match=r"`finetuning.folds=5`: the encoder .* leave out the arm"):
         choose_folds(asked, "polarity", CORPUS, store, reads_dump=True)
 
 

@@ -59,7 +59,7 @@ class Origin:
             narrow = self._read_shape("start_generator_from", self.generator)
             settings["generator_multiplier"] = str(narrow.hidden / shape.hidden)
             is_as_deep = narrow.layers == shape.layers
-            settings["generator_layers"] = "0" if is_as_deep else str(narrow.layers)
+            settings["generator_layers"] = "none" if is_as_deep else str(narrow.layers)
         return settings
 
     def _read_shape(self, field: str, folder: Path) -> Architecture:

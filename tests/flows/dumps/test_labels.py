@@ -61,7 +61,7 @@ def test_a_column_of_words_where_stars_should_be_is_named_as_label(tmp_path):
     )
     with pytest.raises(UserError) as told:
         check(tmp_path, own)
-    assert "`label='rating'`" in str(told.value)
+    assert "`labels='rating'`" in str(told.value)
     check(tmp_path, own, tasks=("label:rating",), labels=["rating"])
 
 
@@ -69,7 +69,7 @@ def test_a_column_that_seems_to_have_classes_is_named(tmp_path):
     own = write_csv(
         tmp_path, "own.csv", "review,sentiment,sex", lambda i: (f"boils {i}", "yn"[i % 2], "a")
     )
-    with pytest.raises(UserError, match=r"`columns='stars=NAME'`, .* `label='sentiment'`"):
+    with pytest.raises(UserError, match=r"`columns='stars=NAME'`, .* `labels='sentiment'`"):
         check(tmp_path, own)
     check(tmp_path, own, tasks=("label:sentiment",), labels=["sentiment"])
 
@@ -144,7 +144,7 @@ def test_a_column_that_holds_no_classes_is_told_by_the_first_records(tmp_path, v
     path.write_text("text,why\n" + "".join(rows))
     with pytest.raises(UserError, match=words):
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["why"])))
-    with pytest.raises(UserError, match="`label='reason'`: no file of the dump has this column"):
+    with pytest.raises(UserError, match="`labels='reason'`: no file of the dump has this column"):
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["reason"])))
 
 

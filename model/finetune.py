@@ -186,14 +186,7 @@ def read_config(options: FinetuneOptions) -> tuple[FinetuneConfig, dict[str, Any
     if options.learning_rate:
         texts["learning_rates"] = format_value(options.learning_rate)
     fields, encoder = read_encoder_option(options.encoder)
-    config = FinetuneConfig(
-        task=options.task,
-        seed=options.seed,
-        recipe=options.recipe,
-        initializer_range=options.initializer_range,
-        settings=texts,
-        **fields,
-    )
+    config = FinetuneConfig(**options.pick(FinetuneConfig) | {"settings": texts, **fields})
     names = ("architecture", "teacher", "cache")
     return config, {"encoder": encoder, **{name: getattr(options, name) for name in names}}
 

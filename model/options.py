@@ -209,7 +209,31 @@ class ContrastiveOptions(TrainingResources):
     )
 
 
-class FinetuneOptions(Settings):
+class FittingConfig(Settings):
+    """What decides a fine-tuning, whatever is fitted."""
+
+    task: str = Field(description=TASK)
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=LARGEST_SEED,
+        description="decides the head, the order, dropout and the training examples",
+    )
+    recipe: RecipeName | None = Field(
+        default=None, description="take the fine-tuning settings of this recipe as defaults"
+    )
+    initializer_range: float | None = Field(
+        default=None,
+        gt=0,
+        description="of random weights: standard deviation, drawn as transformers does; none: "
+        "drawn as the pre-training of the architecture did, if its config.json says how",
+    )
+    settings: dict[str, str] = Field(
+        default={}, description="fields of FinetuningSettings (model/config.py) and their values"
+    )
+
+
+class FinetuneOptions(FittingConfig):
     """Options of the fine-tuning."""
 
     encoder: str = Field(
@@ -220,13 +244,6 @@ class FinetuneOptions(Settings):
     architecture: str | None = Field(
         default=None, description="for `random`: folder with the config and the tokenizer to use"
     )
-    initializer_range: float | None = Field(
-        default=None,
-        gt=0,
-        description="for `random`: standard deviation of the start weights, drawn as transformers "
-        "does; none: drawn as the pre-training of the architecture did, if its config.json says "
-        "how",
-    )
     teacher: Path | None = Field(
         default=None, description="distil: also learn from the outputs of this fine-tuned folder"
     )
@@ -235,29 +252,15 @@ class FinetuneOptions(Settings):
         description="folder in which tokens, and states of frozen encoders, are kept for other "
         "fine-tunings; none: not kept",
     )
-    task: str = Field(description=TASK)
     data: Path = Field(description="folder or file of the task's data")
     output: Path = Field(description="folder for the fine-tuned model")
     evaluation: Path | None = Field(
         default=None, description="also evaluate on test and write the evaluation into this folder"
     )
-    seed: int = Field(
-        default=0,
-        ge=0,
-        le=LARGEST_SEED,
-        description="decides the head, the order, dropout and the training examples",
-    )
-    recipe: RecipeName | None = Field(
-        default=None, description="take the fine-tuning settings of this recipe as defaults"
-    )
     learning_rate: tuple[float, ...] = Field(
         default=(), description="learning rates to try; the best on dev is kept"
     )
     device: Device = Field(default="auto", description=DEVICE)
-    settings: dict[str, str] = Field(
-        default={},
-        description="any field of FinetuningSettings in model/config.py; may be repeated",
-    )
 
 
 class EvaluateOptions(Settings):

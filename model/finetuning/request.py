@@ -12,13 +12,14 @@ from typing import Any
 from pydantic import Field
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import LARGEST_SEED, Settings, replace_settings
+from beam_jobs.core.settings import replace_settings
 from model.arms import find_arm, list_arms
-from model.config import FinetuningSettings, RecipeName
+from model.config import FinetuningSettings
 from model.finetuning import VERSION
 from model.finetuning.examples import Example, Sampling, Split, Task, load_examples
 from model.finetuning.tasks import find_task
 from model.finetuning.tasks.corpus import LABEL
+from model.options import FittingConfig
 from model.recipes import RECIPES
 
 FROZEN = "frozen:"
@@ -26,12 +27,9 @@ FROZEN = "frozen:"
 PART_OF_TEACHER = re.compile(r"half|layers:([1-9][0-9]*)")
 
 
-class FinetuneConfig(Settings):
+class FinetuneConfig(FittingConfig):
     """What decides the result of a fine-tuning, besides its data and the encoder."""
 
-    task: str = Field(
-        description="name of a task (model/finetuning/tasks/README.md), or table:text=…,label=…"
-    )
     arm: str = Field(
         default="finetuned",
         description="what is fitted: the name of an arm (model/arms), such as finetuned, a "
@@ -42,24 +40,6 @@ class FinetuneConfig(Settings):
         pattern=r"^(trained|random|half|layers:[1-9]\d*)$",
         description="weights that the network begins with: trained (the encoder's), random, half "
         "or layers:N (layers of the teacher)",
-    )
-    seed: int = Field(
-        default=0,
-        ge=0,
-        le=LARGEST_SEED,
-        description="decides the head, the order, dropout and the training examples",
-    )
-    recipe: RecipeName | None = Field(
-        default=None, description="take the fine-tuning settings of this recipe as defaults"
-    )
-    initializer_range: float | None = Field(
-        default=None,
-        gt=0,
-        description="of random weights: standard deviation, drawn as transformers does; none: "
-        "drawn as the pre-training of the architecture did, if its config.json says how",
-    )
-    settings: dict[str, str] = Field(
-        default={}, description="fields of FinetuningSettings (model/config.py) and their values"
     )
 
 

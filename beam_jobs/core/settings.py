@@ -302,7 +302,10 @@ def build_parser(kind: type[Settings], program: str, description: str | None) ->
 
 def list_items(hint: Any) -> Any:
     """Return the type of a list's or tuple's items; None for any other type."""
-    return get_args(hint)[0] if get_origin(hint) in (tuple, list) else None
+    if get_origin(hint) not in (tuple, list):
+        return None
+    items = get_args(hint)[0]
+    return get_args(items)[0] if get_origin(items) is Annotated else items
 
 
 def list_bounds(field: FieldInfo) -> dict[str, float]:

@@ -185,7 +185,7 @@ def test_a_base_by_its_name(turns):
     with pytest.raises(UserError, match="which is not in"):
         named(encoders[-1], other)
     later.write_bytes(whole)
-    with pytest.raises(UserError, match=r"increment\.base: the registry has no champion"):
+    with pytest.raises(UserError, match=r"`increment\.base`: the registry has no champion"):
         named("champion", other)
     with pytest.raises(UserError, match="began with this dump"):
         named("last", kept["zebra"])

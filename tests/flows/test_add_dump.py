@@ -152,7 +152,7 @@ def run_command(*words):
     ("words", "told"),
     [
         (["--add-to", "last", "--recipe", "small"], "--recipe small: the base's recipe is kept"),
-        (["--add-to", "champion"], "increment.base: the registry has no champion"),
+        (["--add-to", "champion"], "the registry has no champion"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(store, new, capsys, words, told):
@@ -176,7 +176,7 @@ def test_files_that_the_base_withheld_must_be_there_again(store, new, tmp_path):
     [sentences] = [stage for stage in stages if stage.name == "corpus"]
     assert sentences.parameters["withhold"] == corpus["parameters"]["withhold"]
     evaluation.unlink()
-    with pytest.raises(UserError, match=r"increment\.base: put back .*evaluation\.txt"):
+    with pytest.raises(UserError, match=r"increment\.base`: put back .*evaluation\.txt"):
         planned(store, new)
 
 

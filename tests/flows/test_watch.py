@@ -133,7 +133,7 @@ def test_a_dump_whose_run_cannot_be_started_keeps_no_other_waiting(store):
 
 def test_a_look_tells_of_its_places_at_the_end(store, heard):
     dump(store.root / "inbox" / "a.json")
-    with pytest.raises(NotStarted, match=r"^watch\.places abfs://bucket/a cannot be reached: "):
+    with pytest.raises(NotStarted, match=r"^`watch\.places='abfs://bucket/a'` cannot be reached: "):
         look_for_dumps(store, Watch(places=["abfs://bucket/a", "inbx/*", "inbox/*"]))
     assert (
         f"watch.places: there is no {store.root}/inbx/*; relative places lie in the store"
@@ -144,7 +144,7 @@ def test_a_look_tells_of_its_places_at_the_end(store, heard):
 
 def test_without_a_model_to_add_to_nothing_is_started(store):
     dump(store.root / "inbox" / "a.json")
-    with pytest.raises(NotStarted, match=r"increment\.base: last is no model in"):
+    with pytest.raises(NotStarted, match=r"increment\.base`: last is no model in"):
         look_for_dumps(store, Watch(each="added"))
     assert runs(store) == []
     encoder = made_run(store.root)

@@ -19,13 +19,13 @@ from beam_jobs.core.terminal import print
 from model.config import Architecture
 from model.device import open_device
 from model.encoders.config import CHOSEN_HERE
-from model.encoders.origin import ABOUT, GENERATOR, write_origin
+from model.encoders.origin import GENERATOR, METADATA_FILE, write_origin
 from model.encoders.places import is_named
 from model.options import ALL_CORES, PretrainConfig, PretrainOptions, TrainingResources
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.defaults import choose_settings, describe_settings
 from model.pretraining.assembly import build_training, check_batch
-from model.pretraining.budget import parse_budget
+from model.pretraining.budget import describe_small_budget, parse_budget
 from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
@@ -99,7 +99,7 @@ def find_origin(arguments: PretrainOptions) -> Origin | None:
         folder = arguments.output / "origin"
         bring_origin(place, folder)
     beside = folder / GENERATOR
-    return Origin(folder, generator or (beside if (beside / ABOUT).is_file() else None))
+    return Origin(folder, generator or (beside if (beside / METADATA_FILE).is_file() else None))
 
 
 def bring_origin(place: str, folder: Path) -> None:
@@ -214,7 +214,8 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
         recipe = replace(recipe, pretraining=training.config)
         resume_training(training)
         if device.is_rank0:
-            if warning := outputs.warn_of_small_budget(training, recipe, shards, origin):
+            is_counted = not origin and training.budget_seconds is None
+            if is_counted and (warning := describe_small_budget(recipe, shards.max_length)):
                 print(f"warning: {warning}", file=sys.stderr)
             others = {
                 "budget": arguments.budget,

@@ -42,8 +42,12 @@ def find_length(stage: Stage) -> int:
 
 def find_small_budget(plan: Plan) -> str | None:
     """Return the warning of the first pre-training that is to be made from random weights with too
-    few tokens, as far as its steps are known already; None if there is none.
+    few tokens, as far as its steps are known already; None if there is none, or the reviews are
+    synthetic.
     """
+    dumps = [stage for stage, _ in plan.stages if stage.name == "dump"]
+    if dumps and all(dump.result.get("synthetic") for dump in dumps):
+        return None
     for stage, is_complete in plan.stages:
         if stage.name != "pretraining" or is_complete or {"origin", "base"} & stage.inputs.keys():
             continue

@@ -35,22 +35,16 @@ def parse_budget(text: str) -> Budget:
 
 
 def describe_small_budget(recipe: Recipe, length: int) -> str | None:
-    """Return a warning where training from random weights is so short that it has never paid on
-    real reviews, with what does; None for longer ones.
+    """Return a line where training from random weights is so short that it has never paid on real
+    reviews; None for longer ones.
 
     `length` is that of the sequences, in tokens. Source: docs/results.md, "When does
     pre-training from nothing pay?".
     """
-    config = recipe.pretraining
-    tokens = config.steps * config.batch * length
+    tokens = recipe.pretraining.steps * recipe.pretraining.batch * length
     if tokens > MEASURED_TOKENS:
         return None
-    cheapest = " Of the objectives mlm costs least." if config.objective == "electra" else ""
     return (
-        f"recipe {recipe.name} with {tokens / 1e6:.3g} M tokens: on real reviews no pre-training "
-        f"from random weights of up to {MEASURED_TOKENS / 1e6:.0f} M tokens has been better than "
-        "none (polarity with 200 labels: 7.9 points less than untrained after 4 M tokens of masked "
-        "language modelling, 1.3 less after 64 M; ELECTRA is no better: docs/results.md). "
-        "What pays is a published encoder: `start_from`."
-        f"{cheapest}"
+        f"{tokens / 1e6:.3g} M tokens from random weights: up to {MEASURED_TOKENS / 1e6:.0f} M no "
+        "such pre-training gained on real reviews; a published encoder does (start_from)"
     )

@@ -16,7 +16,6 @@ from model.encoders.card import read_json
 from model.encoders.names import Role, map_names
 from model.encoders.vocabulary import find_special
 from model.pretraining import loop
-from model.pretraining.budget import describe_small_budget
 from model.pretraining.input.sequences import Shards
 from model.pretraining.model_card import render_model_card
 from model.pretraining.network.electra import Electra
@@ -54,11 +53,8 @@ def write_outputs(
         )
         if result.get("written_step") == 0 and training.validation:  # not what was measured last
             result |= training.validation(model, training.device)
-    warnings = (
-        warn_of_small_budget(training, recipe, shards, origin),
-        describe_collapse(training.totals.step, result),
-    )
-    result["warnings"] = [warning for warning in warnings if warning]
+    collapse = describe_collapse(training.totals.step, result)
+    result["warnings"] = [collapse] if collapse else []
     if training.device.is_rank0:
         names = [model.trunk_name, *(["generator"] if isinstance(model, Electra) else [])]
         folders = {n: _write_network(training, recipe, shards, result, origin, n) for n in names}
@@ -96,17 +92,6 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         "device": training.device.kind,
         "precision": "bf16" if training.device.bf16 else "fp32",
     }
-
-
-def warn_of_small_budget(
-    training: loop.Training, recipe: Recipe, shards: Shards, origin: Origin | None
-) -> str | None:
-    """Return a warning if so few steps have never paid; none where weights were loaded, or where
-    nobody knows how many steps a time has.
-    """
-    if origin or training.budget_seconds is not None:
-        return None
-    return describe_small_budget(recipe, shards.max_length)
 
 
 def _write_network(

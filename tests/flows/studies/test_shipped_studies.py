@@ -50,7 +50,7 @@ class Maker(Plan):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """The tasks of real_reviews and general text; all studies share one store."""
+    """The tasks of all studies and general text; they share one store."""
     return write_study_data(tmp_path_factory.mktemp("shipped"))
 
 

@@ -47,8 +47,10 @@ def test_a_plan_warns_of_a_small_budget(tmp_path, settings, tokens):
     plan = plan_stages(Store(tmp_path), stage)
     warning, shown = plan_page.find_small_budget(plan), "\n".join(plan_page.list_lines(plan))
     if tokens:
-        assert f"with {tokens} M tokens" in warning
+        assert f"{tokens} M tokens" in warning
         assert warning in shown
+        sample = ExistingStage("dump", 1, {}, result={"synthetic": True})
+        assert plan_page.find_small_budget(plan_stages(Store(tmp_path), sample, stage)) is None
     else:
         assert warning is None
         assert "arning" not in shown

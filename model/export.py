@@ -22,7 +22,7 @@ from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.model_folder import (
-    LEAST_PROBABILITY,
+    MIN_PROBABILITY,
     apply_temperature,
     take_logarithms,
 )
@@ -257,7 +257,7 @@ def compute_tempered_loss(predictions: Predictions, temperature: float) -> float
     rows, labels = np.arange(len(predictions)), predictions.gold_array
     logits = take_logarithms(predictions.probabilities)
     right = apply_temperature(logits, temperature)[rows, labels]
-    return float(-np.log(np.maximum(right, LEAST_PROBABILITY)).mean())
+    return float(-np.log(np.maximum(right, MIN_PROBABILITY)).mean())
 
 
 def fit_temperature(dev: Predictions) -> float:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 GRACE_SECONDS = 15.0
-"""A trainer's time to write its checkpoint; Prefect kills a cancelled flow 30 s after telling it.
+"""A trainer's time to write its checkpoint; Prefect kills a cancelled flow 30 s after its SIGTERM.
 """
 
 

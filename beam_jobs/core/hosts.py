@@ -1,6 +1,6 @@
 """Decides which hosts may be read from over http(s): of every request, redirected ones too.
 
-A server opens addresses for whoever can fill in a form, and follows where the servers behind them
+A server opens addresses for anyone who fills in a form, and follows where the servers behind them
 lead; so neither may reach the network behind it unless a setting says so.
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 
 ONNX, QUANTIZED, PIPELINE = "model.onnx", "model_quantized.onnx", "model.skops"
 """Names of the files with the weights: of a network in fp32 and in int8, and of TF-IDF."""
-LEAST_PROBABILITY = 1e-30
+MIN_PROBABILITY = 1e-30
 """Of a class: one that a pipeline never saw has a logarithm too."""
 TEMPERATURES = 0.01, 100.0
 """Bounds of a temperature; those of model.export lie between 0.2 and 10."""
@@ -104,7 +104,7 @@ def check_pipeline(content: bytes, labels: int) -> None:
 
 def take_logarithms(probabilities: np.ndarray) -> np.ndarray:
     """Return logits, float64, whose softmax are the probabilities."""
-    return np.log(np.maximum(probabilities.astype(np.float64), LEAST_PROBABILITY))
+    return np.log(np.maximum(probabilities.astype(np.float64), MIN_PROBABILITY))
 
 
 def apply_temperature(logits: np.ndarray, temperature: float) -> np.ndarray:

@@ -30,7 +30,7 @@ def print_plain_line(report: dict[str, Any]) -> None:
     print(f"{report['description']}: {format_report(report)}", file=sys.stderr, flush=True)
 
 
-class Bars:
+class ProgressBars:
     """Rich bars, one per task. The constructor raises ImportError where rich is not installed.
 
     `console` is a rich console; bars that are `transient` disappear when they are closed.
@@ -141,7 +141,7 @@ def _choose_display(
         return 1.0, print_json_line, do_nothing
     if sys.stderr.isatty():
         with suppress(ImportError):  # rich is not installed
-            bars = Bars()
+            bars = ProgressBars()
             bars.add("job", description)
             bars.start()
             return 0.1, lambda report: bars.show("job", description, report), bars.close
@@ -149,7 +149,7 @@ def _choose_display(
 
 
 def announce_job(address: str) -> None:
-    """Report the page on which an engine shows the job, for whoever follows this process."""
+    """Report the page on which an engine shows the job, for the process that follows this one."""
     print(f"JOB {address}", file=sys.stderr, flush=True)
 
 

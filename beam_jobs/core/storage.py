@@ -1,8 +1,8 @@
 """Reads, writes (all or nothing), finds and removes files, local or behind fsspec (gs://, s3://).
 
 A local file is written beside its final name, synced and renamed; a remote one is written locally
-and put, which object stores do atomically. Either way, whoever finds the final name finds all of
-the file, after a crash too. fsspec's own local files do neither sync nor rename, and
+and put, which object stores do atomically. Either way, a reader that finds the final name finds the
+whole file, after a crash too. fsspec's own local files do neither sync nor rename, and
 universal_pathlib has no atomic write: both would leave this module as long as it is.
 """
 
@@ -62,11 +62,11 @@ VERSIONS = (
     *("generation", "ETag", "etag", "Content-MD5", "LastModified", "last_modified"),
     *("Last-Modified", "updated", "mtime", "created"),
 )
-"""What stores call what tells the versions of a file apart, the surest first."""
+"""The fields of stores that distinguish versions of a file, the surest first."""
 SURE = VERSIONS[:3]
 """Those that change with every write."""
 Identity = tuple[str, int, str]
-"""Of a file: path, bytes, and what tells it from others (`describe_identity`)."""
+"""Of a file: path, bytes, and its version (`describe_identity`)."""
 Stretch = tuple[str, int, int]
 """Of a file: its path, the first byte, and the first one that is not in it."""
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
@@ -163,8 +163,8 @@ def get_size(path: str) -> int:
 
 
 def describe_identity(path: str) -> Identity:
-    """Return path, bytes and what tells a file from others of this name and size: the generation or
-    ETag that its store gives it, or else the time of its last change.
+    """Return path, bytes and version of a file: the generation or ETag that its store gives it, or
+    else the time of its last change.
     """
     if not is_remote(path):
         state = os.stat(path)
@@ -188,7 +188,7 @@ def check_unchanged(identity: Identity) -> None:
             fs, inner = fsspec.core.url_to_fs(path)
             fs.invalidate_cache(inner)
             info = fs.info(inner)
-            # a listing may tell less than an answer about one file
+            # a listing may say less than an answer about one file
             found = {_identify(path, info, VERSIONS[first:]) for first in range(len(VERSIONS))}
         if identity in found:
             return
@@ -249,14 +249,14 @@ def raise_storage_error(error: Exception, path: str) -> None:
     """
     if isinstance(error, UserError):
         raise error
-    told = describe_error(error)
+    cause = describe_error(error)
     if is_refusal(error):
-        raise UserError(f"{path} may not be read: {told}") from error
+        raise UserError(f"{path} may not be read: {cause}") from error
     is_of_system = isinstance(error, OSError) and (
         error.errno is not None or type(error) is not OSError
     )
     if is_network_error(error) or is_of_system:
-        raise TransientError(f"{path} cannot be read to its end: {told}") from error
+        raise TransientError(f"{path} cannot be read to its end: {cause}") from error
 
 
 def check_output(folder: str, inputs: Iterable[str] = ()) -> None:
@@ -314,7 +314,7 @@ def expand_patterns(patterns: Iterable[str], field: str = "input") -> list[str]:
 
 def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Identity | None]:
     """Return every file that the patterns name, sorted by name, with its identity, as far as its
-    store has told that with the name.
+    store has said that with the name.
     """
     given = list(patterns)
     found: dict[str, Identity | None] = {}
@@ -392,8 +392,8 @@ def _expand(pattern: str, field: str, places: Places) -> dict[str, Identity | No
 
 
 def _leave_out_others(found: Iterable[str], pattern: str, field: str) -> list[str]:
-    """Return the paths that are not hidden, without marks and checksums, which are told on stderr;
-    what the pattern names stays.
+    """Return the paths that are not hidden, without marks and checksums, which stderr names; what
+    the pattern names stays.
     """
     paths = [path for path in found if _is_shown(path, pattern)]
     if any(map(TABLES.search, paths)):
@@ -409,10 +409,10 @@ def _leave_out_others(found: Iterable[str], pattern: str, field: str) -> list[st
         (others if path != pattern and is_no_data(path) else kept).append(path)
     if others:
         names = ", ".join(map(os.path.basename, others[:3])) + ", …" * (len(others) > 3)
-        told = (
+        notice = (
             f"{name_setting(field, pattern)}: {len(others)} left out, which hold no data: {names}"
         )
-        print(told, file=sys.stderr)
+        print(notice, file=sys.stderr)
     return kept
 
 

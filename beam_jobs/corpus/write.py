@@ -82,7 +82,7 @@ STAYS = len(WRITE_REASONS)
 
 @dataclass(frozen=True)
 class WrittenUnit:
-    """What writing a unit counted; its file of JSON tells that the unit is done."""
+    """What writing a unit counted; its file of JSON marks the unit as done."""
 
     unit: str
     kept: int

@@ -25,8 +25,8 @@ from beam_jobs.reading.work_units import PreparedUnit, UnitSize, measure_units
 MAX_BUCKETS = 1024
 """Whose places in a file are known."""
 MOST_BUCKETS = 1 << 17
-"""Of more than MAX_BUCKETS, whoever compares one takes it out of what it reads, so that its rows
-are no more where a dump has billions of reviews."""
+"""Of more than MAX_BUCKETS, the worker that compares one takes it out of what it reads, so that its
+rows are no more where a dump has billions of reviews."""
 MAX_PARTS = 128
 """More workers than these have nothing to do while the others search, a fifth of a corpus job."""
 Part = tuple[int, int, int]

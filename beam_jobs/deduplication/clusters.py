@@ -37,7 +37,7 @@ ROUNDS = 5
 """That workers share, enough for 16 links in turn. A link leads to a smaller key, which is a hash,
 so that there are few in turn: of 79,278 reviews 2 at a threshold of 0.8 and 4 at 0.3. More are
 followed by one worker (`follow_rest`), bucket by bucket too."""
-MOST_ROUNDS = 40
+MAX_ROUNDS = 40
 """For more links than there are texts. Corpora that were made apart may have links in a circle."""
 
 
@@ -134,7 +134,7 @@ def join_round(written: Sequence[tuple[str, bool]], links: Links | None = None) 
 
 def follow_rest(links: Links, parts: Sequence[Part], folder: str) -> Links:
     """Follow links to their end after the rounds that workers share."""
-    for number in range(ROUNDS, MOST_ROUNDS):
+    for number in range(ROUNDS, MAX_ROUNDS):
         written = [one for part in parts for one in follow_links(part, links, folder, number)]
         links = join_round(written, links)
     return links
@@ -154,10 +154,10 @@ def write_clusters(part: Part, links: Links, folder: str, units: Sequence[UnitSi
                 np.add.at(sizes, places, rows["reviews"])
             for rows in read(bucket):
                 places = np.searchsorted(roots, rows["parent"]), rows["dump"]
-                told = np.empty(len(rows), CLUSTER)
-                told["text"], told["root"] = rows["text"], rows["parent"]
-                told["size"] = sizes[places]
-                clusters.add_rows(told)
+                entries = np.empty(len(rows), CLUSTER)
+                entries["text"], entries["root"] = rows["text"], rows["parent"]
+                entries["size"] = sizes[places]
+                clusters.add_rows(entries)
     return clusters.save_with_starts(path)
 
 
@@ -190,8 +190,8 @@ def find_members(
             found["cluster"][is_known] = known["root"][places]
             found["size"][is_known] = known["size"][places]
             found["is_copy"] = found["cluster"] != texts
-            told = is_own & (found["is_copy"] | (found["size"] > 1))
-            for number, of_unit in group_by_unit(unit[told], found[told]):
+            has_others = is_own & (found["is_copy"] | (found["size"] > 1))
+            for number, of_unit in group_by_unit(unit[has_others], found[has_others]):
                 members[number].append(of_unit.tobytes())
     for one, packed in zip(units, members, strict=True):
         if packed:

@@ -44,7 +44,7 @@ SLOTS = 8
 
 
 def is_whole(runs: np.ndarray) -> np.ndarray:
-    """Return, per hash, whether it is that of a whole text (`overlaps.list_runs`)."""
+    """Return, per hash, whether it is that of a whole text (`overlaps.list_ngrams`)."""
     return (runs & np.uint64(1)).astype(bool)
 
 

@@ -34,7 +34,7 @@ from beam_jobs.text.word_runs import space_words
 
 MIN_WORDS = 3
 HEAD_CHARACTERS = 100_000
-"""Of a file, by which its form is told."""
+"""Of a file, by which its form is recognized."""
 MAX_FIELD_CHARACTERS = 1 << 26
 """Characters of a table's field; an unclosed quote would make one of the whole file."""
 Lines = Callable[[], Iterator[str]]
@@ -164,7 +164,7 @@ def _read_tagged_words(lines: Lines) -> Iterator[str]:
 def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
     """Yield whole lines and, of what may be a TSV or CSV, fields, with quotes tried both ways.
 
-    Nobody can tell a table of two columns from sentences with a comma.
+    A table of two columns looks like sentences with a comma.
     """
     first = next(lines(), "")
     delimiter = max("\t,", key=first.count)

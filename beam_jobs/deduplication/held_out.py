@@ -40,7 +40,7 @@ from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
 from beam_jobs.deduplication.common_ngrams import CommonNGrams, HashFilter, NGramTexts
 from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
 from beam_jobs.deduplication.exact import ROW_NUMBER
-from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
+from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_ngrams
 from beam_jobs.reading.work_units import UnitSize
 from beam_jobs.text.spans import expand_spans, find_runs, mark_firsts
 from beam_jobs.text.splits import SPLITS
@@ -100,7 +100,7 @@ def hash_runs(
     for start in range(0, len(texts), BATCH_TEXTS):
         words, batch = split_words(texts[start : start + BATCH_TEXTS]), slice(start, None)
         hashes[batch][: words.texts] = words.hash_texts()
-        runs, owners, sizes[batch][: words.texts] = list_runs(words)
+        runs, owners, sizes[batch][: words.texts] = list_ngrams(words)
         all_runs.append(runs)
         all_owners.append(owners + np.uint32(start))
     runs, owners = np.concatenate(all_runs), np.concatenate(all_owners)
@@ -291,7 +291,7 @@ def write_matches(
         open_files(folder, counts, "counts") as read_counts,
     ):
 
-        def hold(bucket: int, level: int) -> HeldOutRuns:
+        def hold(bucket: int, level: int) -> HeldOutNGrams:
             """Return the held-out runs of a bucket with which a dump is compared."""
             common = known.list_at(level)
             own = common[buckets.number_buckets(common, part[2]) == bucket]
@@ -305,14 +305,14 @@ def write_matches(
                     rows = rows[~np.isin(rows["row"], copied)]
                     packed = read_counts(unit.unit)
                     texts.append((common_ngrams.discount(rows, packed, level, own), dump))
-            return HeldOutRuns(texts, own)
+            return HeldOutNGrams(texts, own)
 
         for bucket in buckets.list_buckets_of(part) if has_held_out(units, others) else ():
-            held_out, level, before = HeldOutRuns([]), 0, 0
+            held_out, level, before = HeldOutNGrams([]), 0, 0
             for unit, rows in zip(units, read_runs(bucket), strict=True):
                 if level != unit.dump + FIRST_DUMP:
                     level = unit.dump + FIRST_DUMP
-                    held_out = HeldOutRuns([])  # what it held goes before the next is read
+                    held_out = HeldOutNGrams([])  # what it held goes before the next is read
                     held_out = hold(bucket, level)
                 for matches in held_out.find_matches(rows):
                     rows = np.empty(len(matches), BLOCK_MATCH)
@@ -389,7 +389,7 @@ def _join_texts(parts: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.nda
     return rows, dumps
 
 
-class HeldOutRuns:
+class HeldOutNGrams:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
     def __init__(
@@ -495,7 +495,7 @@ def find_withheld(texts: list[str], is_held_out: np.ndarray) -> tuple[np.ndarray
     known = CommonNGrams([common_ngrams.pack_common(common, FIRST_DUMP)])
     counts = common_ngrams.count_ngrams([held], known, [FIRST_DUMP]).tobytes()
     rows = common_ngrams.discount(held, counts, FIRST_DUMP, common)
-    found = HeldOutRuns([(rows, FIRST_DUMP)], common).find_matches(trained)
+    found = HeldOutNGrams([(rows, FIRST_DUMP)], common).find_matches(trained)
     matches = add_up_matches(np.concatenate([np.empty(0, MATCH), *found]))
     return find_near(matches, 0, sizes), common
 

@@ -26,7 +26,7 @@ LookUp = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Returns of distinct runs, ascending, how many held-out texts have each, and the texts of all."""
 
 
-def list_runs(words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def list_ngrams(words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return hashes of runs (uint64), those of whole texts last, and the text of each; and how many
     runs of RUN_WORDS each text has (uint32).
     """

@@ -3,7 +3,7 @@
 Whatever a job does not know itself is a Beam option. Locally that means FnApiRunner, named
 explicitly: `DirectRunner` first tries to download a Prism binary, without a time limit, and then
 ignores the running mode (apache_beam/runners/direct/direct_runner.py). Users may type DirectRunner;
-they get FnApiRunner and are told so.
+they get FnApiRunner, and a message says so.
 
 Engine        options to pass through
 ------------  ------------------------------------------------------------------------------------
@@ -14,7 +14,7 @@ Dataflow      --runner DataflowRunner --project … --region … --temp_location
 a job server  --runner PortableRunner --job_endpoint HOST:PORT --environment_type EXTERNAL
               --environment_config HOST:PORT of a pool of Python workers
 Flink         as a job server, which Beam has for Flink; --flink_master HOST:PORT of the JobManager,
-              which tells of the job (flink.py), --parallelism N
+              which reports on the job (flink.py), --parallelism N
 """
 
 import argparse

@@ -77,7 +77,7 @@ def check_cluster(address: str, setting: str, workers: int = 0) -> None:
     """Raise an error in one line unless a JobManager answers at HOST:PORT whose cluster has this
     many slots, and jars of Beam that fit its Flink and the Beam of this process.
 
-    Its class path tells of the jars where it was started from the same image as the TaskManagers;
+    Its class path names the jars where it was started from the same image as the TaskManagers;
     others would fail late, in words about Java's classes.
     """
     connect(address, setting)
@@ -153,7 +153,7 @@ def name_job(options: PipelineOptions, output: str) -> None:
 
 @dataclass
 class FlinkJob:
-    """The job of this command, as Flink's REST API tells of it."""
+    """The job of this command, as Flink's REST API reports it."""
 
     address: str
     """Of the JobManager's REST API (find_address)."""

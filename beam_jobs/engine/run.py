@@ -32,7 +32,7 @@ from beam_jobs.engine.flink import FlinkJob
 from beam_jobs.engine.worker_check import add_worker_check, leave_probe
 
 POLL_SECONDS = 0.5
-POLL_PAUSE, MOST_POLL_PAUSE = 100, 60.0
+POLL_PAUSE, MAX_POLL_PAUSE = 100, 60.0
 """After a look at what is done the next waits so many times as long as it took, at most so many
 seconds: listing a store's folders of many units takes CPU time beside the workers'."""
 NOTICE_SECONDS = 2.0
@@ -109,7 +109,7 @@ def space_out(poll: Callable[[], None]) -> Callable[[], None]:
             if not is_network_error(error):
                 raise
         took = time.monotonic() - began
-        next_poll = began + min(POLL_PAUSE * took, MOST_POLL_PAUSE)
+        next_poll = began + min(POLL_PAUSE * took, MAX_POLL_PAUSE)
 
     return look
 
@@ -179,7 +179,7 @@ def announce_dataflow_job(options: PipelineOptions, job: str) -> None:
 
 
 def explain_error(graph: GraphThread, job: FlinkJob | None) -> BaseException:
-    """Return why a graph that an engine was to run ended with an error; raise what Flink tells."""
+    """Return why a graph of an engine ended with an error; raise what Flink reports."""
     error = graph.error
     assert error
     if isinstance(error, grpc.RpcError):

@@ -24,7 +24,7 @@ ATTEMPTS = 4
 """As many as Dataflow makes."""
 PAUSE_SECONDS = 1.0
 """After the first attempt that a store or network made fail; then twice and four times as long."""
-MOST_FAILED = 10
+MAX_FAILED = 10
 """Units that may fail before the next one that does ends the job at once."""
 
 
@@ -51,15 +51,15 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
             storage.remove_path(path)  # of an engine that has begun again since it failed
             yield done
             return
-    if len(storage.list_names(folder)) >= MOST_FAILED:
+    if len(storage.list_names(folder)) >= MAX_FAILED:
         raise failure
-    told = {
+    record = {
         "file": file,
         "error": f"{type(failure).__name__}: {describe_error(failure)}",
         "may_pass": is_network_error(failure),
         "traceback": "".join(traceback.format_exception(failure)),
     }
-    storage.write_json(path, told)
+    storage.write_json(path, record)
 
 
 def check_failed(folder: str) -> None:
@@ -69,12 +69,12 @@ def check_failed(folder: str) -> None:
     paths = [storage.join_path(folder, name) for name in storage.list_names(folder)]
     if not paths:
         return
-    told = [json.loads(storage.read_bytes(path)) for path in paths]
+    failures = [json.loads(storage.read_bytes(path)) for path in paths]
     more = f", and {len(paths) - 1} more there" if len(paths) > 1 else ""
-    kind = TransientError if all(one["may_pass"] for one in told) else JobFailed
+    kind = TransientError if all(one["may_pass"] for one in failures) else JobFailed
     raise kind(
-        f"{told[0]['file']}: a part of it failed {ATTEMPTS} times: {told[0]['error']} ({paths[0]}"
-        f"{more}); {AGAIN}"
+        f"{failures[0]['file']}: a part of it failed {ATTEMPTS} times: {failures[0]['error']} "
+        f"({paths[0]}{more}); {AGAIN}"
     )
 
 

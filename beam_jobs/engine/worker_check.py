@@ -44,7 +44,7 @@ def leave_probe(folder: str) -> Iterator[str]:
     try:
         yield path
     except BaseException:
-        with suppress(Exception):  # what failed is told, not that the store is away as well
+        with suppress(Exception):  # what failed is reported, not that the store is away as well
             storage.remove_path(path)
         raise
     storage.remove_path(path)
@@ -54,7 +54,7 @@ def add_worker_check(pipeline: beam.Pipeline, probe: str) -> None:
     """Add the step to a graph."""
     _ = (
         pipeline
-        | "Tell versions" >> beam.Create([read_versions()], reshuffle=False)
+        | "Report versions" >> beam.Create([read_versions()], reshuffle=False)
         | "Compare versions" >> beam.Map(check_worker, probe)
     )
 

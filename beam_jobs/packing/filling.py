@@ -18,7 +18,7 @@ import numpy as np
 # or shorter pieces.
 CLOSE_ENOUGH = 3
 """A beginning that leaves no more than this fills a sequence by itself."""
-SHORTEST_FILLER = 4
+MIN_FILLER = 4
 """Smaller gaps are left to whole documents."""
 ROOM_FOR_SECOND = 24
 """Left by a beginning that does not fill: short fillers are kept for whole documents."""
@@ -140,7 +140,7 @@ class Filling:
                     longest_beginning(max(room - specials - ROOM_FOR_SECOND, 0)) or beginning
                 )
         left = room - self._place_piece(beginning, whole, sequence) - specials
-        while left >= SHORTEST_FILLER:
+        while left >= MIN_FILLER:
             beginning, whole = longest_beginning(left), longest_whole(left)
             if not beginning and not whole:
                 break

@@ -144,7 +144,7 @@ def find_sentence_starts(tokens: Tokens, piece_starts: np.ndarray) -> np.ndarray
 
 
 def count_packed(tokens: Tokens, piece_ends: np.ndarray, table: pa.Table) -> Counts:
-    """Count on the finished rows where they can tell, so that the sum check means something."""
+    """Count on the finished rows where they show it, so that the sum check means something."""
     document_ends = tokens.sentence_offsets[tokens.document_offsets]
     empty = int((np.diff(document_ends) == 0).sum())
     nearest = np.searchsorted(tokens.sentence_offsets, piece_ends)

@@ -34,7 +34,7 @@ csv.field_size_limit(2**31 - 1)
 SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([\t,;|])\r?\n", re.IGNORECASE)
 BLANK_LINES = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*\r?\n)+")
 FIRST_ROWS = 50
-"""Records that tell how a file's rows end, and what the first of them are."""
+"""Records that show how a file's rows end, and what the first of them are."""
 SMALL_WINDOW_BYTES = 1 << 12
 DESCRIPTION, TOTAL = "description of columns", "total of a table"
 """Why a row is no review."""

@@ -42,7 +42,7 @@ HEAD_BYTES = 1 << 18
 MAX_NESTING = 4
 MAX_NAME_CHARACTERS, MAX_NAME_WORDS = 100, 6
 HEADER_LINES = 20
-"""In which the names of columns are looked for, to tell where they are."""
+"""In which the names of columns are looked for, to say where they are."""
 FIRST_RECORDS = 100
 """Of which one at least must have a text."""
 NUMBER = re.compile(r"\d+([.,]\d+)?")
@@ -55,7 +55,7 @@ SCRIPT = re.compile(rb"(?:(?:var|let|const|window|export)\b[^\n{\[]*|[\w.]+\s*)[
 COMMENTS = re.compile(rb"(?:\s*(?://[^\n]*\n|/\*.*?\*/))+\s*[\[{]", re.DOTALL)
 WITHIN_STRINGS = re.compile(rb'"\s*[\[{][\[{\s]*\\+"')
 NO_OBJECTS = re.compile(rb'\[\s*+["\d\[]')
-OF_A_SHELL = re.compile(rb"\b(?:ObjectId|ISODate|NumberInt|NumberLong|NumberDecimal)\(")
+MONGO_SHELL_LITERAL = re.compile(rb"\b(?:ObjectId|ISODate|NumberInt|NumberLong|NumberDecimal)\(")
 WRITE_OBJECTS = "write objects, in pandas to_json(FILE, orient='records', lines=True)"
 MAX_ANSWER_BYTES = 1 << 16
 ANSWERS = {"message", "msg", "detail", "details", "error", "errors", "errormessage"}
@@ -194,7 +194,7 @@ def detect_layout(
 
 def find_way_out(head: bytes, found: Layout, is_whole: bool) -> str:
     """Return what helps with a file whose first bytes have no record."""
-    if OF_A_SHELL.search(head):
+    if MONGO_SHELL_LITERAL.search(head):
         return "it is printed by MongoDB's shell, which is no JSON: write it with mongoexport"
     if NO_OBJECTS.match(head.lstrip(b"\xef\xbb\xbf \t\r\n")):
         return f"its lists have no names: {WRITE_OBJECTS}"
@@ -297,10 +297,10 @@ def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
     given = {simplify_name(name) for name, value in record.items() if value is not None}
     titled = {"title"} if "status" in given else set()
     if given & (ANSWERS | titled) and given <= AROUND_ANSWERS | titled:
-        told = json.dumps(record, default=str)[:100]
+        answer = json.dumps(record, default=str)[:100]
         raise UserError(
-            f"{shown} is the error message of a server instead of a dump: {told}; fetch it again, "
-            "or name its text with `columns='text=NAME'`"
+            f"{shown} is the error message of a server instead of a dump: {answer}; fetch it "
+            "again, or name its text with `columns='text=NAME'`"
         )
 
 

@@ -119,7 +119,7 @@ def decode_key(raw: bytes) -> str:
 
 def find_orient(head: bytes, layout: Layout, text: str, shown: str, is_whole: bool) -> str | None:
     """Return how pandas calls the way in which a file is a table, "" for what is none; None if only
-    more than these first bytes can tell. `text` is the column of the texts, if it was named.
+    more than these first bytes show. `text` is the column of the texts, if it was named.
 
     Raises UserError for a table that cannot be read.
     """

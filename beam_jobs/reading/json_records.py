@@ -223,7 +223,7 @@ def _is_value(buffer: bytes, at: int) -> bool:
 
 
 def _is_cut_off(buffer: bytes, at: int) -> bool:
-    """Return whether the bytes after the quote at `at` are too few to tell if it is in order."""
+    """Return whether the bytes after the quote at `at` are too few to know if it is in order."""
     string = STRING.match(buffer, at)
     return not string or not buffer[string.end() : string.end() + MAX_BLANKS].strip()
 
@@ -271,7 +271,9 @@ def find_object_boundary(stretch: bytes, least: int, layout: Layout) -> int:
 
 
 def detect_json_format(start: bytes) -> str:
-    """Tell one object per line, whatever stands around it, from objects in any layout."""
+    """Return the format of JSON: an object per line, whatever stands around it, or objects in any
+    layout.
+    """
     lines = [line.strip(AROUND) for line in start.split(b"\n")[:50]]
     whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"}")]
     if not whole:

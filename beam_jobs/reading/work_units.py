@@ -108,7 +108,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class PreparedUnit:
-    """What preparing a unit left and counted; its file of JSON tells that the unit is done."""
+    """What preparing a unit left and counted; its file of JSON marks the unit as done."""
 
     unit: str
     """The unit's name."""

@@ -1,8 +1,8 @@
 """Finds the languages of reviews (py3langid, a maintained langid.py).
 
 A classification costs 80 µs for 200 characters, more than everything else done to a review, so the
-filter is off by default and looks at the beginning of a text only. It cannot tell "muy bien" from
-"so fine", so texts of fewer than 5 words are in no language: the filter keeps them. Every character
+filter is off by default and looks at the beginning of a text only. It takes "muy bien" for "so
+fine", so texts of fewer than 5 words are in no language: the filter keeps them. Every character
 of Chinese, Japanese and Thai is a word.
 """
 
@@ -18,7 +18,7 @@ MIN_WORDS = 5
 
 
 def find_language(text: str) -> str:
-    """Return the language of a text (ISO 639-1); "" where it has too few words to tell."""
+    """Return the language of a text (ISO 639-1); "" where it has too few words."""
     import py3langid
 
     if count_words(text) < MIN_WORDS:

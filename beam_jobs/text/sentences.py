@@ -199,7 +199,7 @@ WIDE_SENTENCE = re.compile(r"[^。！？]*+(?:[。！？]++[」』）”’\"')\
 
 
 class CharacterSet:
-    """Tells which characters of a set begin at given bytes of UTF-8 text."""
+    """Finds which characters of a set begin at given bytes of UTF-8 text."""
 
     def __init__(self, characters: str) -> None:
         codes = [character.encode() for character in characters]

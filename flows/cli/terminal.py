@@ -19,7 +19,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from beam_jobs.core.progress import Bars, format_report
+from beam_jobs.core.progress import ProgressBars, format_report
 from beam_jobs.core.terminal import escape_controls
 from flows.configuration.form import spell_for_commands
 from flows.store.stage import Stage
@@ -41,11 +41,11 @@ SHORTEST_NAME = 11
 
 
 class Terminal:
-    """Bars where a person looks on, a line now and then where nobody does."""
+    """ProgressBars where a person looks on, a line now and then where nobody does."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
-        self._bars = Bars(self.console, transient=True)
+        self._bars = ProgressBars(self.console, transient=True)
         self._lock, self._printed_at = threading.Lock(), dict[str, float]()
 
     def __enter__(self) -> "Terminal":

@@ -22,10 +22,10 @@ def read_card(folder: Path) -> dict[str, str]:
 
     They stand in the YAML at the beginning of README.md, as on the hub. sentence-transformers lists
     what it trained on in data_config.json besides, which may name more; of many files in one folder
-    there the folder is told.
+    there the folder is named.
     """
-    told = _read_front_matter(folder / "README.md")
-    datasets = told.get("datasets") or []
+    metadata = _read_front_matter(folder / "README.md")
+    datasets = metadata.get("datasets") or []
     named = [str(one) for one in (datasets if isinstance(datasets, list) else [datasets])]
     try:
         listed = read_json(folder / "data_config.json")
@@ -35,9 +35,9 @@ def read_card(folder: Path) -> dict[str, str]:
         if isinstance(entry, dict) and entry.get("name"):
             named.append(str(entry["name"]).partition("/")[0].partition(".")[0])
     return {
-        "license": _join(told.get("license") or told.get("license_name")),
+        "license": _join(metadata.get("license") or metadata.get("license_name")),
         "training_data": _join(list(dict.fromkeys(named))),
-        "languages": _join(told.get("language")),
+        "languages": _join(metadata.get("language")),
     }
 
 
@@ -47,10 +47,10 @@ def _read_front_matter(file: Path) -> dict[str, Any]:
     if len(parts) < 3 or parts[0].strip():
         return {}
     try:
-        told = load_yaml(parts[1])
+        metadata = load_yaml(parts[1])
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _join(value: Any) -> str:

@@ -31,11 +31,11 @@ START = "pretraining_start"
 """
 HEAD_RANGE = 0.02  # google
 DROPOUT = 0.1
-"""Of whoever trains an exported encoder further, as the architecture has it (google); pre-training
+"""Of a further training of an exported encoder, as the architecture has it (google); pre-training
 has a setting of its own.
 """
 EXACT_GELU = ("gelu", "gelu_python")  # gelu_new and others are approximations: other numbers
-LEAST_TYPES = 2
+MIN_TYPES = 2
 """Rows of token types; an encoder with fewer gets copies of its first."""
 CHOSEN_HERE = ("generator_multiplier", "generator_layers", "max_positions")
 """Fields of Architecture that may be set although the origin has others."""
@@ -118,16 +118,16 @@ def _read_foreign(config: Config, fail: Fail) -> Any:
     )
 
     name = config.get("model_type", "")
-    told = f"config.json says model_type={name or '(none)'}"
+    named = f"config.json says model_type={name or '(none)'}"
     if name not in CONFIG_MAPPING:
-        raise fail(f"{told}, which transformers does not have; give one that it has")
+        raise fail(f"{named}, which transformers does not have; give one that it has")
     kind = CONFIG_MAPPING[name]
     if kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING or config.get("is_encoder_decoder"):
-        raise fail(f"{told}, an encoder with a decoder; give an encoder")
+        raise fail(f"{named}, an encoder with a decoder; give an encoder")
     if kind not in MODEL_FOR_MASKED_LM_MAPPING:
         is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING
         what = "a decoder" if is_decoder else "which predicts no masked tokens"
-        raise fail(f"{told}, {what}; give an encoder")
+        raise fail(f"{named}, {what}; give an encoder")
     try:
         return kind.from_dict(dict(config))
     except Exception as error:  # transformers raises whatever it comes upon
@@ -138,7 +138,7 @@ def _read_foreign(config: Config, fail: Fail) -> Any:
 def read_architecture(config: Config, fail: Fail) -> Architecture:
     """Return the shape that config.json describes, which says nothing of a generator.
 
-    Of an encoder that ours does not hold it is told, and its cost is estimated by it.
+    Of an encoder that ours does not hold it is shown, and its cost is estimated by it.
     """
     kind = find_kind(config, fail)
     if kind:
@@ -152,7 +152,7 @@ def read_architecture(config: Config, fail: Fail) -> Architecture:
         values["embedding"] = getattr(foreign, "embedding_size", values["hidden"])
         values["max_positions"] = count_positions(foreign) or DEFAULTS["max_positions"]
         values["layer_norm_eps"] = values["layer_norm_eps"] or DEFAULTS["layer_norm_eps"]
-    values["type_vocabulary_size"] = max(LEAST_TYPES, values.get("type_vocabulary_size") or 0)
+    values["type_vocabulary_size"] = max(MIN_TYPES, values.get("type_vocabulary_size") or 0)
     try:
         return Architecture(**values, generator_multiplier=1.0)
     except ValidationError as invalid:
@@ -238,15 +238,15 @@ def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
     A discriminator's are drawn after those of its generator, by the same stream of random numbers.
     """
     shape, training = recipe.architecture, recipe.pretraining
-    told = {
+    start = {
         "objective": training.objective,
         "initializer_range": training.initializer_range,
         "has_segments": training.has_segments,
     }
     if trunk != "discriminator":
-        return told
+        return start
     names = ("generator_multiplier", "generator_layers")
-    return told | {name: getattr(shape, name) for name in names}
+    return start | {name: getattr(shape, name) for name in names}
 
 
 def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:

@@ -16,7 +16,7 @@ LENGTH = 128
 MASKED = 0.15
 MULTILINGUAL = "multilingual"
 """What cards say of about a hundred languages."""
-LEAST_SHARE = 0.2
+MIN_SHARE = 0.2
 """Of the reviews, from which on it matters that an encoder does not read their language."""
 SAME = {"nb": "no", "nn": "no"}
 """Codes of one written language."""
@@ -118,11 +118,11 @@ def list_readers(language: str) -> list[KnownEncoder]:
 
 def find_languages(about: Mapping[str, Any]) -> set[str]:
     """Return the languages (ISO 639-1) of an encoder, or MULTILINGUAL, by what is known of it: its
-    card, as origin.json has it, or else its name; none where neither tells.
+    card, as origin.json has it, or else its name; none where neither says.
     """
-    told = str(about.get("languages", "")).lower().split(", ")
+    listed = str(about.get("languages", "")).lower().split(", ")
     codes = [
-        code for code in told if code == MULTILINGUAL or re.fullmatch(r"[a-z]{2}(-\w+)?", code)
+        code for code in listed if code == MULTILINGUAL or re.fullmatch(r"[a-z]{2}(-\w+)?", code)
     ]
     if not codes:
         name = str(about.get("name", "")).partition("@")[0].rpartition("/")[2]
@@ -141,7 +141,7 @@ def warn_of_languages(about: Mapping[str, Any], reviews: Mapping[str, int]) -> s
     if not known or MULTILINGUAL in known:
         return ""
     for language, count in reviews.items():
-        if count >= LEAST_SHARE * total and SAME.get(language, language) not in known:
+        if count >= MIN_SHARE * total and SAME.get(language, language) not in known:
             return (
                 f"{count / total:.0%} of the reviews are in the language {language}, and "
                 f"{about['name']} reads {', '.join(sorted(known))}: `amazon-electra encoders "

@@ -10,7 +10,7 @@ import torch
 
 from model.encoders.places import Fail
 
-LARGEST_SURPLUS = 1024
+MAX_SURPLUS = 1024
 """Rows of a table of vectors beyond the tokenizer's ids: tables are filled up for the speed of
 matrix products, and leave room for entries (mDeBERTa-v3: 899).
 """
@@ -54,5 +54,5 @@ def load_masked_lm(folder: Path, fail: Fail, seed: int = 0) -> tuple[Any, list[s
 def check_size(network: Any, ids: int, fail: Fail) -> None:
     """Raise UserError where the table of vectors is not that of a tokenizer with so many ids."""
     rows = network.get_input_embeddings().weight.shape[0]
-    if not 0 <= rows - ids < LARGEST_SURPLUS:
+    if not 0 <= rows - ids < MAX_SURPLUS:
         raise fail(f"its tokenizer has {ids} ids, its weights {rows} rows; copy both again")

@@ -33,7 +33,7 @@ from model.encoders.vocabulary import (
     write_published_tokenizer,
 )
 
-ABOUT = "origin.json"
+METADATA_FILE = "origin.json"
 WEIGHTS = "model.safetensors"
 GENERATOR = "generator"
 """Subfolder of the published generator of an ELECTRA."""
@@ -47,7 +47,7 @@ def write_origin(
     A hub name that is there already keeps its commit. Other files of the folder stay. Where it
     fails, nothing is left behind.
     """
-    held: dict[str, Any] = read_json(folder / ABOUT)
+    held: dict[str, Any] = read_json(folder / METADATA_FILE)
     is_same = bool(held) and (held["place"], held.get("generator_place")) == (place, generator)
     has_weights = is_same and held["revision"] and (folder / WEIGHTS).is_file()
     if has_weights and hash_file(folder / WEIGHTS) == held["sha256"]:
@@ -60,11 +60,11 @@ def write_origin(
             about = _write_network(place, field, temporary)
             if generator:
                 _add_generator(generator, temporary, about)
-            (folder / ABOUT).unlink(missing_ok=True)
+            (folder / METADATA_FILE).unlink(missing_ok=True)
             shutil.rmtree(folder / GENERATOR, ignore_errors=True)
             for part in sorted(temporary.iterdir()):
                 os.replace(part, folder / part.name)
-        write_json(folder / ABOUT, about)
+        write_json(folder / METADATA_FILE, about)
     except BaseException:
         if not was_there:
             shutil.rmtree(folder, ignore_errors=True)
@@ -85,7 +85,7 @@ def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
     files = [part / "tokenizer.json" for part in (folder, folder / GENERATOR)]
     if files[0].read_bytes() != files[1].read_bytes():
         raise fail(f"its vocabulary is not that of {about['place']}")
-    write_json(folder / GENERATOR / ABOUT, other)
+    write_json(folder / GENERATOR / METADATA_FILE, other)
     about |= {"has_generator": True, "generator_place": place}
 
 
@@ -184,7 +184,7 @@ def describe_start(folder: Path) -> dict[str, Any]:
     What model.pretrain made of a published encoder is known as that one, `through` names its
     folder; what it made of nothing has `through` alone.
     """
-    about: dict[str, Any] = read_json(folder / ABOUT)
+    about: dict[str, Any] = read_json(folder / METADATA_FILE)
     if about:
         return about
     config = read_json(folder / "config.json")

@@ -114,8 +114,8 @@ def download_model(name: str, revision: str | None, fail: Fail) -> Path:
         if not is_download_error(error):  # for example a full disk
             raise
         why = (str(error).splitlines() or ["the server closed the connection"])[0]
-        told = f"the download from the hub broke off ({why}); run the same again"
-        raise TransientError(str(fail(told))) from None
+        cause = f"the download from the hub broke off ({why}); run the same again"
+        raise TransientError(str(fail(cause))) from None
     return folder
 
 

@@ -126,7 +126,7 @@ def load_published_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
     tokenizer_config.json says otherwise. Other files without tokenizer.json (SentencePiece,
     merges.txt) are converted by transformers where it can.
     """
-    told = read_tokenizer_config(folder, fail)
+    config = read_tokenizer_config(folder, fail)
     if (folder / "tokenizer.json").is_file():
         return _read_tokenizer(folder / "tokenizer.json", fail)
     if (folder / "vocab.txt").is_file():
@@ -134,7 +134,7 @@ def load_published_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
         if missing := [token for token in NEEDED if token not in entries]:
             raise fail(f"vocab.txt lacks {', '.join(missing)}; put its tokenizer.json beside it")
         return build_tokenizer_of(
-            entries, bool(told.get("do_lower_case", True)), told.get("strip_accents")
+            entries, bool(config.get("do_lower_case", True)), config.get("strip_accents")
         )
     return _convert_tokenizer(folder, fail)
 
@@ -181,14 +181,14 @@ def write_published_tokenizer(
         tokenizer.normalizer, normalizers.BertNormalizer
     ):
         return write_tokenizer(folder, tokenizer, max_length)
-    told = read_tokenizer_config(source, fail)
+    config = read_tokenizer_config(source, fail)
     if (source / "special_tokens_map.json").is_file():
-        told = {
+        config = {
             **load_json((source / "special_tokens_map.json").read_text(encoding="utf-8")),
-            **told,
+            **config,
         }
     entries = tokenizer.get_vocab()
-    roles = {f"{role}_token": _name_token(told.get(f"{role}_token")) for role in ROLES}
+    roles = {f"{role}_token": _name_token(config.get(f"{role}_token")) for role in ROLES}
     roles = {role: token for role, token in roles.items() if token in entries}
     if "mask_token" not in roles:
         found = next((token for token in ("<mask>", "[MASK]") if token in entries), None)
@@ -200,7 +200,7 @@ def write_published_tokenizer(
     except ValueError as error:
         raise fail(f"tokenizer.json: {error}") from None
     tokenizer.save(str(folder / "tokenizer.json"))
-    lengths = [told.get("model_max_length") or max_length, max_length]
+    lengths = [config.get("model_max_length") or max_length, max_length]
     write_json(
         folder / "tokenizer_config.json",
         {
@@ -211,9 +211,9 @@ def write_published_tokenizer(
     )
 
 
-def _name_token(told: Any) -> str | None:
-    """Return a token that is told by its name or as an AddedToken."""
-    return told.get("content") if isinstance(told, dict) else told
+def _name_token(config: Any) -> str | None:
+    """Return a token that is given by its name or as an AddedToken."""
+    return config.get("content") if isinstance(config, dict) else config
 
 
 def find_special(vocabulary: Path, role: str) -> int | None:
@@ -221,8 +221,8 @@ def find_special(vocabulary: Path, role: str) -> int | None:
     where it has none.
     """
     file = vocabulary / "tokenizer_config.json"
-    told = load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    token = _name_token(told.get(f"{role}_token")) or f"[{role.upper()}]"
+    config = load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    token = _name_token(config.get(f"{role}_token")) or f"[{role.upper()}]"
     found: int | None = Tokenizer.from_file(str(vocabulary / "tokenizer.json")).token_to_id(token)
     return found
 
@@ -231,9 +231,10 @@ def read_tokenizer_config(folder: Path, fail: Fail) -> dict[str, Any]:
     """Return tokenizer_config.json, {} where there is none; one that names code is refused."""
     file = folder / "tokenizer_config.json"
     try:
-        told: dict[str, Any] = load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        text = file.read_text(encoding="utf-8") if file.is_file() else "{}"
+        config: dict[str, Any] = load_json(text)
     except ValueError as error:
         raise fail(f"tokenizer_config.json is damaged ({error}); copy it again") from None
-    if told.get("auto_map"):
+    if config.get("auto_map"):
         raise fail("tokenizer_config.json names code of its own (auto_map), which is never run")
-    return told
+    return config

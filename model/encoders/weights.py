@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from model.config import Architecture
-from model.encoders.config import LEAST_TYPES, Config, find_kind
+from model.encoders.config import MIN_TYPES, Config, find_kind
 from model.encoders.names import UNTIED, rename_weight
 from model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, Fail
 
@@ -41,7 +41,7 @@ def read_weights(folder: Path, config: Config, fail: Fail) -> Weights:
     if WORDS not in weights:
         raise fail(f"no {config['model_type'].upper()} weights there")
     types = weights.get(TYPES, torch.zeros(1, weights[WORDS].shape[1]))
-    weights[TYPES] = torch.cat([types, types[:1].expand(max(0, LEAST_TYPES - len(types)), -1)])
+    weights[TYPES] = torch.cat([types, types[:1].expand(max(0, MIN_TYPES - len(types)), -1)])
     untied = weights.pop(UNTIED, None)
     if untied is not None and not torch.equal(untied, weights[WORDS]):
         weights = {name: t for name, t in weights.items() if not name.startswith(HEAD)}

@@ -238,8 +238,8 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
         except Exception as error:  # of TorchDynamo, Inductor, Triton or gcc
             if not training.compiled or training.config.compile == "on":
                 raise
-            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            failure = f"torch.compile failed ({told[:300]})"
+            cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            failure = f"torch.compile failed ({cause[:300]})"
             training.stop_compiling()
         if failure:
             training.optimizer.zero_grad(set_to_none=True)

@@ -31,7 +31,7 @@ ALWAYS_TOLD = ("name", "license", "training_data")
 _ROLES = {
     "discriminator": (
         "ElectraForPreTraining",
-        f"Tells which tokens of a text were replaced. {FINE_TUNE}",
+        f"Finds which tokens of a text were replaced. {FINE_TUNE}",
     ),
     "generator": (
         "ElectraForMaskedLM",
@@ -128,17 +128,22 @@ def render_front_matter(start: Mapping[str, Any]) -> list[str]:
     """
     import yaml
 
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "library_name": "transformers",
         "tags": [*dict.fromkeys([start.get("kind") or "electra", "reviews"])],
     }
     if start.get("license", UNKNOWN) != UNKNOWN:
-        told["license"] = start["license"]
+        metadata["license"] = start["license"]
     if start.get("revision"):
-        told["base_model"] = start["name"]
+        metadata["base_model"] = start["name"]
     if start.get("training_data", UNKNOWN) != UNKNOWN:
-        told["datasets"] = start["training_data"].split(", ")
-    return ["---", yaml.safe_dump(told, sort_keys=False, allow_unicode=True).rstrip(), "---", ""]
+        metadata["datasets"] = start["training_data"].split(", ")
+    return [
+        "---",
+        yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True).rstrip(),
+        "---",
+        "",
+    ]
 
 
 def _describe_text(shards: Shards, ratio: float) -> str:
@@ -155,15 +160,15 @@ def _describe_text(shards: Shards, ratio: float) -> str:
 
 
 def _describe_start(start: Mapping[str, Any]) -> str:
-    """Return what the encoder that training began with has seen, as far as it is told."""
+    """Return what the encoder that training began with has seen, as far as its card says."""
     if not start.get("name"):
         return f"Training went on from an earlier one of ours, `{start['through']}`."
-    told = start.get("training_data") or UNKNOWN
-    seen = "is unknown" if told == UNKNOWN else f"is told as “{told}”"
+    data = start.get("training_data") or UNKNOWN
+    seen = "is unknown" if data == UNKNOWN else f"is described as “{data}”"
     through = f", by way of `{start['through']}`" if "through" in start else ""
     return (
         f"Training began with {start['name']}{through}. What that one was trained on before "
-        f"{seen}, and nobody here can tell whether texts of an evaluation were among it."
+        f"{seen}, and nobody here knows whether texts of an evaluation were among it."
     )
 
 

@@ -36,8 +36,8 @@ VALIDATED_SHARE = 0.03
 three quarters of what training on it does: the forward passes of the objective, and two more of the
 discriminator.
 """
-CONSTANT_AUC = 0.55  # a discriminator below tells replaced tokens hardly better than by chance
-FIXED_REPLACEMENTS = 2  # tells the random numbers of the fixed replacements from the others
+CONSTANT_AUC = 0.55  # a discriminator below finds replaced tokens hardly better than by chance
+FIXED_REPLACEMENTS = 2  # keeps the random numbers of the fixed replacements apart from the others
 
 
 class StateSpread:

@@ -62,23 +62,23 @@ class Cell:
 
     @property
     def dev(self) -> dict[str, float]:
-        """The metrics on dev, the main one first; empty where the folder does not tell them."""
+        """The metrics on dev, the main one first; empty where the folder does not have them."""
         found: dict[str, float] = self.result.get("dev", {})
         return found
 
     @property
     def trained_with(self) -> int:
         """The labels that it was trained with, which are its teacher's where it learns from that
-        one's outputs alone; 0 where the folder does not tell.
+        one's outputs alone; 0 where the folder does not say.
         """
-        told, teacher = self.result, Path(self.result.get("teacher") or "") / "result.json"
-        if told.get("teacher") and told["settings"]["soft_weight"] == 1 and teacher.is_file():
-            told = json.loads(teacher.read_text(encoding="utf-8"))
-        return int(told.get("n_train", 0))
+        result, teacher = self.result, Path(self.result.get("teacher") or "") / "result.json"
+        if result.get("teacher") and result["settings"]["soft_weight"] == 1 and teacher.is_file():
+            result = json.loads(teacher.read_text(encoding="utf-8"))
+        return int(result.get("n_train", 0))
 
     @property
     def label_budget(self) -> str:
-        """The labels that it read, of train and of dev; a dash where the folder does not tell."""
+        """The labels that it read, of train and of dev; a dash where the folder does not say."""
         dev = self.result.get("n_dev")
         return f"{self.trained_with:,} + {dev:,}" if dev else "–"
 
@@ -103,7 +103,7 @@ class Results:
     untrained: frozenset[str] = frozenset()
     """Arms whose encoder is random: they have no checkpoint."""
     training_data: str = ""
-    """What the published encoders of the study were trained on, as far as it is told."""
+    """What the published encoders of the study were trained on, as far as their cards say."""
     _pooled: dict[tuple[str, str], dict[str, dict[str, float]]] = field(
         default_factory=dict, repr=False
     )
@@ -192,15 +192,15 @@ class Results:
 
     def find_best_arm(self, task: str, without: str = "") -> str:
         """Return the arm that is best on dev, mean over its cells, of all but one; empty where no
-        cell tells.
+        cell says.
         """
         ranks = {}
         for arm in self.arms:
             if arm == without:
                 continue
-            told = [cell.dev for cell in self.list_cells(arm, task)]
-            if told and all(told):
-                ranks[arm] = rank_arm(told)
+            dev = [cell.dev for cell in self.list_cells(arm, task)]
+            if dev and all(dev):
+                ranks[arm] = rank_arm(dev)
         return max(ranks, key=lambda arm: ranks[arm], default="")
 
     def measure_majority(self, task: str) -> float | None:
@@ -314,9 +314,9 @@ def load_results(study: ReportInput, base: Path) -> Results:
             raise UserError(
                 f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times; each counts once"
             )
-    told = (str(origin.get("training_data", "")) for origin in study.origins.values())
+    data = (str(origin.get("training_data", "")) for origin in study.origins.values())
     untrained = frozenset(arm.name for arm in study.arms if arm.is_random)
-    return Results(loaded, untrained, ", ".join(told))
+    return Results(loaded, untrained, ", ".join(data))
 
 
 def load_curve(study: ReportInput, base: Path) -> dict[int, Results]:

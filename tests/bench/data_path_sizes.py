@@ -31,7 +31,7 @@ HELD_OUT_RUNS = 12.5
 WORKER_BYTES = 0.91e9
 """A Python worker's with 4 million reviews (docs/performance.md)."""
 MATCH_BYTES = 0.70e9
-"""A process's that has built `held_out.HeldOutRuns` of 4.2 million n-grams."""
+"""A process's that has built `held_out.HeldOutNGrams` of 4.2 million n-grams."""
 OBJECT_BYTES = 670
 """Of a unit's size in memory, the paths of two of its files and its places among all (tracemalloc,
 20,000 units)."""

@@ -12,7 +12,7 @@ from model.encoders.config import (
     read_config,
 )
 from model.encoders.masked_lm import load_masked_lm
-from model.encoders.origin import ABOUT
+from model.encoders.origin import METADATA_FILE
 from model.encoders.weights import has_mlm_head, read_weights
 from model.pretraining.objectives import find_objective
 from model.recipes import (
@@ -50,18 +50,18 @@ def choose_settings(
     is_generator = has_lm_head or "ElectraForMaskedLM" in (config.get("architectures") or [])
     is_discriminator = is_ours and kind == "electra" and not is_generator
     # what model.pretrain has written goes on with its recipe's rates
-    is_published = (folder / ABOUT).is_file() or TRAINED_LENGTH not in config
+    is_published = (folder / METADATA_FILE).is_file() or TRAINED_LENGTH not in config
 
     chosen: dict[str, str] = {}
     objective = given.get("objective", "electra" if is_discriminator else "mlm")
     if not is_ours:
-        told = (
+        named = (
             f"{name_setting('start_from', folder)}: {kind} is trained in transformers' own module"
         )
         if objective != "mlm":
-            raise UserError(f"{told}, with `objective='mlm'` only", "objective", objective)
+            raise UserError(f"{named}, with `objective='mlm'` only", "objective", objective)
         if float(given.get("segment_probability", "0")) > 0:
-            raise UserError(f"segment_probability: {told}, without segments; leave it out")
+            raise UserError(f"segment_probability: {named}, without segments; leave it out")
     if not is_discriminator and objective == "mlm":
         chosen["objective"] = objective
     if kind in MASK_PROBABILITIES:

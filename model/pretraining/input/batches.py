@@ -23,7 +23,7 @@ from model.pretraining.input.sequences import Rows, Stream
 Arrays = dict[str, NDArray[np.generic]]
 T = TypeVar("T", NDArray[Any], Tensor)
 PREFETCH_DEPTH = 4  # batches
-MASKING, SEGMENTS = 1, 3  # tell their random numbers from those of the stream's order
+MASKING, SEGMENTS = 1, 3  # keep their random numbers apart from those of the stream's order
 
 
 @dataclass(frozen=True)

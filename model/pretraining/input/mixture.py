@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from beam_jobs.core.errors import UserError
 from model.pretraining.input.sequences import Rows, Shards, Stream
 
-REPLAYED = 1  # tells the random order of the old sequences from that of the new ones
+REPLAYED = 1  # keeps the random order of the old sequences apart from that of the new ones
 FINEST = 1_000_000  # parts a ratio is given in
 
 

@@ -76,7 +76,7 @@ class Shards:
     max_length: int
     sequences: int
     tokens: int
-    fingerprint: str  # of names, sizes and footers: tells sets of shards apart without their rows
+    fingerprint: str  # of names, sizes and footers: distinguishes sets of shards without their rows
 
     @staticmethod
     def open(folder: Path, field: str = "shards", split: str = "pretrain") -> "Shards":

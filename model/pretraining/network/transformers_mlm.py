@@ -66,8 +66,8 @@ class TransformersMlm(PretrainingModel):
         super().__init__(config, dtype)
         self.network = network
         self.layout = find_layout(network, longest)
-        told = {name: getattr(network.config, name, None) for name in DROPOUTS}
-        self.published_dropout = {n: rate for n, rate in told.items() if isinstance(rate, float)}
+        rates = {name: getattr(network.config, name, None) for name in DROPOUTS}
+        self.published_dropout = {n: rate for n, rate in rates.items() if isinstance(rate, float)}
         set_dropout(network, config.dropout)
 
     def list_trunk_names(self) -> set[str]:

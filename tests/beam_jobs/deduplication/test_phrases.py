@@ -24,5 +24,5 @@ def test_the_n_grams_of_several_texts_are_joined_to_phrases():
 
 def test_common_n_grams_are_not_named():
     texts = [f"{text} {PHRASE}." for text in draw_texts(20, 1, 20, 30)]
-    common, _, _ = overlaps.list_runs(split_words([PHRASE]))
+    common, _, _ = overlaps.list_ngrams(split_words([PHRASE]))
     assert not [p for p in count_phrases(texts, common) if p in WORDS]

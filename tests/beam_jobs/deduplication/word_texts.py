@@ -63,7 +63,7 @@ def write_starts(folder, name, **starts):
 
 
 @lru_cache(5000)
-def list_runs(text):
+def list_ngrams(text):
     """The runs of 8 words; a shorter text of 3 or more is one as a whole."""
     words = text.lower().split()
     if len(words) < 8:
@@ -73,14 +73,14 @@ def list_runs(text):
 
 def overlap(one, other):
     """Whether a text overlaps with a held-out one."""
-    runs, others = list_runs(one), list_distinct_runs(other)
+    runs, others = list_ngrams(one), list_distinct_runs(other)
     shared = len(others.intersection(runs))
     return shared > 0 and shared >= min(len(runs), len(others)) / 2
 
 
 @lru_cache(5000)
 def list_distinct_runs(text):
-    return frozenset(list_runs(text))
+    return frozenset(list_ngrams(text))
 
 
 def draw_texts(count, seed, shortest=1, longest=40):

@@ -6,6 +6,7 @@ name, and neither delivers what comes before damage nor limits expansion.
 """
 
 import bz2
+import codecs
 import io
 import lzma
 import os
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
@@ -40,15 +41,17 @@ DAMAGE_ERRORS = (
     zipfile.BadZipFile,
     ValueError,
 )
-Compression = Literal["", "gz", "bz2", "zst", "zip"]
+Compression = Literal["", "gz", "bz2", "zst", "zip", "utf16"]
+"""UTF-16, as spreadsheets and app shops export it, is unpacked into UTF-8."""
 MAGIC: dict[Compression, bytes] = {
     "gz": b"\x1f\x8b",
     "bz2": b"BZh",
     "zst": b"\x28\xb5\x2f\xfd",
     "zip": b"PK\x03\x04",
 }
-PACKED = tuple(filter(None, get_args(Compression)))
+PACKED = tuple(MAGIC)
 """Endings of names of packed files."""
+UTF16, UTF32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), codecs.BOM_UTF32_LE
 SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
 MAX_ZIP_MEMBERS = 10_000
 """Each becomes a unit."""
@@ -110,7 +113,6 @@ UNREADABLE: dict[bytes | tuple[bytes, ...], tuple[str, str]] = {
         "UTF-32",
         "convert it first: iconv -f UTF-32 -t UTF-8 {} > {new}",
     ),
-    (b"\xff\xfe", b"\xfe\xff"): ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8 {} > {new}"),
 }
 """How a file without lines begins: what it is, and how to get lines out of it. `{}` is its name, or
 else that follows; `{new}` is a name for what comes out."""
@@ -127,6 +129,8 @@ SMALL_READ_BYTES = 1 << 11
 def detect_compression(head: bytes) -> Compression:
     if SKIPPABLE_FRAME.match(head):
         return "zst"
+    if head.startswith(UTF16) and not head.startswith(UTF32):
+        return "utf16"
     return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
 
 
@@ -189,6 +193,10 @@ def refuse_unless_text(head: bytes, name: str) -> None:
 
 
 def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
+    return Utf16Reader(_unpack(packed, path, compression, member)) if compression else packed
+
+
+def _unpack(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
     if compression == "gz":
         return GzReader(packed)
     if compression == "bz2":
@@ -268,6 +276,39 @@ class GzReader:
             )
             if plain:
                 return plain
+
+
+class Utf16Reader:
+    """Reads UTF-16, whose mark at the beginning gives the order of bytes, as UTF-8; and other bytes
+    as they are.
+    """
+
+    def __init__(self, plain: Any) -> None:
+        self._plain, self._rest, self._begins = plain, b"", True
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def read(self, size: int) -> bytes:
+        if self._begins:
+            self._begins = False
+            while len(self._rest) < len(UTF16[0]) and (more := self._plain.read(PACKED_BLOCK)):
+                self._rest += more
+            if self._rest.startswith(UTF16) and not self._rest.startswith(UTF32):
+                self._decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
+                self._rest = self._decode(self._rest)
+        while not self._rest:
+            if not self._decoder:
+                return bytes(self._plain.read(size))
+            block = self._plain.read(PACKED_BLOCK)
+            self._rest = self._decode(block)
+            if not block:
+                break
+        read, self._rest = self._rest[:size], self._rest[size:]
+        return read
+
+    def _decode(self, block: bytes) -> bytes:
+        """Return bytes of UTF-8; half a character at the end of the file is damage."""
+        assert self._decoder
+        return self._decoder.decode(block, final=not block).encode("utf-8", "surrogatepass")
 
 
 class SmallReads(io.RawIOBase):

@@ -71,6 +71,8 @@ class DumpFile:
     @property
     def plain_size(self) -> int:
         """Uncompressed bytes, estimated."""
+        if self.compression == "utf16":
+            return self.size // 2
         is_packed = self.compression or isinstance(find_format(self.layout.name), RowFormat)
         return self.size * (COMPRESSION_RATIO if is_packed else 1)
 

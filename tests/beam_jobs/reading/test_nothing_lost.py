@@ -159,3 +159,28 @@ def test_characters_are_words_in_scripts_without_spaces(tmp_path, text):
     assert corpus_of(tmp_path, path, **{"min-words": "3"})["kept"] == 2
     result = corpus_of(tmp_path, path, languages="en")
     assert result["dropped"] == {"other language": 1}
+
+
+UTF16 = {
+    "little.csv": lambda text: b"\xff\xfe" + text.encode("utf-16-le"),
+    "big.csv": lambda text: b"\xfe\xff" + text.encode("utf-16-be"),
+    "packed.csv.gz": lambda text: gzip.compress(text.encode("utf-16")),
+}
+
+
+@pytest.mark.parametrize("name", UTF16)
+def test_utf16_of_spreadsheets_and_app_shops_is_read(tmp_path, name):
+    rows = "".join(
+        f'“kettle” {i} 🫖 – {text_of(i, 1)},{i % 5 + 1},"two\r\nlines"\r\n' for i in range(3000)
+    )
+    (tmp_path / name).write_bytes(UTF16[name](f"text,stars,ਊ\r\n{rows}"))
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / name)
+    assert (result["read"], result["kept"]) == (3000, 3000)
+    assert any(text.startswith("“kettle” 7 🫖 – ") for text in texts_in(tmp_path / "corpus"))
+
+
+def test_utf16_cut_in_the_middle_of_a_character_is_damaged(tmp_path):
+    path = tmp_path / "cut.csv"
+    path.write_bytes(f"text,stars\n{text_of(1)},5\n".encode("utf-16")[:-1])
+    with pytest.raises(UserError, match=re.escape(f"{path}: damaged")):
+        corpus_of(tmp_path, path)

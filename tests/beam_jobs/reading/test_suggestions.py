@@ -97,7 +97,6 @@ def write_database(path):
 
 
 GIVEN = {
-    "utf16.csv": (CSV.decode().encode("utf-16"), "convert it first: "),
     "my reviews.csv": (CSV.decode().encode("utf-16-le"), "convert it first: "),
     "big.csv": (CSV.decode().encode("utf-16-be"), "convert it first: "),
     "utf32.csv": (CSV.decode().encode("utf-32"), "convert it first: "),

@@ -76,7 +76,6 @@ REFUSED = {
         + zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[2],
         "not a whole zip file",
     ),
-    "UTF-16 with a mark": (GOOD.decode().encode("utf-16"), "iconv -f UTF-16 "),
     "UTF-16 LE": (GOOD.decode().encode("utf-16-le"), "iconv -f UTF-16LE "),
     "UTF-16 BE": (CSV.decode().encode("utf-16-be"), "iconv -f UTF-16BE "),
     "CR": (CSV.replace(b"\n", b"\r"), "lines end with CR alone"),

@@ -47,18 +47,21 @@ class Compose:
             (r"\b4200\b", prefect),
             (r"\b5000\b", mlflow),
             (r"\b0\.0\.0\.0\b", "127.0.0.1"),
+            ("--with-healthcheck", "--no-with-healthcheck"),  # all would have one port
             (r"@database/", f"@127.0.0.1:{database_port}/"),
             (r"/etc/mlflow-access\.ini", str(folder / "access")),
             (r"/data/store\b", str(folder / "volume")),
         ]
         (folder / "volume").mkdir()
-        for name, config in COMPOSE["configs"].items():
-            (folder / name).write_text(self._translate(config["content"]))
+        access = (ROOT / "deploy" / "mlflow-access.ini").read_text()
+        (folder / "access").write_text(self._translate(access))
 
     def build_environment(self, service: str, home: Path) -> dict[str, str]:
         """Return the variables of a service, and those of the image."""
         own = COMPOSE["services"][service].get("environment", {})
-        told = {name: self._translate(str(value)) for name, value in own.items()}
+        told = {
+            name: self._translate(str(value)) for name, value in own.items() if value is not None
+        }
         image = re.search(
             r"^ENV (.*?)[^\\]$", (ROOT / "deploy/Dockerfile").read_text(), re.M | re.S
         )

@@ -1,8 +1,11 @@
-"""Ports and health checks of the servers."""
+"""Ports and health checks of the servers: `python -m flows.servers.health URL` fails where one does
+not answer.
+"""
 
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import urllib.error
@@ -116,3 +119,7 @@ def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> 
                 f"{name} gave no answer in {START_SECONDS:.0f} s (log: {process.log})"
             )
         time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(not is_healthy(sys.argv[1]))

@@ -21,6 +21,11 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 SET_BY_IMAGE = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB", "PYTHON_IMAGE"}
 
+OF_BUCKETS = {
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"),
+    *("AWS_DEFAULT_REGION", "GOOGLE_APPLICATION_CREDENTIALS"),
+}
+
 
 def environment_names():
     """Every variable that a shipped file sets for a process of ours."""
@@ -41,10 +46,25 @@ def test_every_variable_is_one_that_somebody_reads():
         p.read_text() for f in ("flows", "model", "beam_jobs") for p in (ROOT / f).rglob("*.py")
     ]
     ours = set(re.findall(r"AMAZON_ELECTRA_[A-Z_]+", "".join(code)))
-    known = options | ours | SET_BY_IMAGE | {"DO_NOT_TRACK", "HF_HUB_OFFLINE"}
+    known = options | ours | SET_BY_IMAGE | {"DO_NOT_TRACK", "HF_HUB_OFFLINE"} | OF_BUCKETS
     unknown = set(environment_names()) - known
     modules = prefect, environment_variables
     assert {name for name in unknown if not any(hasattr(m, name) for m in modules)} == set()
+
+
+def test_what_env_example_names_reaches_the_containers():
+    named = re.findall(r"^([A-Z][A-Z0-9_]+)=", (DEPLOY / "env.example").read_text(), re.MULTILINE)
+    text = (DEPLOY / "compose.yaml").read_text()
+    elsewhere = {"PREFECT_SERVER_API_AUTH_STRING", "AMAZON_ELECTRA_RUNS_AT_ONCE"}  # of `up`
+    assert {name for name in named if name not in text} <= elsewhere | {
+        *("DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY", "PREFECT_SERVER_ANALYTICS_ENABLED")  # image
+    }
+    assert "configs" not in COMPOSE, "its content needs a newer Compose than many have"
+    for service, about in SERVICES.items():
+        assert about.get("healthcheck"), service
+    mounted = re.findall(r"\./([\w.-]+):", text)
+    assert mounted
+    assert all((DEPLOY / name).is_file() for name in mounted)
 
 
 def test_every_worker_gives_signs_of_life_as_often_as_the_automation_expects():

@@ -135,6 +135,7 @@ def register_model(
         )
     else:
         decision = decide_first(results["against"])
+    decision = refuse_giveaway(decision, results)
     with TemporaryDirectory(dir=store.root / "runs") as scratch:
         write_served_model(folder, Path(scratch, "model"))
         tracking.log_folder(Path(scratch, "model"), "model")
@@ -179,6 +180,14 @@ def decide_first(against: Mapping[str, Mapping[str, float]]) -> "Decision":
 class Decision:
     promote: bool
     reason: str
+
+
+def refuse_giveaway(decision: Decision, results: Mapping[str, Any]) -> Decision:
+    """Return the decision, but no promotion of a model that a mark of the dump may have fooled: a
+    person may still make it the champion.
+    """
+    found = results.get("questions", {}).get("giveaway")
+    return Decision(False, f"{found['says']} {decision.reason}") if found else decision
 
 
 def decide_promotion(

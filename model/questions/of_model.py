@@ -12,10 +12,11 @@ from typing import Any, Self
 import numpy as np
 
 from beam_jobs.core.files import atomic_path
-from beam_jobs.core.model_folder import apply_temperature, take_logarithms
+from beam_jobs.core.model_folder import LEAST_PROBABILITY, apply_temperature, take_logarithms
 from model.evaluation.predictions import Predictions
 from model.finetuning.examples import Task
 from model.finetuning.tasks.corpus import LABEL, locate_reviews
+from model.questions.giveaways import find_giveaway
 from model.questions.trust import TARGETS, Trust, choose_threshold, choose_thresholds_by_class
 from model.questions.wrong_labels import WrongLabels, find_wrong_labels
 
@@ -68,8 +69,8 @@ def answer_questions(
     predict: Callable[[Sequence[str]], np.ndarray],
     target: float | None,
 ) -> dict[str, Any]:
-    """Write suspicious.csv to the model folder; return what results.json says of wrong labels and
-    of what can be promised.
+    """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
+    what can be promised, and of what gives the labels away.
 
     `held_out` are the answers that the model was chosen by: a promise rests on them alone. Labels
     of `test` are looked at too. `predict` gives probabilities of texts; `target` is the accuracy
@@ -83,7 +84,11 @@ def answer_questions(
     rows += list_contradicted_rows(task, data, predict)
     rows.sort(key=lambda row: -row["margin"])
     write_rows(rows, folder / SUSPICIOUS)
+    own = held_out.probabilities[np.arange(len(held_out.ids)), held_out.labels]
+    loss = float(-np.log(np.maximum(own, LEAST_PROBABILITY)).mean())
+    giveaway = find_giveaway(texts[: len(held_out.ids)], held_out.labels, loss) if texts else None
     return {
+        "giveaway": giveaway and asdict(giveaway) | {"says": giveaway.describe(task.labels)},
         "wrong_labels": {
             "listed": len(rows),
             "contradicted": sum(bool(row["contradicted"]) for row in rows),

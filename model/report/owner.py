@@ -14,22 +14,37 @@ SHOWN = 10
 """Rows of suspicious.csv in the report."""
 
 
-def build_owner_blocks(folder: Path | None) -> list[Block]:
+def read_questions(folder: Path | None) -> dict[str, Any]:
     """Return the answers that lie in a model folder; none where it has none."""
     file = folder / "results.json" if folder else None
-    if not folder or not file or not file.exists():
+    if not file or not file.exists():
+        return {}
+    return dict(json.loads(file.read_text(encoding="utf-8")).get("questions") or {})
+
+
+def warn_of_giveaway(folder: Path | None) -> list[Block]:
+    """Return the warning of a model that is fooled; none where it is not."""
+    if found := read_questions(folder).get("giveaway"):
+        return [Paragraph(f"This model may be fooled: {found['says']}", "warning")]
+    return []
+
+
+def build_owner_blocks(folder: Path | None) -> list[Block]:
+    """Return the answers that lie in a model folder."""
+    found = read_questions(folder)
+    if not folder or not found:
         return []
-    found = json.loads(file.read_text(encoding="utf-8")).get("questions", {})
-    return [*build_label_blocks(found, folder), *build_trust_blocks(found)] if found else []
+    return [*build_label_blocks(found, folder), *build_trust_blocks(found)]
 
 
 def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     """Return a name and a line for each question that has something to say, for the terminal."""
-    file = folder / "results.json"
-    found = json.loads(file.read_text(encoding="utf-8")).get("questions") if file.exists() else {}
+    found = read_questions(folder)
     if not found:
         return []
-    wrong, lines = found["wrong_labels"], []
+    wrong, lines = found["wrong_labels"], list[tuple[str, str]]()
+    if found["giveaway"]:
+        lines.append(("giveaway", found["giveaway"]["says"]))
     if wrong["listed"]:
         about = f"about {wrong['estimate']:,.0f} of {wrong['n']:,} look wrong"
         lines.append(("labels", f"{about}: {folder / SUSPICIOUS}"))

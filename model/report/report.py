@@ -18,7 +18,7 @@ from model.encoders.known import warn_of_languages
 from model.options import ReportOptions
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
 from model.report.inputs import ArmFacts, ReportInput, read_report_input
-from model.report.owner import build_owner_blocks
+from model.report.owner import build_owner_blocks, warn_of_giveaway
 from model.report.results import MARK, Difference, Results, load_curve, load_results
 from model.report.sections import (
     build_cost_blocks,
@@ -173,8 +173,10 @@ def _build_blocks(
         len(results.list_cells(arm, task)) < 2 for arm in results.arms for task in results.tasks
     )
     command: list[Block] = [Heading("To make it again"), Code(study.command)]
+    model = base / study.model if study.model else None
     return [
         *([Paragraph(OF_SAMPLE, "warning")] if study.synthetic else []),
+        *warn_of_giveaway(model),
         *(Paragraph(text, "answer") for text in describe_best_arms(results)),
         Heading("Question"),
         Paragraph(study.question or question),
@@ -186,7 +188,7 @@ def _build_blocks(
         build_result_table(results),
         *describe_labels(study, results),
         *build_label_curve(results, load_curve(study, base)),
-        *build_owner_blocks(base / study.model if study.model else None),
+        *build_owner_blocks(model),
         *build_difference_blocks(differences, results),
         *build_cost_blocks(study, results),
         *build_curve_blocks(study, base, results),

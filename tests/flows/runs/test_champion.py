@@ -5,6 +5,7 @@ import pytest
 from flows.configuration.form import Promotion, fill_parameters
 from flows.runs.champion import (
     Champion,
+    Decision,
     PrefectUnavailable,
     approve_version,
     choose_rival,
@@ -12,6 +13,7 @@ from flows.runs.champion import (
     decide_first,
     decide_promotion,
     read_champion,
+    refuse_giveaway,
 )
 from flows.servers.health import find_free_port
 from flows.stages.arms import list_arms
@@ -235,3 +237,12 @@ def test_a_version_by_its_number_or_by_its_encoder(tmp_path, mlflow_uri):
     for asked, told in refused.items():
         with pytest.raises(ValueError, match=told):
             registry.resolve_version(asked)
+
+
+def test_a_model_that_a_mark_of_the_dump_fooled_is_left_to_a_person():
+    good = Decision(True, "better")
+    fooled = {"questions": {"giveaway": {"says": "one phrase decides: `list a17`."}}}
+    decision = refuse_giveaway(good, fooled)
+    assert not decision.promote
+    assert "list a17" in decision.reason
+    assert refuse_giveaway(good, {"questions": {"giveaway": None}}) == good

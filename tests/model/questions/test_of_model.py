@@ -69,6 +69,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     assert confidences[0] > 0.99 > confidences[-1]
 
     assert found["wrong_labels"]["n"] == 600
+    assert found["giveaway"] is None
     assert found["trust"]["asked"]["n"] == 400  # test chooses nothing
     assert found["trust"]["asked"]["target"] == 0.9
     assert set(found["trust"]["by_class"]) == {"bad", "fine", "good"}

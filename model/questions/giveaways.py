@@ -1,0 +1,286 @@
+"""Is it being fooled? A rule of a few phrases as a baseline beside the majority class and TF-IDF: a
+template, the name of a list or a shop, an id, "Five Stars", or the length alone.
+
+Where such a rule holds most of what the model knows of the labels, the model has learnt how the
+dump was put together, and not what the reviews say.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy import sparse
+
+TOKEN = re.compile(r"\w+|[^\w\s]+")
+LONGEST = 3
+"""Words of a phrase."""
+MOST_TEXTS = 4_000
+"""That are looked at."""
+MIN_TEXTS = 100
+"""Below which nothing is shown."""
+MIN_GAIN = 0.05
+"""Nats that a model must know of a label: of less, a rule may hold most by chance."""
+MOST = 0.5
+"""Share of a model's gain from which on a rule explains most of it."""
+ROUNDS = 8
+"""Of masking: where one mark is gone, another may be left."""
+SENTENCE = 15
+"""Words of a sentence that is masked as a whole."""
+LENGTH, CAPITALS = "⟨the number of words⟩", "⟨capitals⟩"
+
+
+@dataclass(frozen=True)
+class Giveaway:
+    """A rule that explains most of what a model knows."""
+
+    phrases: list[str]
+    """One for most classes; or LENGTH or CAPITALS."""
+    shares: list[list[float]]
+    """Of the reviews of each class [phrase, class] that have it; of LENGTH and CAPITALS the mean
+    number and share."""
+    explained: float
+    """Share of the model's gain over the class frequencies, in log-loss, that the rule has too."""
+    accuracy: float
+    """Of the rule, on reviews that did not choose it."""
+    masked_accuracy: float
+    """Of TF-IDF, cross-validated, where the phrases are masked."""
+    majority: float
+    """Accuracy of the most frequent class."""
+
+    def describe(self, classes: Sequence[str]) -> str:
+        """Return a sentence for the report, the terminal and the registry."""
+        shown = self.phrases[0]
+        if shown in (LENGTH, CAPITALS):
+            what = "the length of a text" if shown == LENGTH else "the share of capitals"
+            means = ", ".join(
+                f"{share:.0f} words in {name}" if shown == LENGTH else f"{share:.0%} in {name}"
+                for name, share in zip(classes, self.shares[0], strict=True)
+            )
+            why = f"{what} decides ({means})"
+        else:
+            of_class = " and ".join(
+                f"{share:.0%} of {name}"
+                for name, share in zip(classes, self.shares[0], strict=True)
+            )
+            why = f"one phrase decides: `{shown}` is in {of_class} reviews"
+        return (
+            f"{why}; such a rule alone is right in {self.accuracy:.1%} and has "
+            f"{self.explained:.0%} of what the model knows. Without it the accuracy is about "
+            f"{self.masked_accuracy:.0%} (most frequent class: {self.majority:.0%})."
+        )
+
+
+def find_giveaway(texts: Sequence[str], labels: np.ndarray, loss: float) -> Giveaway | None:
+    """Return the rule that explains most of what a model gains, or None.
+
+    `labels` int [n]; `loss` is the model's mean log-loss on reviews it has not read. A rule is
+    chosen on half of at most MOST_TEXTS reviews and measured on the others.
+    """
+    chosen = np.random.default_rng(0).permutation(len(texts))[:MOST_TEXTS]
+    tokens = [tokenize(texts[i]) for i in chosen]
+    own = np.asarray(labels)[chosen]
+    classes, own = np.unique(own, return_inverse=True)
+    shares = np.bincount(own) / max(1, len(own))
+    gain = float(-(shares * np.log(shares)).sum()) - loss
+    if len(own) < MIN_TEXTS or gain < MIN_GAIN or len(classes) < 2:
+        return None
+    first = choose_rule(tokens, own)
+    explained, accuracy = measure_rule(first, own)
+    if explained < MOST * gain:
+        return None
+    masked, rule = tokens, first
+    for _ in range(ROUNDS):
+        masked = [mask(words, rule.phrases, rule.shortest) for words in masked]
+        rule = choose_rule(masked, own)
+        if measure_rule(rule, own)[0] < MOST * gain:
+            break
+    return Giveaway(
+        phrases=first.shown,
+        shares=[
+            [float(column[own == k].mean()) for k in range(len(classes))]
+            for column in first.columns
+        ],
+        explained=min(1.0, explained / gain),
+        accuracy=accuracy,
+        masked_accuracy=cross_validate_words(masked, own),
+        majority=float(shares.max()),
+    )
+
+
+def tokenize(text: str) -> list[str]:
+    """Return words and runs of other characters, as written."""
+    return TOKEN.findall(text)
+
+
+def list_phrases(words: Sequence[str]) -> set[str]:
+    """Return the phrases of a text: runs of LONGEST words at most in small letters, and of words
+    with digits what they begin with.
+    """
+    small = [word.lower() for word in words]
+    found = {
+        " ".join(small[i : i + n]) for n in range(1, LONGEST + 1) for i in range(len(small) - n + 1)
+    }
+    return found | {shape for word in small if (shape := shape_number(word))}
+
+
+def shape_number(word: str) -> str:
+    """Return `8…(6)` for the number 863595, which stands for all of six characters that begin so;
+    empty for words without digits.
+    """
+    return f"{word[0]}…({len(word)})" if any(map(str.isdigit, word)) and len(word) > 1 else ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which group each review falls into: by the first of the phrases that it has."""
+
+    phrases: list[str]
+    """The shortest of those that the same reviews have."""
+    shown: list[str]
+    """The one of those that says most to a reader."""
+    columns: list[np.ndarray]
+    """Float [n] of each phrase: whether a review has it; or its length or share of capitals."""
+    groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """int [n]."""
+    shortest: int = 0
+    """Words of the shortest tenth."""
+
+
+def choose_rule(tokens: Sequence[Sequence[str]], labels: np.ndarray) -> Rule:
+    """Return the rule that says most of the labels of the first half of the reviews: a phrase for
+    each class but one, chosen one after the other; or the length; or the capitals.
+    """
+    half, classes = len(labels) // 2, int(labels.max()) + 1
+    lengths = np.array([len(words) for words in tokens], float)
+    joined = ["".join(words) for words in tokens]
+    capitals = np.array([sum(map(str.isupper, text)) / max(1, len(text)) for text in joined])
+    rules = []
+    for name, values in ((LENGTH, lengths), (CAPITALS, capitals)):
+        edges = np.unique(np.quantile(values[:half], np.arange(0.1, 1, 0.1)))
+        shortest = int(np.quantile(lengths, 0.1))
+        groups = np.searchsorted(edges, values)
+        rules.append(Rule([name], [name], [values], groups, shortest))
+    rules.append(choose_phrases(tokens, labels, half, classes))
+    return max(rules, key=lambda rule: compute_information(rule.groups[:half], labels[:half]))
+
+
+def choose_phrases(
+    tokens: Sequence[Sequence[str]], labels: np.ndarray, half: int, classes: int
+) -> Rule:
+    """Return the list of phrases: each is the one that says most of the labels of the reviews
+    without the phrases before it.
+    """
+    phrases = [list_phrases(words) for words in tokens]
+    names = sorted(set().union(*phrases), key=lambda name: (name.count(" "), name))
+    places = {name: place for place, name in enumerate(names)}
+    rows = np.repeat(np.arange(len(tokens)), [len(one) for one in phrases])
+    columns = np.array([places[name] for one in phrases for name in one], np.int64)
+    shape = len(tokens), max(1, len(names))
+    has = sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape)
+    known = np.eye(classes, dtype=np.float32)[labels]
+    groups, rule = np.zeros(len(tokens), np.int64), Rule([], [], [])
+    for number in range(1, classes):
+        open_rows = np.flatnonzero(groups[:half] == 0)
+        if not len(open_rows) or not names:
+            break
+        counts = has[open_rows].T @ known[open_rows]
+        gains = compute_gains(np.asarray(counts), known[open_rows].sum(0))
+        best = int(gains.argmax())
+        column = has[:, [best]].toarray().ravel()
+        groups[(groups == 0) & (column > 0)] = number
+        rule.phrases.append(names[best])
+        rule.columns.append(column)
+        same = np.flatnonzero((has.T @ column == column.sum()) & (has.sum(0) == column.sum()))
+        rule.shown.append(max((names[i] for i in same), key=rank_for_readers))
+    return replace(rule, groups=groups)
+
+
+def rank_for_readers(phrase: str) -> tuple[bool, int]:
+    """Rank phrases that the same reviews have: words only, and many of them, say most."""
+    words = phrase.split(" ")
+    return all(word.isalnum() for word in words), len(words)
+
+
+def compute_gains(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Return the information [phrases], nats a review, that having a phrase gives of the label;
+    `counts` [phrases, classes] are the reviews with it, `totals` [classes] all.
+    """
+    n = totals.sum()
+
+    def weigh(values: np.ndarray) -> np.ndarray:
+        """Return the entropies of rows of counts, times their sums."""
+        sums = values.sum(-1, keepdims=True)
+        parts = np.divide(values, sums, out=np.ones_like(values), where=(sums > 0) & (values > 0))
+        return -(values * np.log(parts)).sum(-1)
+
+    return (weigh(totals) - weigh(counts) - weigh(totals - counts)) / n
+
+
+def compute_information(groups: np.ndarray, labels: np.ndarray) -> float:
+    """Return the information, nats a review, that groups give of labels; with Miller's and Madow's
+    correction, since groups of a few reviews seem to say something.
+    """
+    table = np.zeros((int(groups.max()) + 1, int(labels.max()) + 1))
+    np.add.at(table, (groups, labels), 1)
+    n, shares = len(labels), table / len(labels)
+    apart = shares.sum(1, keepdims=True) * shares.sum(0)
+    is_there = shares > 0
+    found = float((shares[is_there] * np.log(shares[is_there] / apart[is_there])).sum())
+    cells = (
+        int(is_there.sum()) - np.count_nonzero(table.sum(1)) - np.count_nonzero(table.sum(0)) + 1
+    )
+    return found - max(0, cells) / (2 * n)
+
+
+def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:
+    """Return the information and the accuracy of a rule on the second half of the reviews; the
+    class of each group is the most frequent one of the first half.
+    """
+    half = len(labels) // 2
+    table = np.zeros((int(rule.groups.max()) + 1, int(labels.max()) + 1))
+    np.add.at(table, (rule.groups[:half], labels[:half]), 1)
+    said = table.argmax(1)[rule.groups[half:]]
+    information = compute_information(rule.groups[half:], labels[half:])
+    return information, float(np.mean(said == labels[half:]))
+
+
+def mask(words: Sequence[str], phrases: Sequence[str], shortest: int) -> list[str]:
+    """Return the words without the sentences that have one of the phrases; without the phrase alone
+    where a sentence is longer than SENTENCE. Of LENGTH the first words, as many as the shortest
+    tenth of the texts has; of CAPITALS all in small letters.
+    """
+    if phrases == [LENGTH]:
+        return list(words[:shortest])
+    small = [word.lower() for word in words]
+    if phrases == [CAPITALS]:
+        return small
+    ends = [i + 1 for i, word in enumerate(small) if word[0] in ".!?…"]
+    starts, ends = [0, *ends], [*ends, len(small)]
+    keeps = [True] * len(small)
+    for phrase in phrases:
+        parts = phrase.split(" ")
+        for i in range(len(small)):
+            if small[i : i + len(parts)] == parts or shape_number(small[i]) == phrase:
+                number = bisect_right(starts, i) - 1
+                first, last = starts[number], ends[number]
+                if last - first > SENTENCE:
+                    first, last = i, i + len(parts)
+                keeps[first:last] = [False] * (last - first)
+    return [word for word, is_kept in zip(words, keeps, strict=True) if is_kept]
+
+
+def cross_validate_words(tokens: Sequence[Sequence[str]], labels: np.ndarray) -> float:
+    """Return the accuracy of TF-IDF with logistic regression over three folds."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    if np.bincount(labels).min() < 3:
+        return float(np.bincount(labels).max() / len(labels))
+    words = TfidfVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+    model = make_pipeline(words, LogisticRegression(C=4, max_iter=200))
+    texts = [" ".join(one) or "⟨empty⟩" for one in tokens]
+    return float(cross_val_score(model, texts, labels, cv=3).mean())

@@ -228,10 +228,9 @@ def compute_information(groups: np.ndarray, labels: np.ndarray) -> float:
     apart = shares.sum(1, keepdims=True) * shares.sum(0)
     is_there = shares > 0
     found = float((shares[is_there] * np.log(shares[is_there] / apart[is_there])).sum())
-    cells = (
-        int(is_there.sum()) - np.count_nonzero(table.sum(1)) - np.count_nonzero(table.sum(0)) + 1
-    )
-    return found - max(0, cells) / (2 * n)
+    groups_and_classes = np.count_nonzero(table.sum(1)) + np.count_nonzero(table.sum(0))
+    excess = int(is_there.sum()) - int(groups_and_classes) + 1
+    return found - max(0, excess) / (2 * n)
 
 
 def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:

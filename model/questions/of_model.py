@@ -72,9 +72,9 @@ def answer_questions(
     """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
     what can be promised, and of what gives the labels away.
 
-    `held_out` are the answers that the model was chosen by: a promise rests on them alone. Labels
-    of `test` are looked at too. `predict` gives probabilities of texts; `target` is the accuracy
-    that the user asked for.
+    `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
+    where that is larger. Labels of both are looked at. `predict` gives probabilities of texts;
+    `target` is the accuracy that the user asked for.
     """
     every = held_out.join(test)
     records = locate_reviews(data, every.ids, with_text=True)
@@ -84,9 +84,11 @@ def answer_questions(
     rows += list_contradicted_rows(task, data, predict)
     rows.sort(key=lambda row: -row["margin"])
     write_rows(rows, folder / SUSPICIOUS)
-    own = held_out.probabilities[np.arange(len(held_out.ids)), held_out.labels]
+    own = every.probabilities[np.arange(len(every.ids)), every.labels]
     loss = float(-np.log(np.maximum(own, LEAST_PROBABILITY)).mean())
-    giveaway = find_giveaway(texts[: len(held_out.ids)], held_out.labels, loss) if texts else None
+    giveaway = find_giveaway(texts, every.labels, loss) if texts else None
+    is_larger = test and len(test.ids) > len(held_out.ids)  # of a cross-validation, all reviews
+    basis = test if test and is_larger else held_out
     return {
         "giveaway": giveaway and asdict(giveaway) | {"says": giveaway.describe(task.labels)},
         "wrong_labels": {
@@ -95,7 +97,7 @@ def answer_questions(
             **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
             "says": wrong.describe(),
         },
-        "trust": summarize_trust(held_out, task, target),
+        "trust": summarize_trust(basis, task, target),
     }
 
 

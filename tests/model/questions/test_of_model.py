@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 
 from model.finetuning.tasks import find_task
 from model.questions.of_model import HeldOut, answer_questions
-from model.report.owner import build_owner_blocks
+from model.report.owner import build_owner_blocks, list_short_answers, warn_of_giveaway
 from tests.model.questions.test_wrong_labels import simulate
 
 TASK = find_task("label:mood", labels=("bad", "fine", "good"))
@@ -70,7 +71,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
 
     assert found["wrong_labels"]["n"] == 600
     assert found["giveaway"] is None
-    assert found["trust"]["asked"]["n"] == 400  # test chooses nothing
+    assert found["trust"]["asked"]["n"] == 400  # more than test has
     assert found["trust"]["asked"]["target"] == 0.9
     assert set(found["trust"]["by_class"]) == {"bad", "fine", "good"}
     (tmp_path / "results.json").write_text(json.dumps({"questions": found}))
@@ -89,3 +90,25 @@ def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
         rows = list(csv.DictReader(file))
     assert rows[0]["id"].startswith("line ")
     assert rows[0]["file"] == ""
+
+
+def test_a_mark_of_the_dump_is_named_first(tmp_path):
+    probabilities, _, _ = simulate(2, 300, 0)
+    labels = probabilities.argmax(1)
+    ids = [f"{place:032x}" for place in range(300)]
+    data = write_corpus(tmp_path / "corpus", ids)
+    rows = pq.read_table(data / "corpus-0000000-00000.parquet").to_pylist()
+    for row, label in zip(rows, labels.tolist(), strict=True):
+        row["sentences"] = ["It came.", f"List {'abc'[label]}."]
+    pq.write_table(pa.Table.from_pylist(rows), data / "corpus-0000000-00000.parquet")
+    held_out = HeldOut(ids[:40], labels[:40], probabilities[:40])
+    test = HeldOut(ids, labels, probabilities)
+    predict = partial(np.full, fill_value=1 / 3)
+    found = answer_questions(
+        held_out, test, TASK, data, tmp_path, lambda texts: predict((len(texts), 3)), 0.9
+    )
+    assert found["giveaway"]["masked_accuracy"] < 0.5
+    assert found["trust"]["asked"]["n"] == 300
+    (tmp_path / "results.json").write_text(json.dumps({"questions": found}))
+    assert found["giveaway"]["says"] in warn_of_giveaway(tmp_path)[0].text
+    assert [name for name, _ in list_short_answers(tmp_path)] == ["giveaway", "labels", "trust"]

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from beam_jobs.core.files import atomic_path
-from beam_jobs.core.model_folder import LEAST_PROBABILITY, apply_temperature, take_logarithms
+from beam_jobs.core.model_folder import apply_temperature, take_logarithms
 from model.evaluation.predictions import Predictions
 from model.finetuning.examples import Task
 from model.finetuning.tasks.corpus import LABEL, locate_reviews
@@ -85,7 +85,7 @@ def answer_questions(
     rows.sort(key=lambda row: -row["margin"])
     write_rows(rows, folder / SUSPICIOUS)
     own = every.probabilities[np.arange(len(every.ids)), every.labels]
-    loss = float(-np.log(np.maximum(own, LEAST_PROBABILITY)).mean())
+    loss = float(-take_logarithms(own).mean())
     giveaway = find_giveaway(texts, every.labels, loss) if texts else None
     is_larger = test and len(test.ids) > len(held_out.ids)  # of a cross-validation, all reviews
     basis = test if test and is_larger else held_out

@@ -300,7 +300,7 @@ class FinetuningSettings(Settings):
         default="dev",
         description="what chooses settings, arms and the temperature: the dev split; or, for a "
         "corpus, five folds of the training examples, where a dev split would be a few reviews: "
-        "then it has none, and its test split has the reviews of all splits but pretrain",
+        "then it has none, and the reviews of dev are test too",
     )
     fold: str = Field(
         default="",

@@ -31,8 +31,8 @@ from flows.runner.stage_runner import StageMaker
 from flows.store.stage import Stage
 from flows.store.store import Store
 from model.finetuning.examples import SPLITS, Split
-from model.finetuning.tasks import list_star_tasks
-from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL
+from model.finetuning.tasks import has_dev, list_star_tasks
+from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, SPLITS_WITHOUT_DEV
 
 CLASS_NAMES = ("sentiment", "label", "polarity", "class", "category", "liked", "target", "votedup")
 """What names of columns with classes end with, in files without stars."""
@@ -274,11 +274,12 @@ def find_missing(task: str, result: Mapping[str, Any]) -> str:
         shown, hint = "stars", f", or {fields.HINT}"
     else:
         return ""
-    for split in SPLITS:
+    splits = CORPUS_SPLITS if has_dev([task], result) else SPLITS_WITHOUT_DEV
+    for split in (split for split in SPLITS if splits[split]):
         there = {
             label
             for value, label in classes.items()
-            if any(counts.get(f"{side}.{value}") for side in CORPUS_SPLITS[split])
+            if any(counts.get(f"{side}.{value}") for side in splits[split])
         }
         if not there or (split == "train" and len(there) < 2):
             return (

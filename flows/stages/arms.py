@@ -14,7 +14,7 @@ from flows.stages.pretraining import shares_cores
 from flows.store.stage import Stage
 from flows.store.store import Store
 from model.arms import list_arms as list_methods
-from model.finetuning.tasks import count_labelled
+from model.finetuning.tasks import count_labelled, has_dev
 from model.recipes import RECIPES
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
@@ -95,7 +95,7 @@ def list_cells(
     """Yield the cells of a run in the order of the report; `base` is the model that this one goes
     on from, `origin` the published one that all of them began with, if any.
     """
-    settings = choose_settings(parameters, store, origin)
+    settings = choose_settings(parameters, store, corpus, origin)
     arms = list_arms(parameters, store, encoder, champion, base, origin)
     for task in parameters.finetuning.tasks:
         folds = choose_folds(parameters, task, corpus, store, "pre-trained" in arms)
@@ -127,7 +127,8 @@ def list_curve_cells(
     """Yield the cells of the label curve: the arms that cost seconds, trained with fewer labels
     than there are and evaluated on CURVE_TESTS test examples at most.
     """
-    settings, made = choose_settings(parameters, store, origin), store.manifest(corpus)
+    settings = choose_settings(parameters, store, corpus, origin)
+    made = store.manifest(corpus)
     every = list_arms(parameters, store, encoder, None, None, origin)
     methods = list_methods()
     arms = {a: source for a, source in every.items() if a in methods and methods[a].is_cheap}
@@ -178,19 +179,24 @@ def name_arm(arm: Arm, origin: Stage | None) -> str:
     return names.get(arm, arm) if origin else arm
 
 
-def choose_settings(parameters: Parameters, store: Store, origin: Stage | None) -> dict[str, str]:
+def choose_settings(
+    parameters: Parameters, store: Store, corpus: Stage, origin: Stage | None
+) -> dict[str, str]:
     """Return the settings of fine-tuning in which a run differs from its recipe: of all its arms,
     since a published encoder takes other learning rates than one that a recipe trains, and may have
-    positions for fewer tokens.
+    positions for fewer tokens; and of few labels a dev split is too small to choose by.
     """
     length = RECIPES[parameters.recipe].finetuning.max_length or 0
     positions = describe_origin(store, origin).get(POSITIONS) if origin else None
     rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
     labels = parameters.finetuning.labels
+    made = store.manifest(corpus)
+    has_few = made and not has_dev(parameters.finetuning.tasks, made["result"])
     return {
         **(RECIPES[parameters.recipe].finetuning_of_published if origin else {}),
         **({"learning_rates": rates} if rates else {}),
         **({"n_train": str(labels)} if labels else {}),
+        **({"selection": "cross-validation"} if has_few else {}),
         **({"max_length": str(positions)} if positions and positions < length else {}),
     }
 

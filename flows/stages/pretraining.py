@@ -21,6 +21,7 @@ from flows.stages.origin import MODEL_TYPE, locate_origin
 from flows.store.stage import Resources, Stage
 from flows.store.store import Store
 from model.finetuning.examples import Split
+from model.finetuning.tasks import has_dev
 from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
 from model.options import PretrainConfig, TrainingResources
 from model.pretraining.objectives import find_objective
@@ -341,9 +342,11 @@ def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bo
 
 def has_probe(store: Store, corpus: Stage) -> bool:
     """Return whether a corpus has reviews with 1–2 and with 4–5 stars both to train a probe on and
-    in its dev split.
+    in its dev split, and so many that dev is no part of test.
     """
     made = store.manifest(corpus)
+    if not made or not has_dev(["polarity"], made["result"]):
+        return False
     counts: dict[str, int] = made["result"].get("stars", {}) if made else {}
     probed: tuple[Split, ...] = ("train", "dev")
     for split in probed:

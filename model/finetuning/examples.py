@@ -70,7 +70,7 @@ class Sampling:
     balanced: bool = False
     """Equally many of each class, as many as the rarest allows."""
     has_dev: bool = True
-    """False: a corpus has no dev split, and its test split has the reviews of all but pretrain."""
+    """False: a corpus has no dev split; its reviews are test too."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """List the tasks by name; one module per format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ MODULES = (
     swag,
 )
 TASKS: dict[str, Task] = {task.name: task for module in MODULES for task in module.TASKS}
+DEV_FROM = 20_000
+"""Labelled reviews, of which 4% are 800 in dev."""
 
 
 def register_task(task: Task, module: str) -> None:
@@ -54,6 +56,14 @@ def count_labelled(name: str, result: Mapping[str, Any]) -> int:
     counts: Mapping[str, int] = result.get("stars", {})
     stars = {str(number) for number in find_task(name).stars}
     return sum(n for column, n in counts.items() if column.partition(".")[2] in stars)
+
+
+def has_dev(names: Iterable[str], result: Mapping[str, Any]) -> bool:
+    """Return whether a corpus has enough labels to choose by its dev split: DEV_FROM of the task
+    with most. Of fewer the dev split is too small; FinetuningSettings.selection is then
+    cross-validation.
+    """
+    return max((count_labelled(name, result) for name in names), default=0) >= DEV_FROM
 
 
 def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:

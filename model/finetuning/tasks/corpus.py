@@ -47,11 +47,12 @@ CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
 }
 """Splits of the corpus that give the examples of each split of a task."""
 SPLITS_WITHOUT_DEV: Mapping[Split, tuple[str, ...]] = {
-    "train": ("pretrain",),
+    "train": ("pretrain", "train"),
     "dev": (),
-    "test": ("train", "dev", "test"),
+    "test": ("dev", "test"),
 }
-"""The same where everything is chosen by cross-validation (FinetuningSettings.selection)."""
+"""The same where everything is chosen by cross-validation (FinetuningSettings.selection). Near
+copies of dev and test are withheld from both others, so that test has no other reviews."""
 
 
 def make_star_task(

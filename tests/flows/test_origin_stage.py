@@ -29,7 +29,7 @@ def test_a_name_on_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     store, commit = Store(tmp_path / "store"), "0123456789" * 4
-    with pytest.raises(UserError, match=r"from: org/mini is no folder, not in .* hf download"):
+    with pytest.raises(UserError, match=r"org/mini .* hf download"):
         build_origin_stage("org/mini", store)
     pinned = build_origin_stage(f"org/mini@{commit}", store)
     assert pinned.parameters["source"] == {"name": "org/mini", "revision": commit}
@@ -55,7 +55,7 @@ def test_a_registered_model_is_known_by_its_version(tmp_path, mlflow_template):
     database.parent.mkdir(parents=True)
     shutil.copy(mlflow_template, database)
     client = create_client(f"sqlite:///{database}")
-    with pytest.raises(UserError, match=r"start_from: models:/mini@best: not in .*mini"):
+    with pytest.raises(UserError, match=r"pretraining\.start_from='models:/mini@best'"):
         build_origin_stage("models:/mini@best", store)
     client.create_registered_model("mini")
     client.create_model_version("mini", str(tmp_path))
@@ -113,34 +113,35 @@ def test_the_recipe_of_electras_counts_where_one_may_be_trained(
     assert ("generator_depth" in told) == has_recipe
 
 
+GENERATOR = "pretraining.start_generator_from=org/gen"
+
+
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "field"),
     [
-        (["finetuning.arms=pre-trained,origin"], r"finetuning\.arms: origin is .* which is empty"),
-        (["START", "pretraining.layers=4"], r"settings: layers: the shape is that of .*mini-bert"),
-        (["START", "vocabulary.size=900"], r"vocabulary\.size: the vocabulary is that of"),
+        (["finetuning.arms=pre-trained,origin"], "finetuning.arms"),
+        (["START", "pretraining.layers=4"], "pretraining.layers"),
+        (["START", "vocabulary.size=900"], "vocabulary.size"),
+        ([GENERATOR], "pretraining.start_generator_from"),
+        (["START", GENERATOR, "pretraining.objective=mlm"], "pretraining.start_generator_from"),
+        (["pretraining.start_from=https://hub/x"], "pretraining.start_from"),
+        (["pretraining.start_from=."], "pretraining.start_from"),
+        (["pretraining.start_from=/nothing"], "pretraining.start_from"),
         (
-            ["pretraining.start_generator_from=org/gen"],
-            r"start_generator_from=org/gen: belongs to the discriminator in .* which is empty",
+            ['pretraining.settings={"origin_average": "0.1"}'],
+            "pretraining.origin_average",
         ),
-        (
-            ["START", "pretraining.start_generator_from=org/gen", "pretraining.objective=mlm"],
-            r"start_generator_from=org/gen: objective=mlm has no generator",
-        ),
-        (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),
-        (["pretraining.start_from=."], r"is not a transformers folder: it has no config\.json"),
-        (["pretraining.start_from=/nothing"], r"start_from: no folder /nothing"),
-        (['pretraining.settings={"origin_average": "0.1"}'], r"origin_average: has no effect"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(
-    list_stages, encoder, settings, words, tmp_path, monkeypatch
+    list_stages, encoder, settings, field, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     chosen = [f"pretraining.start_from={encoder}" if s == "START" else s for s in settings]
-    with pytest.raises(UserError, match=words) as told:
+    with pytest.raises(UserError) as error:
         list_stages(*chosen)
-    assert "\n" not in str(told.value)
+    assert error.value.field == field or f"`{field}" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_an_addition_takes_no_other_start(encoder, tmp_path, capsys):
@@ -150,12 +151,12 @@ def test_an_addition_takes_no_other_start(encoder, tmp_path, capsys):
     assert "leave it out beside --add-to" in capsys.readouterr().err
 
 
-BOTH_CLASSES = {f"{split}.{stars}": 3 for split in ("train", "dev") for stars in (1, 5)}
+BOTH_CLASSES = {f"{split}.{stars}": 6_000 for split in ("train", "dev") for stars in (1, 5)}
 
 
 @pytest.mark.parametrize(
     ("counts", "is_probed"),
-    [(BOTH_CLASSES, True), ({"train.1": 3, "train.5": 3, "dev.5": 3}, False)],
+    [(BOTH_CLASSES, True), ({"train.1": 9_000, "train.5": 9_000, "dev.5": 9_000}, False)],
 )
 def test_training_is_measured_on_the_labels_that_the_corpus_has(
     list_stages, encoder, counts, is_probed
@@ -196,7 +197,7 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     assert stages["adapted · polarity · seed 0"].parameters["settings"]["max_length"] == 80
     told = "mini-bert has positions for 80 tokens: sequences have 80 instead of the recipe's 128"
     assert told in {record.getMessage() for record in heard.records}
-    with pytest.raises(UserError, match=r"shards\.max_length=100: .* 80 tokens; give at most"):
+    with pytest.raises(UserError, match=r"shards\.max_length=100.* 80 tokens"):
         list_stages(start, "shards.max_length=100")
 
 

@@ -108,5 +108,5 @@ def test_a_model_that_began_with_nothing_is_gone_on_with_as_before(add_dump_to, 
     call = call_of(training, store)
     assert call["probe"] is None
     assert call["config"].settings == {"learning_rate": "2e-3", "warmup": "0.1", "seed": "0"}
-    with pytest.raises(UserError, match=r"increment\.settings: trunk_learning_rate: has no effect"):
+    with pytest.raises(UserError, match=r"increment\.trunk_learning_rate"):
         add_dump_to("increment.trunk_learning_rate=1e-5", begun=False)

@@ -14,16 +14,22 @@ from prefect import flow
 from flows.configuration.form import Parameters
 from flows.configuration.form_tools import take_fields
 from flows.dumps import labels
+from flows.runner.logs import find_run_logger
+from flows.runner.processes import Terminated, allow_jobs
 from flows.runner.stage_runner import StageMaker
 from flows.runs.graph_run import name_run, run_graph
 from flows.stages import arms, report
-from flows.stages.cells import list_chains
+from flows.stages.cells import Cell, keep_complete, list_chains
 from flows.stages.contrastive_adaptation import adapts_by_contrast, build_contrastive_stage
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.model import build_model_stage
 from flows.stages.origin import make_origin, warn_of_languages
-from flows.stages.pretraining import build_pretraining_stage, is_worth_adapting
+from flows.stages.pretraining import (
+    build_pretraining_stage,
+    is_worth_adapting,
+    shares_cores,
+)
 from flows.stages.shards import build_dev_stage, build_shards_stage, fit_length
 from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.stage import Stage
@@ -55,16 +61,36 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         encoder = build_pretraining_stage(p, shards, origin=origin, dev=dev, beside=at_once - 1)
         made = [dump, corpus, vocabulary, shards, dev, encoder]
 
-    # What is fitted without the new encoder is made beside its training, the rest after it.
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
-    early = arms.list_early_cells(p, list_cells(champion=None), encoder)
-    new = [(encoder,)] if encoder is not origin else []
-    if chains := [*new, *list_chains(early)]:
-        make.make_side_by_side(chains, at_once)
-    cells = list(list_cells(champion=make.champion))
-    late = [cell for cell in cells if not cell.is_among(early)]
-    curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
-    make.make_side_by_side(list_chains([*late, *curve]), at_once)
+    cells, curve = list(list_cells(champion=None)), list[Cell]()
+    is_new = encoder is not origin
+    without = [cell for cell in cells if not (is_new and cell.is_made_of(encoder))]
+    try:
+        # The first answers are those of arms that take seconds.
+        if first := list_chains(cell for cell in without if cell.is_cheap):
+            make.make_side_by_side(first, at_once)
+        # What else needs no new encoder is made beside its training, the rest after it.
+        early = without if shares_cores(p) else []
+        if chains := [*([(encoder,)] if is_new else []), *list_chains(early)]:
+            make.make_side_by_side(chains, at_once)
+        cells = list(list_cells(champion=make.champion))
+        late = [cell for cell in cells if not cell.is_among(early)]
+        curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
+        make.make_side_by_side(list_chains([*late, *curve]), at_once)
+    except Terminated:
+        raise
+    except KeyboardInterrupt:  # the best so far becomes the model
+        cells, curve = keep_complete(cells, make.store), keep_complete(curve, make.store)
+        if not cells:
+            raise
+        allow_jobs()
+        made = [stage for stage in made if make.store.manifest(stage)]
+        encoder = encoder if encoder in made else origin or corpus
+        find_run_logger().warning(
+            "stopped: the model and the report are made of what is complete, %s; the same command "
+            "makes the rest",
+            ", ".join(dict.fromkeys(cell.arm for cell in cells)),
+        )
 
     model = make(build_model_stage(cells, corpus, p.finetuning.target_accuracy))
     command = report.format_command(p)

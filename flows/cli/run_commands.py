@@ -65,7 +65,7 @@ def add_run_commands(commands: Any) -> None:
     )
     add_dump_options(run, "pretraining.steps=500 or finetuning.seeds=0,1")
     add_start_option(run)
-    run.shortcuts |= {"recipe": "--recipe", "increment.base": "--add-to"}
+    run.shortcuts |= {"recipe": "--recipe", "effort": "--effort", "increment.base": "--add-to"}
     run.add_argument(
         "--recipe",
         metavar="NAME|FILE",
@@ -76,6 +76,11 @@ def add_run_commands(commands: Any) -> None:
     about = "least share of right answers to promise of what `score` then calls decided, not ask"
     target = "finetuning.target_accuracy"
     add_setting_option(run, "--target-accuracy", target, "SHARE", about)
+    run.add_argument(
+        "--effort",
+        choices=("quick", "full"),
+        help="quick: only the arms that take seconds; full: fine-tuning too (default: full)",
+    )
     run.add_argument(
         "--add-to",
         metavar="BASE",
@@ -132,8 +137,14 @@ def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
     """Return the form of a whole run, or of one that adds a dump to a base."""
     given = {"store": build_store(arguments).address, **demand_dump(arguments)}
     if not arguments.add_to:
-        recipe = arguments.recipe or "auto"
-        return fill_form(Parameters, arguments.settings, recipe=recipe, **given)
+        given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "full"}
+        return fill_form(Parameters, arguments.settings, **given)
+    if arguments.effort:
+        raise UserError(
+            "an addition is fine-tuned; leave it out beside `increment.base`",
+            "effort",
+            arguments.effort,
+        )
     if arguments.recipe:
         raise UserError(
             "the base's recipe is kept; leave it out beside `increment.base`",

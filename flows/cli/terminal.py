@@ -99,6 +99,13 @@ class Terminal:
     def on_link(self, stage: Stage, address: str) -> None:
         self.print_line(f"{stage.label}: {address}")
 
+    def on_answer(self, row: Mapping[str, str]) -> None:
+        task, arm, seconds = (row[name] for name in ("task", "arm", "seconds"))
+        [metric] = [name for name in row if name not in ("task", "arm", "gain", "seconds")]
+        gain = f", {row['gain']}" if row["gain"] else ""
+        line = f"{task}: {arm} has {row[metric]} {metric} on test{gain}, after {seconds} s"
+        self.print_line(format_marked_line("→", "cyan", line))
+
 
 def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Text:
     """Return a line with a coloured mark before it and dim text after it."""

@@ -632,6 +632,11 @@ class Parameters(Settings):
         "pretraining.start_from, or from an installed MiniLM. The others start "
         "from random weights and need 64 million tokens and more.",
     )
+    effort: Literal["quick", "full"] = Field(
+        default="full",
+        description="quick: only the arms that take seconds, and the adaptation to titles if there "
+        "are any; full: fine-tuning too",
+    )
     corpus: Corpus = Corpus()
     vocabulary: Vocabulary = Vocabulary()
     shards: Shards = Shards()
@@ -659,6 +664,12 @@ class Parameters(Settings):
                 f"does not divide the batch of {batch}", "pretraining.processes", chosen.processes
             )
         check_start(self)
+        if self.effort == "quick" and not (self.chosen_arms and chosen.start_from):
+            raise UserError(
+                "takes a published encoder, `pretraining.start_from`, and an arm of seconds",
+                "effort",
+                "quick",
+            )
         return self
 
     @property
@@ -677,7 +688,9 @@ class Parameters(Settings):
         published: list[Arm] = ["pre-trained", "origin", "frozen", "tfidf"]
         default: list[Arm] = ["pre-trained", "random", "tfidf"]
         chosen = published if self.pretraining.start_from else default
-        return list(self.finetuning.arms) or chosen
+        chosen = list(self.finetuning.arms) or chosen
+        cheap = {name for name, arm in list_arms().items() if arm.is_cheap}
+        return chosen if self.effort == "full" else [arm for arm in chosen if arm in cheap]
 
 
 class Addition(Settings):

@@ -56,6 +56,10 @@ class JobHangs(RuntimeError):
     """A job has written nothing and used no CPU time for as long as the message says."""
 
 
+class Terminated(KeyboardInterrupt):
+    """A SIGTERM: the run ends at once, where after Ctrl-C it keeps the best so far."""
+
+
 class JobFailed(RuntimeError):
     """A job ended with an exit code that is neither 0 nor the user's mistake."""
 
@@ -158,6 +162,13 @@ def end_children_on_error() -> Iterator[None]:
         _blocks.pop()
         if not _blocks:
             _ending.clear()
+
+
+def allow_jobs() -> None:
+    """Start jobs again after an `end_children_on_error` block was left by an error that was caught:
+    what it followed has ended.
+    """
+    _ending.clear()
 
 
 def end_children() -> None:

@@ -65,6 +65,9 @@ class ProgressListener(Protocol):
 
     def on_link(self, stage: Stage, address: str) -> None: ...
 
+    def on_answer(self, row: Mapping[str, str]) -> None:
+        """Show the new row of the table of answers, by column."""
+
 
 listeners: ContextVar[tuple[ProgressListener, ...]] = ContextVar("listeners", default=())
 """Of the runs that this context starts, besides Prefect: the terminal of `amazon-electra run`. A
@@ -98,7 +101,8 @@ class StageRunner:
     """Makes stages in a store, tells the listeners, and mirrors their curves into MLflow."""
 
     store: Store
-    listeners: Sequence[ProgressListener]
+    listeners: Sequence[Any]
+    """Each has some of the methods of a `ProgressListener`."""
     tracking: Tracking
     tags: Mapping[str, str] = field(default_factory=dict)
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
@@ -242,12 +246,18 @@ class StageRunner:
         }
 
     def notify(self, event: str, *what: Any) -> None:
-        """Call every listener; one that fails stops neither the others nor the run."""
+        """Call every listener that hears this event; one that fails stops neither the others nor
+        the run.
+        """
         for listener in self.listeners:
             try:
-                getattr(listener, event)(*what)
+                getattr(listener, event, ignore)(*what)
             except Exception as error:
                 log.warning("%s could not show %r: %s", type(listener).__name__, event, error)
+
+
+def ignore(*what: Any) -> None:
+    """Do nothing: what a listener does with an event that it has no method for."""
 
 
 def allocate_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[list[Stage]]:

@@ -20,6 +20,7 @@ from flows.runner.logs import find_run_logger
 from flows.runner.pools.maker import PoolStageMaker
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.stage_runner import Plan, StageMaker, StageRunner, listeners
+from flows.runs.answers import Answers
 from flows.runs.champion import Champion, find_champion, register_model
 from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.servers import mlflow_server
@@ -112,7 +113,9 @@ def run_graph(
     find = partial(find_champion, parameters, store, tracking.uri)
     champion = find()  # a registry that is away is told before anything is made
     find_later = cache(find)  # once its cells are made, hours later, it may be another one
-    runner = StageRunner(store, [artifacts.PrefectRun(), *listeners.get()], tracking, tags)
+    shown = [artifacts.PrefectRun(), *listeners.get()]
+    runner = StageRunner(store, shown, tracking, tags)
+    shown.append(Answers(runner))
     after_stage, device = link_to_mlflow(tracking), parameters.pretraining.device
     maker = PrefectStageMaker(runner, lambda: find_later().encoder, after_stage)
     if parameters.engine.placement == "pools":

@@ -11,9 +11,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
-from flows.runner.processes import Child
+from flows.runner.processes import Child, Terminated
 from flows.servers.settings import HOST
 
 START_SECONDS = 300.0
@@ -29,13 +30,18 @@ class ServerFailed(RuntimeError):
 
 
 def interrupt_on_signals(*signals: int) -> None:
-    """Raise KeyboardInterrupt in this process for these signals, as Ctrl-C does; a second one ends
-    it (`count_signals`).
+    """Raise KeyboardInterrupt in this process for Ctrl-C, and Terminated, which is one, for these
+    signals; a second one ends it (`count_signals`).
 
     SIGINT itself is restored too: a shell that starts a command in the background has it ignored.
     """
-    for number in (signal.SIGINT, *signals):
-        signal.signal(number, signal.default_int_handler)
+
+    def raise_terminated(number: int, _: Any) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in signals:
+        signal.signal(number, raise_terminated)
     count_signals(signal.SIGINT, *signals)
 
 

@@ -3,14 +3,14 @@ and their cells.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Arm, Parameters
 from flows.stages.cells import Cell, build_cell
 from flows.stages.finetuning import Finetuning, Start
 from flows.stages.origin import POSITIONS, describe_origin, get_name
-from flows.stages.pretraining import shares_cores
+from flows.stages.pretraining import ADAPTATIONS
 from flows.store.stage import Stage
 from flows.store.store import Store
 from model.arms import list_arms as list_methods
@@ -47,15 +47,17 @@ def list_arms(
     champion: Stage | None,
     base: Stage | None = None,
     origin: Stage | None = None,
-) -> dict[Arm, Stage]:
-    """Return each arm's encoder, in the order chosen; none is compared with itself.
+) -> list[tuple[Arm, Stage]]:
+    """Return the arms with the encoder of each, in the order chosen; none is compared with itself.
+    What reads the states of the published encoder reads those of the adapted one too.
 
     A model that wants to be champion is compared with the one that is: with its encoder, fine-tuned
     on this corpus as all are, or with TF-IDF. Where there is none, a model that goes on from
     another is compared with that one.
     """
     chosen = parameters.chosen_arms
-    if parameters.promotion.mode != "off" and "champion" not in chosen:
+    is_compared = parameters.promotion.mode != "off" and parameters.effort == "full"
+    if is_compared and "champion" not in chosen:
         chosen.append("champion")
     if champion and champion.name == "model":  # of TF-IDF, which is fitted anew
         chosen = list(dict.fromkeys("tfidf" if arm == "champion" else arm for arm in chosen))
@@ -70,8 +72,16 @@ def list_arms(
         "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
         "origin": origin,
     }
-    sources |= dict.fromkeys(list_methods(), origin or encoder)
-    return {arm: source for arm in chosen if (source := sources[arm])}
+    methods, adapted = list_methods(), find_written(store, encoder)
+    sources |= dict.fromkeys(methods, origin or encoder)
+    is_adapted = origin and adapted.fingerprint != origin.fingerprint and not base
+    arms: list[tuple[Arm, Stage]] = []
+    for arm in chosen:
+        if is_adapted and arm in methods and methods[arm].reads_encoder:
+            arms.append((arm, adapted))
+        if source := sources[arm]:
+            arms.append((arm, source))
+    return arms
 
 
 def find_written(store: Store, encoder: Stage) -> Stage:
@@ -98,11 +108,12 @@ def list_cells(
     settings = choose_settings(parameters, store, corpus, origin)
     arms = list_arms(parameters, store, encoder, champion, base, origin)
     for task in parameters.finetuning.tasks:
-        folds = choose_folds(parameters, task, corpus, store, "pre-trained" in arms)
+        reads_dump = any(source.name in ADAPTATIONS and arm != "random" for arm, source in arms)
+        folds = choose_folds(parameters, task, corpus, store, reads_dump)
         for seed in parameters.finetuning.seeds:
-            for arm, source in arms.items():
+            for arm, source in arms:
                 chosen = choose_finetuning(parameters, corpus, arm, source, task, seed, settings)
-                yield build_cell(chosen, name_arm(arm, origin), folds=folds)
+                yield build_cell(chosen, name_arm(arm, source, origin), folds=folds)
 
 
 def choose_finetuning(
@@ -131,15 +142,16 @@ def list_curve_cells(
     made = store.manifest(corpus)
     every = list_arms(parameters, store, encoder, None, None, origin)
     methods = list_methods()
-    arms = {a: source for a, source in every.items() if a in methods and methods[a].is_cheap}
+    arms = [(arm, source) for arm, source in every if arm in methods and methods[arm].is_cheap]
     for task in parameters.finetuning.tasks:
         labelled = count_labelled(task, made["result"]) if made else 0
         has_curve = labelled > 2 * max(CURVE) and parameters.recipe != "sample"
         counts = CURVE if has_curve else ()
-        for labels, arm, seed in itertools.product(counts, arms, parameters.finetuning.seeds):
+        for labels, one, seed in itertools.product(counts, arms, parameters.finetuning.seeds):
+            arm, source = one
             few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
-            chosen = choose_finetuning(parameters, corpus, arm, arms[arm], task, seed, few)
-            yield build_cell(chosen, name_arm(arm, origin), labels=labels)
+            chosen = choose_finetuning(parameters, corpus, arm, source, task, seed, few)
+            yield build_cell(chosen, name_arm(arm, source, origin), labels=labels)
 
 
 def choose_folds(
@@ -170,13 +182,22 @@ def choose_folds(
     return next((n for least, most, n in AUTOMATIC_FOLDS if least <= labelled < most), 1)
 
 
-def name_arm(arm: Arm, origin: Stage | None) -> str:
+def name_arm(arm: Arm, source: Stage, origin: Stage | None) -> str:
     """Return what reports call an arm: where there is a published start, by what was done to it."""
     name = get_name(origin) if origin else ""
     if method := list_methods().get(arm):
-        return f"{name}, {method.title}" if name and method.reads_encoder else method.title
+        encoder = ADAPTED if origin and source.fingerprint != origin.fingerprint else name
+        return f"{encoder}, {method.title}" if name and method.reads_encoder else method.title
     names = {"pre-trained": ADAPTED, "origin": f"{name}{AS_PUBLISHED}"}
     return names.get(arm, arm) if origin else arm
+
+
+def pair_adapted(arms: Collection[str], origin: Stage) -> list[tuple[str, str]]:
+    """Return the names of those arms that differ in the encoder alone, adapted and as published."""
+    name = get_name(origin)
+    pairs = [(ADAPTED, f"{name}{AS_PUBLISHED}")]
+    pairs += [(arm, arm.replace(ADAPTED, name, 1)) for arm in arms if arm.startswith(f"{ADAPTED},")]
+    return [(a, b) for a, b in pairs if a in arms and b in arms]
 
 
 def choose_settings(
@@ -199,12 +220,3 @@ def choose_settings(
         **({"selection": "cross-validation"} if has_few else {}),
         **({"max_length": str(positions)} if positions and positions < length else {}),
     }
-
-
-def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Stage) -> list[Cell]:
-    """Return the cells that a CPU makes while the encoder is pre-trained: they are not made of it.
-
-    A small network does not fill all cores; an accelerator takes one training after the other.
-    """
-    is_cpu = shares_cores(parameters)
-    return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]

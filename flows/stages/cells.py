@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from flows.stages.evaluation import build_evaluation_stage
 from flows.stages.finetuning import Finetuning, build_finetuning_stage
 from flows.store.stage import Stage
+from flows.store.store import Store
+from model.arms import find_arm
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,11 @@ class Cell:
     @property
     def chain(self) -> tuple[Stage, ...]:
         return self.finetuned, *self.folds, self.evaluated
+
+    @property
+    def is_cheap(self) -> bool:
+        """Return whether its arm takes seconds."""
+        return find_arm(self.finetuned.parameters["arm"]).is_cheap
 
     def is_made_of(self, encoder: Stage) -> bool:
         sources = {stage.fingerprint for stage in self.finetuned.inputs.values()}
@@ -57,6 +64,13 @@ def build_cell(asked: Finetuning, arm: str, folds: int = 1, labels: int = 0) -> 
         made += [stage, of_folds[-1]]
     joined = build_evaluation_stage(finetuned, of_folds)
     return Cell(arm, task, seed, finetuned, joined, tuple(made))
+
+
+def keep_complete(cells: Iterable[Cell], store: Store) -> list[Cell]:
+    """Return the cells that are evaluated, of the tasks and seeds that the first of them has."""
+    complete = [cell for cell in cells if all(store.manifest(one) for one in cell.chain)]
+    shared = {(cell.task, cell.seed) for cell in complete if cell.arm == complete[0].arm}
+    return [cell for cell in complete if (cell.task, cell.seed) in shared]
 
 
 def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, ...]]:

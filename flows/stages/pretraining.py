@@ -323,6 +323,8 @@ def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bo
     asks for steps, and where nothing is known of the text yet.
     """
     made = store.manifest(corpus)
+    if parameters.effort == "quick":
+        return False
     if not is_adaptation_optional(parameters) or not made:
         return True
     counts = made["result"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from beam_jobs.core.settings import Settings
 from flows.configuration.form import Addition, Parameters
 from flows.configuration.form_tools import list_changes
-from flows.stages.arms import ADAPTED
+from flows.stages.arms import ADAPTED, pair_adapted
 from flows.stages.cells import Cell
 from flows.stages.external import list_place_files
 from flows.stages.origin import get_name, read_origin
@@ -94,6 +94,9 @@ def describe_study(
     name = f"adaptation of {get_name(origin)}" if origin else "in-domain ELECTRA"
     trained = store.fetch(encoder, "metrics.jsonl", "result.json", "config.json")
     dump = next((stage for stage in made if stage.name == "dump"), None)
+    arms = list(dict.fromkeys(cell.arm for cell in cells))
+    pairs = pair_adapted(arms, origin) if origin else []
+    first = [(arms[0], other) for other in arms[1:]]
     return ReportInput(
         title=title,
         command=command,
@@ -101,6 +104,8 @@ def describe_study(
         synthetic=bool(dump and dump.result.get("synthetic")),
         stages=describe_stages(store, made),
         arms=_describe_arms(store, cells, encoder),
+        comparisons=[*first, *(pair for pair in pairs if pair not in first)] if pairs else [],
+        adaptation=pairs,
         pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")]
         if encoder.name in ADAPTATIONS
         else [],
@@ -140,6 +145,9 @@ def format_command(asked: Parameters | Addition) -> str:
         ["--add-to", asked.increment.base]
         if isinstance(asked, Addition)
         else ["--recipe", asked.recipe]
+    )
+    words += (
+        ["--effort", "quick"] if isinstance(asked, Parameters) and asked.effort == "quick" else []
     )
     return shlex.join([*words, *list_changed_settings(asked)])
 

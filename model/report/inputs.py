@@ -74,6 +74,8 @@ class ReportInput(Facts):
     """Makes the same report again."""
     comparisons: list[tuple[str, str]] = []
     """Pairs of arms; without any the first arm is compared with each of the others."""
+    adaptation: list[tuple[str, str]] = []
+    """Those of the pairs that differ in the encoder alone, adapted and as published."""
     arms: list[ArmFacts] = []
     left_out: dict[str, str] = {}
     """Reason by arm or task that was left out."""

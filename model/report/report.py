@@ -139,6 +139,18 @@ def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
+def describe_adaptation(study: ReportInput, differences: Sequence[Difference]) -> list[Block]:
+    """Say what each arm gains where its encoder is the adapted one instead of the published one."""
+    lines = [
+        f"{d.task}: {d.a} less {d.b}: {format_change(c.metric, c.difference)} of "
+        f"{get_title(c.metric)}{d.scope}, 95% interval {format_range(c)}."
+        for d in differences
+        for c in [d.comparison]
+        if (d.a, d.b) in study.adaptation
+    ]
+    return [Heading("What adaptation was worth"), *map(Paragraph, lines)] if lines else []
+
+
 def _compose_clauses(differences: Sequence[Difference], in_full: bool) -> list[str]:
     """Return a clause for each finding with its tasks, and with the effects if `in_full`."""
     clauses: dict[str, list[str]] = {}
@@ -184,6 +196,7 @@ def _build_blocks(
         Paragraph(answer, "answer"),
         *(Paragraph(text, "warning") for text in _list_warnings(study, results)),
         *([Paragraph(OF_SINGLE_SEEDS)] if has_single_seeds else []),
+        *describe_adaptation(study, differences),
         Heading("Results"),
         build_result_table(results),
         *describe_labels(study, results),

@@ -77,7 +77,8 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert call_of(training, store)["start_from"] == store.folder(origin) / "encoder"
     assert "recipe.architecture" not in training.parameters
     arms = {stage.labels["arm"] for stage in stages.values() if "arm" in stage.labels}
-    assert arms == {"adapted", "mini-bert as published", "mini-bert, frozen", "TF-IDF"}
+    frozen = {"adapted, frozen", "mini-bert, frozen"}
+    assert arms == {"adapted", "mini-bert as published", *frozen, "TF-IDF"}
     published = stages["mini-bert as published · polarity · seed 0"]
     assert call_of(published, store)["encoder"] == str(store.folder(origin) / "encoder")
     assert "from mini-bert" in stages["report"].parameters["title"]

@@ -69,6 +69,8 @@ def made_run(root: Path, *settings: str, dump: str = "sample:50") -> str:
     plan = Plan(store)
     given = {"dump": {"paths": [dump]}, "store": str(root), "recipe": "sample"}
     graph(fill_parameters(settings, **given), plan)
-    for stage, _ in plan.stages[:6]:
-        publish(store, stage)
-    return plan.stages[5][0].fingerprint
+    *_, training = (n for n, (stage, _) in enumerate(plan.stages) if stage.name == "pretraining")
+    for stage, _ in plan.stages[: training + 1]:
+        if stage.name not in ("finetuning", "evaluation"):
+            publish(store, stage)
+    return plan.stages[training][0].fingerprint

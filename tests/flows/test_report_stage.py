@@ -71,7 +71,9 @@ def test_the_command_of_a_study_gives_the_same_study(tmp_path):
 def made(list_stages):
     """The stages of a run whose encoder is complete."""
     store, stages = list_stages()
-    return store, {label: publish(store, stage) for label, stage in list(stages.items())[:6]}
+    names = "dump", "corpus", "vocabulary", "shards", "dev-shards", "pretraining"
+    kept = {label: stage for label, stage in stages.items() if stage.name in names}
+    return store, {label: publish(store, stage) for label, stage in kept.items()}
 
 
 def cell(arm, corpus, encoder):

@@ -8,7 +8,6 @@ dev, and is 1 where the weights hold it.
 """
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
@@ -32,9 +31,14 @@ from model.arms.arm import Arm, Exported, Resources
 from model.arms.out_of_fold import OutOfFold
 from model.config import FinetuningSettings
 from model.encoders.origin import describe_start
-from model.evaluation.metrics import METRICS, compute_metric
+from model.evaluation.metrics import (
+    METRICS,
+    compute_metric,
+    count_confusions,
+    list_class_figures,
+)
 from model.evaluation.predict import predict_classes
-from model.evaluation.predictions import Predictions, read_predictions
+from model.evaluation.predictions import Predictions, compute_log_softmax, read_predictions
 from model.evaluation.significance import compare_arms
 from model.finetuning.examples import Example, Split, Task, load_examples
 from model.finetuning.network import NETWORK
@@ -189,7 +193,9 @@ def write_model(
             for split, predictions in (("dev", dev), ("test", test))
             if predictions
         },
-        "against": compare_with_simple_models(best, cells, dev, test, metric),
+        "n_test": len(test) if test else 0,
+        "classes": list_class_figures(count_confusions(test), task.labels) if test else [],
+        "against": compare_with_simple_models(best, cells, test, task.metrics),
         **exported.facts,
         "questions": questions,
     }
@@ -226,8 +232,10 @@ def check_cells(cells: Sequence[ExportCell]) -> None:
 def choose_best(cells: Sequence[ExportCell]) -> ExportCell:
     """Return the best seed of the arm whose seeds have the smallest log-loss in the mean, each
     calibrated, on the held-out examples that all arms have.
+
+    An arm that answers one class is taken only where all do.
     """
-    losses: dict[str, list[tuple[float, ExportCell]]] = {}
+    losses: dict[str, list[tuple[bool, float, ExportCell]]] = {}
     shared = {
         seed: set.intersection(*(set(c.held_out.ids) for c in cells if c.seed == seed))
         for seed in {cell.seed for cell in cells}
@@ -236,11 +244,14 @@ def choose_best(cells: Sequence[ExportCell]) -> ExportCell:
         held_out = cell.held_out
         ids = [one for one in held_out.ids if one in shared[cell.seed]]
         predictions = make_held_out_predictions(held_out.take_ids(ids) if ids else held_out)
-        temperature = fit_temperature(predictions)
-        loss = compute_tempered_loss(predictions, temperature)
-        losses.setdefault(cell.arm, []).append((loss, cell))
-    best = min(losses.values(), key=lambda own: float(np.mean([loss for loss, _ in own])))
-    return min(best, key=lambda one: one[0])[1]
+        loss = float(apply_calibration(predictions, fit_calibration(predictions)).loss.mean())
+        one_class = len(set(predictions.predictions)) == 1
+        losses.setdefault(cell.arm, []).append((one_class, loss, cell))
+    best = min(
+        losses.values(),
+        key=lambda own: (all(one for one, *_ in own), float(np.mean([loss for _, loss, _ in own]))),
+    )
+    return min(best, key=lambda one: one[:2])[2]
 
 
 def make_held_out_predictions(held_out: OutOfFold) -> Predictions:
@@ -249,6 +260,52 @@ def make_held_out_predictions(held_out: OutOfFold) -> Predictions:
         for one, label in zip(held_out.ids, held_out.labels, strict=True)
     ]
     return predict_classes(list(held_out.logits), examples)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Logits are divided by the temperature, and the biases are added."""
+
+    temperature: float
+    biases: np.ndarray
+    """Float64 [classes]: what undoes class weights, whose probabilities have other shares."""
+
+
+def fit_calibration(held_out: Predictions) -> Calibration:
+    """Return the calibration with the smallest log-loss on held-out examples; biases are held near
+    0 by a standard normal prior. Arms are compared by it, whatever their class weights.
+    """
+    assert held_out.probabilities is not None
+    logits, labels = take_logarithms(held_out.probabilities).astype(np.float64), held_out.gold_array
+    rows, n = np.arange(len(labels)), len(labels)
+    right = np.zeros_like(logits)
+    right[rows, labels] = 1
+
+    def compute_loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        factor, biases = np.exp(-x[0]), x[1:]
+        logs = compute_log_softmax(factor * logits + biases)
+        slope = (np.exp(logs) - right) / n
+        loss = -logs[rows, labels].mean() + biases @ biases / (2 * n)
+        steps = [-(slope * factor * logits).sum(), *(slope.sum(0) + biases / n)]
+        return float(loss), np.array(steps)
+
+    bounds = [tuple(np.log(TEMPERATURES)), *[(None, None)] * logits.shape[1]]
+    found = minimize(
+        compute_loss, np.zeros(1 + logits.shape[1]), jac=True, bounds=bounds, method="L-BFGS-B"
+    )
+    return Calibration(float(np.exp(found.x[0])), found.x[1:])
+
+
+def apply_calibration(predictions: Predictions, calibration: Calibration) -> Predictions:
+    """Return the predictions with calibrated probabilities and losses; classes do not change."""
+    assert predictions.probabilities is not None
+    logits = take_logarithms(predictions.probabilities).astype(np.float64)
+    logs = compute_log_softmax(logits / calibration.temperature + calibration.biases)
+    return replace(
+        predictions,
+        probabilities=np.exp(logs).astype(np.float32),
+        loss=-logs[np.arange(len(logs)), predictions.gold_array],
+    )
 
 
 def compute_tempered_loss(predictions: Predictions, temperature: float) -> float:
@@ -321,32 +378,55 @@ def summarize_arms(cells: Sequence[ExportCell], metrics: Sequence[str]) -> list[
 
 
 def compare_with_simple_models(
-    best: ExportCell,
-    cells: Sequence[ExportCell],
-    dev: Predictions,
-    test: Predictions | None,
-    metric: str,
-) -> dict[str, dict[str, float]]:
-    """Return the difference on test to the class that is most frequent on dev, to TF-IDF, and to
-    the arm of the registry's champion.
+    best: ExportCell, cells: Sequence[ExportCell], test: Predictions | None, metrics: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return the difference on test to the model that always answers the most frequent class, to
+    the arms without an encoder and to the registry's champion: of the first metric, and as `loss`
+    and `macro_f1` of these. Arms are compared on the same seed where they have it.
+
+    Log-losses are of calibrated probabilities (`fit_calibration`); the first model's probabilities
+    are the shares of the classes among the held-out examples.
     """
     if test is None:
         return {}
-    [(majority, _)] = Counter(dev.labels).most_common(1)
-    one_class = replace(test, predictions=[majority] * len(test))
-    others = {"majority class": one_class}
-    others |= {
-        cell.arm: read_predictions(cell.evaluation / "predictions.parquet")
-        for cell in cells
-        if cell.evaluation
-        and cell.arm != best.arm
-        and (not cell.arm_class.reads_encoder or cell.arm == "champion")
-    }
-    found = {name: compare_arms(METRICS[metric], [test], [other]) for name, other in others.items()}
+    others = {"majority class": answer_most_frequent(best.held_out, test)}
+    for arm in dict.fromkeys(cell.arm for cell in cells if cell.arm != best.arm):
+        own = [cell for cell in cells if cell.arm == arm and cell.evaluation]
+        if not own or (own[0].arm_class.reads_encoder and arm != "champion"):
+            continue
+        others[arm] = calibrate_test(next((c for c in own if c.seed == best.seed), own[0]))
     return {
-        name: {"difference": c.difference, "low": c.low, "high": c.high}
-        for name, c in found.items()
+        arm: {
+            **compare_metric(metrics[0], calibrate_test(best), other),
+            **{n: compare_metric(n, calibrate_test(best), other) for n in ("loss", "macro_f1")},
+        }
+        for arm, other in others.items()
     }
+
+
+def compare_metric(metric: str, own: Predictions, other: Predictions) -> dict[str, float]:
+    c = compare_arms(METRICS[metric], [own], [other])
+    return {"difference": c.difference, "low": c.low, "high": c.high}
+
+
+def calibrate_test(cell: ExportCell) -> Predictions:
+    """Return the predictions on test, calibrated on the held-out examples."""
+    assert cell.evaluation
+    calibration = fit_calibration(make_held_out_predictions(cell.held_out))
+    test = read_predictions(cell.evaluation / "predictions.parquet")
+    return apply_calibration(test, calibration)
+
+
+def answer_most_frequent(held_out: OutOfFold, test: Predictions) -> Predictions:
+    """Return the predictions of the model that knows nothing but the shares of the classes."""
+    counts = np.bincount(held_out.labels, minlength=test.n_classes) + 1  # rule of succession
+    shares = counts / counts.sum()
+    return replace(
+        test,
+        predictions=[int(counts.argmax())] * len(test),
+        probabilities=np.tile(shares.astype(np.float32), (len(test), 1)),
+        loss=-np.log(shares[test.gold_array]),
+    )
 
 
 def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output: Path) -> None:
@@ -386,6 +466,8 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
         results=results,
         encoder=encoder,
         arms=build_arm_table(results),
+        classes=build_class_table(results["classes"]),
+        rare=min(results["classes"], key=lambda one: one["n"], default=None),
         format_number=format_number,
         format_change=format_change,
     )
@@ -397,11 +479,37 @@ def build_arm_table(results: Mapping[str, Any]) -> Table:
     splits = [split for split in ("dev", "test") if all(split in row for row in results["arms"])]
     places = [(split, name) for split in splits for name in results["arms"][0]["dev"]]
     return Table(
-        ["arm", "seeds", *(f"{METRICS[name].title}, {split}" for split, name in places)],
+        [
+            "arm",
+            "seeds",
+            *(
+                f"{METRICS[name].title}, {'test' if split == 'test' else 'chosen on'}"
+                for split, name in places
+            ),
+        ],
         [
             [row["arm"], str(row["seeds"])]
             + [format_number(name, row[split][name]) for split, name in places]
             for row in results["arms"]
+        ],
+    )
+
+
+def build_class_table(classes: Sequence[Mapping[str, Any]]) -> Table:
+    """Return recall and precision of each class on test."""
+    return Table(
+        ["class", "reviews of test", "answers", "recall", "precision"],
+        [
+            [
+                one["label"],
+                f"{one['n']:,}",
+                f"{one['answered']:,}",
+                *(
+                    "–" if (v := one[name]) is None else f"{v:.1%}"
+                    for name in ("recall", "precision")
+                ),
+            ]
+            for one in classes
         ],
     )
 

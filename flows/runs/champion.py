@@ -44,6 +44,10 @@ APPROVAL_SECONDS = 7 * 24 * 3600
 """A run that nobody answered by then fails, and its model stays challenger."""
 
 
+MIN_TEST_REVIEWS = 100
+"""Below which no rule makes a model champion."""
+
+
 class Approval(RunInput):
     """What a person answers to the evidence."""
 
@@ -134,7 +138,10 @@ def register_model(
             differences, results["task"], parameters.promotion.margin, rival, results["arm"]
         )
     else:
-        decision = decide_first(results["against"])
+        decision = decide_first(results)
+    if results["n_test"] < MIN_TEST_REVIEWS:
+        few = f"{results['n_test']} test reviews, and below {MIN_TEST_REVIEWS} a person decides"
+        decision = Decision(False, f"{few}; {decision.reason}")
     decision = refuse_giveaway(decision, results)
     with TemporaryDirectory(dir=store.root / "runs") as scratch:
         write_served_model(folder, Path(scratch, "model"))
@@ -162,17 +169,27 @@ def find_encoder(stages: Sequence[Stage], results: Mapping[str, Any]) -> Stage |
     return None
 
 
-def decide_first(against: Mapping[str, Mapping[str, float]]) -> "Decision":
-    """Decide on the first model of a registry, which has no champion to beat: it must be better
-    than the majority class, by the 95% interval, and have the better figure than TF-IDF.
+def decide_first(results: Mapping[str, Any]) -> "Decision":
+    """Decide on the first model of a registry, which has no champion to beat, by results.json.
+
+    Its log-loss must be smaller than that of the class shares by the 95% interval, and its macro-F1
+    larger; no other simple model may have a smaller log-loss by that interval; and it must give
+    more than one answer. Accuracy does not decide: of 98% positives no model gains much.
     """
     reasons, promote = [], True
-    for other, found in against.items():
-        is_better = found["low" if other == "majority class" else "difference"] > 0
-        value, low, high = (100 * found[part] for part in ("difference", "low", "high"))
-        words = "better" if is_better else "not better"
-        reasons.append(f"{words} than {other} ({value:+.1f} points, {low:+.1f} to {high:+.1f})")
-        promote = promote and is_better
+    if sum(one["answered"] > 0 for one in results["classes"]) == 1:
+        reasons, promote = ["it gives one answer to every test review"], False
+    for other, found in results["against"].items():
+        is_simplest = other == "majority class"
+        gain, low, high = (-found["loss"][part] for part in ("difference", "high", "low"))
+        macro_f1 = found["macro_f1"]["difference"]
+        is_good = (low > 0 and macro_f1 > 0) if is_simplest else high > 0
+        words = ("better" if is_simplest else "not worse") if is_good else "not shown to be better"
+        reasons.append(
+            f"{words} than {other} (log-loss smaller by {gain:.3f}, {low:.3f} to {high:.3f}; "
+            f"macro-F1 {100 * macro_f1:+.1f} points)"
+        )
+        promote = promote and is_good
     return Decision(promote, "; ".join(reasons))
 
 

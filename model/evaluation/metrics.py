@@ -8,9 +8,9 @@ those of scikit-learn, scipy, seqeval and the official SQuAD script
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -188,6 +188,27 @@ METRICS: dict[str, Metric] = {
 
 def compute_metric(name: str, predictions: Predictions) -> float:
     return METRICS[name].compute(predictions)
+
+
+def list_class_figures(
+    confusion: Sequence[Sequence[int]], labels: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return for each class its label, how often it occurs (`n`) and is the answer (`answered`),
+    `recall`, and `precision`: None where it does not occur, or is no answer.
+    """
+    counts = np.array(confusion)
+    return [
+        {
+            "label": label,
+            "n": int(n),
+            "answered": int(answered),
+            "recall": float(right / n) if n else None,
+            "precision": float(right / answered) if answered else None,
+        }
+        for label, n, answered, right in zip(
+            labels, counts.sum(1), counts.sum(0), counts.diagonal(), strict=True
+        )
+    ]
 
 
 def count_confusions(predictions: Predictions) -> list[list[int]]:

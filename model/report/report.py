@@ -5,6 +5,7 @@ computed from the cells' predictions. Writes report.md, report.html (self-contai
 report.json.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,7 @@ from model.report.inputs import ArmFacts, ReportInput, read_report_input
 from model.report.owner import build_owner_blocks, warn_of_giveaway
 from model.report.results import MARK, Difference, Results, load_curve, load_results
 from model.report.sections import (
+    build_class_table,
     build_cost_blocks,
     build_curve_blocks,
     build_difference_blocks,
@@ -199,6 +201,7 @@ def _build_blocks(
         *describe_adaptation(study, differences),
         Heading("Results"),
         build_result_table(results),
+        *build_class_table(results),
         *describe_labels(study, results),
         *build_label_curve(results, load_curve(study, base)),
         *build_owner_blocks(model),
@@ -226,9 +229,12 @@ def _list_warnings(study: ReportInput, results: Results) -> list[str]:
             if (told := warn_of_languages(origin, facts.counts.get("language_sample", {})))
         ),
     ]
+    pairs = itertools.product(results.arms, results.tasks)
     for name, why in study.left_out.items():
         part = name if name.startswith("task ") else f"arm {name}"
         warnings.append(f"The {part} was left out: {why}.")
+    if any(len({c.seed for c in results.list_cells(a, t)}) == 2 for a, t in pairs):
+        warnings.append(TWO_SEEDS)
     only = [describe_only_answer(results, arm, t) for t in results.tasks for arm in results.arms]
     return warnings + [text for text in only if text]
 
@@ -248,6 +254,10 @@ def describe_unchanged_arm(arm: ArmFacts) -> str:
     )
 
 
+TWO_SEEDS = (
+    "Two seeds hardly show how much seeds vary: an interval over them is several times as wide as "
+    "with five. Take five (finetuning.seeds), or one."
+)
 MOST_NAMES = 6
 """Of data sets in a sentence; the origin's origin.json names all."""
 
@@ -286,6 +296,14 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
 def describe_labels(study: ReportInput, results: Results) -> list[Block]:
     """Say which labels were read, and by which arms."""
     text = "Labels are those of train and those of dev, from which an arm chooses its state."
+    if any(
+        c.result.get("settings", {}).get("selection") == "cross-validation" for c in results.cells
+    ):
+        text = (
+            "There is no dev split: settings, arm, temperature and class weights were chosen by "
+            "the log-loss of training examples, each predicted by a model that had not read it; "
+            "nothing was chosen on test. The second number of labels is how many those are."
+        )
     for task, (folds, count) in results.list_folds().items():
         text += (
             f" {task} is measured by cross-validation with {folds} folds: each of the {count:,} "

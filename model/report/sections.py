@@ -12,12 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from model.evaluation.metrics import METRICS
+import numpy as np
+
+from model.evaluation.metrics import METRICS, list_class_figures
 from model.evaluation.significance import Comparison
 from model.report.document import Block, Details, Figure, Heading, Paragraph, Table
 from model.report.inputs import ArmFacts, ReportInput
 from model.report.results import MARK, Cell, Difference, Results
 
+MOST_CLASSES = 10
+"""Of a task whose classes have a row each; corpora may have 200."""
 Interval = tuple[float, float, float]
 """Value, low, high."""
 
@@ -181,6 +185,32 @@ def build_result_table(results: Results) -> Table:
         caption += f".{MARK}: a published encoder of this study was trained on texts of this source"
     header = ("task", "arm", "seeds", "labels", "test examples", *map(get_title, metrics))
     return Table(header, rows, caption)
+
+
+def build_class_table(results: Results) -> list[Block]:
+    """Return recall and precision of each class of every task and arm, over the seeds together."""
+    rows = []
+    for task in results.tasks:
+        for arm in results.arms:
+            cells = [c for c in results.list_cells(arm, task) if "confusion" in c.about]
+            if not cells or len(cells[0].about["labels"]) > MOST_CLASSES:
+                continue
+            confusion = np.sum([cell.about["confusion"] for cell in cells], axis=0)
+            figures = list_class_figures(confusion, cells[0].about["labels"])
+            fewest, *others = sorted(one["n"] for one in figures)
+            rarest = fewest if others and fewest < others[0] else None
+            rows += [
+                (
+                    results.mark_task(task),
+                    arm,
+                    f"{one['label']}, the rarest" if one["n"] == rarest else one["label"],
+                    f"{one['n'] // len(cells):,}",
+                    *("–" if v is None else f"{v:.1%}" for v in (one["recall"], one["precision"])),
+                )
+                for one in figures
+            ]
+    header = ("task", "arm", "class", "test examples", "recall", "precision")
+    return [Table(header, rows, "Each class on test, all seeds together")] if rows else []
 
 
 def build_label_curve(results: Results, curve: Mapping[int, Results]) -> list[Block]:

@@ -122,7 +122,8 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     assert not list((tmp_path / "served").rglob("*.pkl"))
     card = (folder / "README.md").read_text()
     assert "majority class" in card
-    assert "Expected calibration error: on dev" in card
+    assert "Expected calibration error: on those" in card
+    assert "is the rarest" in card
     if arm == "tfidf":
         import skops.io
 
@@ -211,7 +212,7 @@ def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
     results = run_export(made, tmp_path / "folder", "random", "tfidf")
     assert (results["arm"], results["best_arm"]) == ("tfidf", "random")
     card = (tmp_path / "folder" / "README.md").read_text()
-    assert "On dev random was best, which is untrained; this is seed" in card
+    assert "random was best, whose encoder is untrained; this is seed" in card
     with pytest.raises(UserError, match="random weights are no candidate"):
         run_export(made, tmp_path / "alone", "random")
 

@@ -42,20 +42,40 @@ def test_the_interval_decides_not_the_difference(differences, margin, promoted):
     assert decide_promotion(differences, "polarity", margin, "champion").promote is promoted
 
 
-@pytest.mark.parametrize(
-    ("majority", "tfidf", "promoted"),
-    [((0.2, 0.1), (0.01, -0.02), True), ((0.2, 0.1), (-0.01, -0.03), False),
-     ((0.02, -0.01), (0.1, 0.05), False), ((0.2, 0.1), None, True)],
-)  # fmt: skip
-def test_the_first_model_of_a_registry_beats_what_needs_no_network(majority, tfidf, promoted):
-    against = {"majority class": majority} | ({"TF-IDF": tfidf} if tfidf else {})
-    found = {
-        name: {"difference": difference, "low": low, "high": 0.5}
-        for name, (difference, low) in against.items()
+def first_results(gain=(0.1, 0.05, 0.15), macro_f1=0.2, tfidf=None, answered=(5, 95)):
+    """results.json of a model whose log-loss is smaller by `gain` (with its interval) than that of
+    the class shares, and by `tfidf` than that of TF-IDF.
+    """
+    against = {"majority class": gain} | ({"TF-IDF": tfidf} if tfidf else {})
+    return {
+        "classes": [{"label": str(n), "answered": n} for n in answered],
+        "against": {
+            name: {
+                "loss": {"difference": -value, "low": -high, "high": -low},
+                "macro_f1": {"difference": macro_f1},
+            }
+            for name, (value, low, high) in against.items()
+        },
     }
-    decision = decide_first(found)
+
+
+@pytest.mark.parametrize(
+    ("results", "promoted"),
+    [
+        (first_results(), True),
+        (first_results(tfidf=(-0.01, -0.03, 0.01)), True),
+        (first_results(tfidf=(-0.03, -0.05, -0.01)), False),
+        (first_results(gain=(0.1, -0.01, 0.2)), False),
+        (first_results(macro_f1=-0.01), False),
+        (first_results(answered=(0, 100)), False),
+    ],
+)
+def test_the_first_model_of_a_registry_beats_the_class_shares_and_no_simple_model_beats_it(
+    results, promoted
+):
+    decision = decide_first(results)
     assert decision.promote is promoted
-    assert "than majority class (+" in decision.reason
+    assert "majority class" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -118,7 +138,7 @@ def tracked(tmp_path, mlflow_uri):
         found = difference("polarity", low + 0.01, low, 0.5)
         report = {"title": encoder, "answer": "", "differences": [found]}
         tags = {"encoder": encoder, "model": f"of-{encoder}", "report": f"of {encoder}"}
-        decision = decide_first({"majority class": found})
+        decision = decide_first(first_results())
         if champion.version:
             decision = decide_promotion([found], "polarity", 0, "champion")
         became = consider_promotion(Promotion(), report, tracking, decision, tags, champion)

@@ -101,7 +101,9 @@ def test_a_format_is_known_wherever_one_is_asked_for(tmp_path):
     assert preview.count == 300
     assert name_outputs([file], "csv") == ["shop.scores.csv"]
     assert is_named_like_a_dump("watched/shop.stars.gz")
-    assert "star_lines" in Dump.model_json_schema()["properties"]["format"]["enum"]
+    [formats, automatic] = Dump.model_json_schema()["properties"]["format"]["anyOf"]
+    assert "star_lines" in formats["enum"]
+    assert automatic == {"type": "null"}
     [forced] = list_files(path, Dump(format="star_lines").format)
     assert forced.layout == file.layout
     with pytest.raises(ValueError, match="star_lines"):

@@ -22,6 +22,7 @@ from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from beam_jobs.core.files import write_json
 from beam_jobs.core.guard import GRACE_SECONDS, guard_command
 from beam_jobs.core.settings import Settings
+from beam_jobs.core.terminal import print
 from flows.configuration.form import Addition, Parameters, Scoring
 from flows.configuration.form_tools import fill_form
 from flows.runner.processes import PYTHON_ENVIRONMENT
@@ -177,7 +178,7 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
         with process:
             try:
                 for line in process.stdout:
-                    print(line, end="", flush=True)
+                    print(line.removesuffix("\n"), flush=True)
                     last = line.strip() or last
             finally:
                 process.stdin.close()  # the guard ends it, if it has not ended

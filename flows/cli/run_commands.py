@@ -176,7 +176,7 @@ def print_plan(form: Parameters | Addition) -> None:
     else:
         domain_adaptation.graph(form, plan)
     print(json.dumps(form.model_dump(), indent=2))
-    print("\n".join(list_lines(plan)))
+    show("\n".join(list_lines(plan)))
     made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
     is_known = isinstance(form, AdditionParameters) or made["corpus"][1]
     if not is_known and isinstance(form, Parameters) and is_contrast_automatic(form):
@@ -372,4 +372,4 @@ def print_scoring_plan(
     scoring.make_scores(model, form, new, plan)
     print(f"model     {form.model.alias}, version {model.version}")
     print(json.dumps(form.model_dump(), indent=2))
-    print("\n".join(list_lines(plan)))
+    show("\n".join(list_lines(plan)))

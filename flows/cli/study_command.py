@@ -11,7 +11,7 @@ from beam_jobs.core.settings import parse_assignments
 from beam_jobs.core.terminal import print
 from flows.cli import terminal
 from flows.cli.options import add_command, add_dump_options, add_start_option, build_store
-from flows.configuration.form import Parameters, fill_parameters
+from flows.configuration.form import Parameters, fill_parameters, spell_for_commands
 from flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
 from flows.dumps import labels
 from flows.runner.stage_runner import Plan
@@ -134,6 +134,6 @@ def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:
 
     plan = Plan(Store(parameters.store, is_dry=True))
     build_study_graph(loaded)(parameters, plan)
-    print("\n".join(list_lines(plan)))
+    print(spell_for_commands("\n".join(list_lines(plan))))
     for name, why in loaded.left_out.items():
         print(f"left out  {name if name.startswith('task ') else f'arm {name}'}: {why}")

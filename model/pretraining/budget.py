@@ -46,5 +46,5 @@ def describe_small_budget(recipe: Recipe, length: int) -> str | None:
         return None
     return (
         f"{tokens / 1e6:.3g} M tokens from random weights: up to {MEASURED_TOKENS / 1e6:.0f} M no "
-        "such pre-training gained on real reviews; a published encoder does (start_from)"
+        "such pre-training gained on real reviews; a published encoder does: `start_from`"
     )

@@ -128,17 +128,19 @@ def test_jars_of_other_versions_are_told(jar, words):
 
 
 @pytest.mark.parametrize(
-    ("address", "kind", "words"),
+    ("address", "kind"),
     [
-        ("localhost:1", TransientError, "localhost:1 cannot be reached: "),
-        ("localhost", UserError, "write HOST:PORT"),
-        ("http://localhost:8099", UserError, "write HOST:PORT"),
-        ("localhost:99999", UserError, "write HOST:PORT"),
+        ("localhost:1", TransientError),
+        ("localhost", UserError),
+        ("http://localhost:8099", UserError),
+        ("localhost:99999", UserError),
     ],
 )
-def test_an_address_without_a_job_server_is_told_in_one_line(address, kind, words):
-    with pytest.raises(kind, match=words):
+def test_an_address_without_a_job_server_is_told_in_one_line(address, kind):
+    with pytest.raises(kind) as raised:
         flink.check_job_server(address, "job_endpoint")
+    [line] = str(raised.value).splitlines()
+    assert line.startswith(f"`job_endpoint='{address}'`")
 
 
 def test_a_server_of_another_kind_is_told_in_one_line(monkeypatch):

@@ -226,7 +226,9 @@ def test_the_answer_of_elasticsearch(tmp_path, count):
     for hit in hits:
         del hit["_source"]["rating"]
     write_lines(dump, [answer] * count)
-    assert set(run_job(tmp_path / "b", *argv)["columns"]["used"]) == {"text"}
+    used = run_job(tmp_path / "b", *argv)["columns"]["used"]
+    assert set(used) == {"text", "id"}
+    assert used["id"] == [f"{prefix}_id"]
 
 
 def test_stars_in_an_object_or_beside_one(tmp_path):

@@ -21,7 +21,7 @@ from flows.runner.stage_runner import Plan, StageMaker
 from flows.runs.graph_run import name_run, run_graph
 from flows.servers import mlflow_server
 from flows.stages import arms, report
-from flows.stages.cells import list_chains
+from flows.stages.cells import make_cells
 from flows.stages.dump import build_dump_stage
 from flows.stages.model import build_model_stage
 from flows.store.stage import Stage
@@ -60,7 +60,7 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
 
     compared = encoder, make.champion, base.encoder, base.origin
     cells = list(arms.list_cells(p, make.store, base.rounds[0].corpus, *compared))
-    make.make_side_by_side(list_chains(cells), p.finetuning.at_once)
+    make_cells(make, cells, p.finetuning.at_once)
 
     made = [*filter(None, [base.origin]), *added.stages]
     target = p.finetuning.target_accuracy

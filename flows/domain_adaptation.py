@@ -19,7 +19,7 @@ from flows.runner.processes import Terminated, allow_jobs
 from flows.runner.stage_runner import StageMaker
 from flows.runs.graph_run import name_run, run_graph
 from flows.stages import arms, report
-from flows.stages.cells import Cell, keep_complete, list_chains
+from flows.stages.cells import Cell, keep_complete, list_chains, make_cells
 from flows.stages.contrastive_adaptation import adapts_by_contrast, build_contrastive_stage
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
@@ -70,13 +70,13 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         if first := list_chains(cell for cell in without if cell.is_cheap):
             make.make_side_by_side(first, at_once)
         # What else needs no new encoder is made beside its training, the rest after it.
-        early = without if shares_cores(p) else []
+        early = [cell for cell in without if not cell.parts] if shares_cores(p) else []
         if chains := [*([(encoder,)] if is_new else []), *list_chains(early)]:
             make.make_side_by_side(chains, at_once)
         cells = list(list_cells(champion=make.champion))
         late = [cell for cell in cells if not cell.is_among(early)]
         curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
-        make.make_side_by_side(list_chains([*late, *curve]), at_once)
+        make_cells(make, [*late, *curve], at_once)
     except Terminated:
         raise
     except KeyboardInterrupt:  # the best so far becomes the model

@@ -2,9 +2,9 @@
 --task NAME --output DIR`.
 
 The best arm by dev becomes a folder for AutoModelForSequenceClassification, pipeline(), ONNX
-Runtime and text-embeddings-inference; or, as its arm says (model/arms), one for ONNX Runtime alone
-or for skops. `temperature` in config.json divides the logits before the softmax; it was fitted on
-dev, and is 1 where the weights hold it.
+Runtime and text-embeddings-inference; or, as its arm says (model/arms), one for ONNX Runtime alone,
+for skops, or a folder of such folders whose logits are added. `temperature` in config.json divides
+the logits before the softmax; it was fitted on dev, and is 1 where the weights hold it.
 """
 
 import json
@@ -27,7 +27,7 @@ from beam_jobs.core.model_folder import (
 )
 from beam_jobs.core.settings import read_options
 from model.arms import find_arm
-from model.arms.arm import Arm, Exported, Resources
+from model.arms.arm import Arm, Resources, write_config
 from model.arms.out_of_fold import OutOfFold
 from model.config import FinetuningSettings
 from model.encoders.origin import describe_start
@@ -53,7 +53,12 @@ CHECKED = 1_000
 """Examples that the exported network is checked with, at most."""
 TEMPERATURES = (0.2, 10.0)
 """Between which the best one is looked for: a dev set without a mistake would take none at all."""
-LIBRARIES = {"transformers": "transformers", "onnx": "onnxruntime", "skops": "scikit-learn"}
+LIBRARIES = {
+    "transformers": "transformers",
+    "onnx": "onnxruntime",
+    "skops": "scikit-learn",
+    "parts": "amazon-electra",
+}
 """Library of an exported folder, by its format."""
 NAME = "amazon-electra"
 NEVER = 2.0
@@ -173,7 +178,11 @@ def write_model(
         partial(predict_texts, fitted, temperature),
         target,
     )
-    write_config(best, output, exported, questions)
+    if asked := questions.get("trust", {}).get("asked"):
+        threshold = NEVER if asked["threshold"] is None else asked["threshold"]
+        exported = replace(exported, config={**exported.config, "threshold": threshold})
+    described = best.described
+    write_config(output, best.arm_class, exported, described["task"], described["labels"])
     results = {
         "task": task.name,
         "labels": list(task.labels),
@@ -338,24 +347,6 @@ def compare_calibration(predictions: Predictions, temperature: float) -> dict[st
 def predict_texts(arm: Arm, temperature: float, texts: Sequence[str]) -> np.ndarray:
     """Return calibrated probabilities [texts, classes]."""
     return apply_temperature(take_logarithms(arm.predict(texts)), temperature)
-
-
-def write_config(
-    cell: ExportCell, output: Path, exported: Exported, questions: Mapping[str, Any]
-) -> None:
-    """Add to config.json what transformers has no field for; write it where there is none."""
-    file, told, arm = output / "config.json", cell.described, cell.arm_class
-    config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    config["id2label"] = {str(place): label for place, label in enumerate(told["labels"])}
-    config["label2id"] = {label: place for place, label in enumerate(told["labels"])}
-    config["temperature"] = exported.temperature
-    read = dict(exported.config)
-    if "pad_token_id" in read:
-        config["pad_token_id"] = read.pop("pad_token_id")
-    own = {"kind": arm.format, "arm": arm.name, "task": told["task"], **read}
-    if asked := questions.get("trust", {}).get("asked"):
-        own["threshold"] = NEVER if asked["threshold"] is None else asked["threshold"]
-    write_json(file, config | {"amazon_electra": own})
 
 
 def summarize_arms(cells: Sequence[ExportCell], metrics: Sequence[str]) -> list[dict[str, Any]]:

@@ -45,6 +45,7 @@ def finetune(
     encoder: str | Path | None = None,
     architecture: str | Path | None = None,
     teacher: str | Path | None = None,
+    parts: Sequence[str | Path] = (),
     evaluation: str | Path | None = None,
     cache: str | Path | None = None,
     device: str = "auto",
@@ -54,9 +55,10 @@ def finetune(
 
     `data` is the folder or file of the task; `encoder` a model folder or a name on the hub;
     `architecture` the folder whose config.json and tokenizer random weights take; `teacher` a
-    fine-tuned folder to distil from. With `evaluation` the model is also evaluated on test, into
-    that folder, and the result has the metrics as `test`. `cache` keeps tokens and states for other
-    calls. `device` is auto, cpu, cuda or xla. UserError names a wrong parameter or field.
+    fine-tuned folder to distil from; `parts` are the fitted folders that an arm combines. With
+    `evaluation` the model is also evaluated on test, into that folder, and the result has the
+    metrics as `test`. `cache` keeps tokens and states for other calls. `device` is auto, cpu, cuda
+    or xla. UserError names a wrong parameter or field.
 
     A call that was killed continues; killed during its evaluation, it does not train again.
     """
@@ -65,7 +67,13 @@ def finetune(
     data, output = Path(data), Path(output)
     evaluation = Path(evaluation) if evaluation else None
     request = make_request(
-        config, data, encoder=encoder, architecture=architecture, teacher=teacher, cache=cache
+        config,
+        data,
+        encoder=encoder,
+        architecture=architecture,
+        teacher=teacher,
+        parts=parts,
+        cache=cache,
     )
     result = None
     if evaluation:
@@ -131,7 +139,10 @@ def fit_and_predict(
         fitted = arm.fit(train, dev, request, resources, output)
         if task.shape != "classification":
             return fitted, None
-        held_out, examples = fitted.out_of_fold, train
+        held_out, examples = fitted.out_of_fold, []
+        if held_out and not dev:  # of some of the examples, where an arm has read no more
+            by_id = {example.id: example for example in train}
+            examples = [by_id[one] for one in held_out.ids]
         if dev:
             held_out, examples = predict(fitted, dev, np.zeros(len(dev), np.int64)), dev
     else:
@@ -187,7 +198,7 @@ def read_config(options: FinetuneOptions) -> tuple[FinetuneConfig, dict[str, Any
         texts["learning_rates"] = format_value(options.learning_rate)
     fields, encoder = read_encoder_option(options.encoder)
     config = FinetuneConfig(**options.pick(FinetuneConfig) | {"settings": texts, **fields})
-    names = ("architecture", "teacher", "cache")
+    names = ("architecture", "teacher", "parts", "cache")
     return config, {"encoder": encoder, **{name: getattr(options, name) for name in names}}
 
 

@@ -238,14 +238,17 @@ class FinetuneOptions(FittingConfig):
 
     encoder: str = Field(
         description="model folder or hub name; `random` (with `architecture`); `half` or "
-        "`layers:N`: layers of `teacher`; `tfidf`: logistic regression on n-grams; `frozen:` and "
-        "a folder or hub name: logistic regression on the states of that encoder"
+        "`layers:N`: layers of `teacher`; or an arm (model/arms), with a colon and the encoder if "
+        "it reads one, such as `joined:DIR`"
     )
     architecture: str | None = Field(
         default=None, description="for `random`: folder with the config and the tokenizer to use"
     )
     teacher: Path | None = Field(
         default=None, description="distil: also learn from the outputs of this fine-tuned folder"
+    )
+    parts: tuple[Path, ...] = Field(
+        default=(), description="for `stack:` and an encoder: the fitted folders that it combines"
     )
     cache: Path | None = Field(
         default=None,

@@ -6,6 +6,7 @@ ValueErrors without the folder's name.
 """
 
 import json
+import re
 from io import BytesIO
 from typing import Any
 from zipfile import ZipFile
@@ -14,6 +15,8 @@ import numpy as np
 
 ONNX, QUANTIZED, PIPELINE = "model.onnx", "model_quantized.onnx", "model.skops"
 """Names of the files with the weights: of a network in fp32 and in int8, and of TF-IDF."""
+PART_NAME = re.compile("[a-z0-9][a-z0-9-]{0,40}")
+"""Of the folder of one of several models whose logits are added."""
 MIN_PROBABILITY = 1e-30
 """Of a class: one that a pipeline never saw has a logarithm too."""
 TEMPERATURES = 0.01, 100.0
@@ -100,6 +103,24 @@ def check_pipeline(content: bytes, labels: int) -> None:
         json.loads(archive.read(SCHEMA), object_hook=count)
     if total > 2 * limit:  # each array lies in the archive, and is named in the schema
         raise ValueError(f"{PIPELINE} expands to more than {limit:,} bytes")
+
+
+def check_parts(parts: list[dict[str, Any]]) -> None:
+    """Raise ValueError unless each part of a folder of models is a folder in it, with a weight."""
+    if not parts:
+        raise ValueError("amazon_electra.parts names no folder")
+    for part in parts:
+        name, weight = part.get("folder"), part.get("weight")
+        if not isinstance(name, str) or not PART_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a part's folder")
+        if not isinstance(weight, int | float) or not np.isfinite(weight):
+            raise ValueError(f"the weight of the part {name} is {weight!r}")
+
+
+def sum_parts(probabilities: list[np.ndarray], weights: list[float]) -> np.ndarray:
+    """Return logits, float64 [examples, classes]: log-probabilities, weighted and added."""
+    pairs = zip(probabilities, weights, strict=True)
+    return np.asarray(sum(weight * take_logarithms(one) for one, weight in pairs))
 
 
 def take_logarithms(probabilities: np.ndarray) -> np.ndarray:

@@ -1,12 +1,13 @@
 """The model folder in a worker: texts → probabilities of the classes.
 
 A folder holds data, not a program: model.onnx and tokenizer.json, or model.skops, of which only
-types of scikit-learn, SciPy and NumPy are loaded; config.json describes either.
+types of scikit-learn, SciPy and NumPy are loaded; config.json describes either. Or it holds such
+folders, whose logits are weighted and added.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -24,9 +25,11 @@ from beam_jobs.core.model_folder import (
     WrongScores,
     apply_temperature,
     check_labels,
+    check_parts,
     check_pipeline,
     check_scores,
     check_temperature,
+    sum_parts,
     take_logarithms,
 )
 
@@ -41,11 +44,19 @@ NO_FOLDER = "/dev/null/none"
 class Details(BaseModel):
     """What config.json says beside what transformers reads."""
 
-    kind: Literal["transformers", "onnx", "skops"]
-    """How the folder is loaded: the first two by ONNX Runtime."""
+    kind: Literal["transformers", "onnx", "skops", "parts"]
+    """How the folder is loaded: the first two by ONNX Runtime, `parts` as folders of the others."""
     max_length: int = Field(default=512, ge=2)
     threshold: float | None = None
     """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for one."""
+    parts: list[dict[str, Any]] = []
+    """`folder` and `weight` of each part."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Details":
+        if self.kind == "parts":
+            check_parts(self.parts)
+        return self
 
 
 class ModelConfig(BaseModel):
@@ -83,13 +94,17 @@ class Classifier:
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; UserError where a score is no number."""
+        return self.compute_probabilities(texts).astype(np.float32)
+
+    def compute_probabilities(self, texts: list[str]) -> np.ndarray:
+        """Return probabilities, float64 [texts, classes]; UserError as `score`."""
         if not texts:
-            return np.zeros((0, len(self.labels)), np.float32)
+            return np.zeros((0, len(self.labels)))
         try:
             logits = self.compute_logits(texts)
         except WrongScores as error:
             raise UserError(f"{error}; export it again", "model", self.folder) from error
-        return apply_temperature(logits, self.temperature).astype(np.float32)
+        return apply_temperature(logits, self.temperature)
 
 
 def read_config(folder: str) -> ModelConfig:
@@ -104,6 +119,22 @@ def read_config(folder: str) -> ModelConfig:
         where = ".".join(map(str, first["loc"])) or "it"
         why = f"config.json is not that of a classifier ({where}: {first['msg']})"
     raise UserError(f"{why}; `python -m model.export` writes such a folder", "model", folder)
+
+
+def read_parts(folder: str, config: ModelConfig) -> Iterator[tuple[str, ModelConfig, float]]:
+    """Yield the folder, the configuration and the weight of each part; UserError for a part of
+    other labels, or one that has parts itself.
+    """
+    for part in config.amazon_electra.parts:
+        place = storage.join_path(folder, part["folder"])
+        own = read_config(place)
+        if own.amazon_electra.kind == "parts" or own.labels != config.labels:
+            raise UserError(
+                f"{part['folder']} is no part of it: parts have its labels, and no parts",
+                "model",
+                folder,
+            )
+        yield place, own, part["weight"]
 
 
 def list_model_files(folder: str, config: ModelConfig, precision: ScoringPrecision) -> list[str]:
@@ -123,9 +154,22 @@ def list_model_files(folder: str, config: ModelConfig, precision: ScoringPrecisi
     return names
 
 
+def choose_precision(config: ModelConfig, precision: ScoringPrecision) -> ScoringPrecision:
+    """Return the precision of a part: one that is no network has none."""
+    return "fp32" if config.amazon_electra.kind == "skops" else precision
+
+
 def hash_model(folder: str, precision: ScoringPrecision) -> str:
     """Return a digest of all that decides the probabilities; UserError for what is no model."""
-    names = ["config.json", *list_model_files(folder, read_config(folder), precision)]
+    config = read_config(folder)
+    if config.amazon_electra.kind == "parts":
+        hashes = [storage.hash_file(storage.join_path(folder, "config.json"))]
+        hashes += [
+            hash_model(place, choose_precision(own, precision))
+            for place, own, _ in read_parts(folder, config)
+        ]
+        return hash_bytes(" ".join(hashes).encode())
+    names = ["config.json", *list_model_files(folder, config, precision)]
     hashes = [storage.hash_file(storage.join_path(folder, name)) for name in names]
     return hash_bytes(" ".join(hashes).encode())
 
@@ -144,6 +188,17 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     """
     keep_freed_memory()
     config = read_config(folder)
+    if config.amazon_electra.kind == "parts":
+        parts = list(read_parts(folder, config))
+        loaded = [
+            load_classifier(place, choose_precision(own, precision)) for place, own, _ in parts
+        ]
+        shares = [weight for _, _, weight in parts]
+
+        def add(texts: list[str]) -> np.ndarray:
+            return sum_parts([part.compute_probabilities(texts) for part in loaded], shares)
+
+        return Classifier(folder, config.labels, config.temperature, add)
     weights, *other = [
         storage.read_bytes(storage.join_path(folder, name))
         for name in list_model_files(folder, config, precision)

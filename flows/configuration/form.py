@@ -335,10 +335,12 @@ class Finetuning(Settings):
         default=[],
         description="Where the encoder comes from. pre-trained: trained by this run; origin: the "
         "published encoder of pretraining.start_from as it is; frozen: logistic regression on the "
-        "states of that encoder; tfidf: logistic regression on n-grams; random: untrained; "
+        "states of that encoder, and of the adapted one; joined: on states and n-grams together; "
+        "tfidf: on n-grams; stack: the fine-tuned network and tfidf, whose logits are weighted and "
+        "added; random: untrained; "
         "champion: the model in the MLflow registry; base: the model that a new dump was added "
-        "to. Empty: pre-trained and tfidf, with origin and frozen if there is a published start, "
-        "else random",
+        "to. Empty: pre-trained, tfidf and stack, with origin, frozen and joined if there is a "
+        "published start, else random",
     )
     tasks: list[Task] = Field(
         default=[],
@@ -685,8 +687,8 @@ class Parameters(Settings):
     @property
     def chosen_arms(self) -> list[Arm]:
         """Return the arms that the form names, or else the new encoder and the one to beat."""
-        published: list[Arm] = ["pre-trained", "origin", "frozen", "tfidf"]
-        default: list[Arm] = ["pre-trained", "random", "tfidf"]
+        published: list[Arm] = ["pre-trained", "origin", "frozen", "joined", "tfidf", "stack"]
+        default: list[Arm] = ["pre-trained", "random", "tfidf", "stack"]
         chosen = published if self.pretraining.start_from else default
         chosen = list(self.finetuning.arms) or chosen
         cheap = {name for name, arm in list_arms().items() if arm.is_cheap}

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from beam_jobs.core.settings import Settings, format_value
 from flows.configuration.addresses import Address
-from model.finetuning.request import FROZEN, is_part_of_teacher
+from model.arms import find_arm
+from model.finetuning.request import is_part_of_teacher, split_arm
 from model.finetuning.tasks import TASKS
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
@@ -56,8 +57,8 @@ class Arm(Settings):
         default="",
         description="Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, "
         "`half` or `layers:N` of the teacher, `tfidf` (logistic regression on n-grams), or "
-        "`frozen:` before a folder, hub name or ${origin} (on its states); empty where the study "
-        "pre-trains it",
+        "`frozen:` (on states) or `joined:` (on both) before a folder, hub name or ${origin}; "
+        "empty where the study pre-trains it",
     )
     architecture: str = Field(
         default="", description="For `random`: a folder, or `arm:NAME` for that of another arm"
@@ -94,19 +95,31 @@ class Arm(Settings):
         """Return whether the encoder is made anew: random, or of layers of its teacher; or there is
         none, as of TF-IDF.
         """
-        return self.encoder in ("random", "tfidf") or is_part_of_teacher(self.encoder)
+        if self.encoder == "random" or is_part_of_teacher(self.encoder):
+            return True
+        return bool(self.encoder) and not self.place
+
+    @property
+    def method(self) -> str:
+        """Return the name in model/arms of what is fitted."""
+        return split_arm(self.encoder)[0] or "finetuned"
+
+    @property
+    def place(self) -> str:
+        """Return the encoder without the arm before it; empty where that reads none."""
+        return split_arm(self.encoder)[1]
 
     @property
     def is_baseline(self) -> bool:
-        """Return whether it is logistic regression, on n-grams or on the states of an encoder."""
-        return self.encoder == "tfidf" or self.encoder.startswith(FROZEN)
+        """Return whether it takes seconds, as logistic regression does."""
+        return find_arm(self.method).is_cheap
 
     def suits(self, task: "StudyTask") -> bool:
-        """Return whether the arm is run on a task: baselines are for classes alone."""
+        """Return whether the arm is run on a task: one of a shape that it is for."""
         if task.arms and self.name not in task.arms:
             return False
         known = TASKS.get(task.task)
-        return not self.is_baseline or known is None or known.shape == "classification"
+        return known is None or known.shape in find_arm(self.method).shapes
 
 
 class StudyTask(Settings):

@@ -4,6 +4,7 @@ and their cells.
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Arm, Parameters
@@ -13,6 +14,7 @@ from flows.stages.origin import POSITIONS, describe_origin, get_name
 from flows.stages.pretraining import ADAPTATIONS
 from flows.store.stage import Stage
 from flows.store.store import Store
+from model.arms import find_arm
 from model.arms import list_arms as list_methods
 from model.finetuning.tasks import count_labelled, has_dev
 from model.recipes import RECIPES
@@ -40,6 +42,17 @@ def check_parameters(parameters: Parameters) -> None:
         )
 
 
+@dataclass(frozen=True)
+class RunArm:
+    """An arm as a run compares it."""
+
+    name: str
+    """How reports call it."""
+    start: Start
+    chosen: Arm
+    """As the form names it."""
+
+
 def list_arms(
     parameters: Parameters,
     store: Store,
@@ -47,41 +60,72 @@ def list_arms(
     champion: Stage | None,
     base: Stage | None = None,
     origin: Stage | None = None,
-) -> list[tuple[Arm, Stage]]:
-    """Return the arms with the encoder of each, in the order chosen; none is compared with itself.
-    What reads the states of the published encoder reads those of the adapted one too.
+) -> list[RunArm]:
+    """Return the arms in the order chosen; none is compared with itself.
 
     A model that wants to be champion is compared with the one that is: with its encoder, fine-tuned
     on this corpus as all are, or with TF-IDF. Where there is none, a model that goes on from
-    another is compared with that one.
+    another is compared with that one. States are read of the published encoder and of the adapted
+    one; an arm that combines others takes the first network that is fine-tuned.
     """
     chosen = parameters.chosen_arms
     is_compared = parameters.promotion.mode != "off" and parameters.effort == "full"
     if is_compared and "champion" not in chosen:
         chosen.append("champion")
-    if champion and champion.name == "model":  # of TF-IDF, which is fitted anew
+    if champion and champion.name == "model":  # of an arm without an encoder, which is fitted anew
         chosen = list(dict.fromkeys("tfidf" if arm == "champion" else arm for arm in chosen))
     if champion is None or champion.fingerprint == encoder.fingerprint:
         chosen = ["base" if arm == "champion" else arm for arm in chosen]
-    if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
+    is_adapted = origin is not None and encoder.fingerprint != origin.fingerprint
+    if origin and not is_adapted:
         chosen = [arm for arm in chosen if arm != "pre-trained"]
+    written = find_written(store, encoder)
     sources: dict[Arm, Stage | None] = {
-        "pre-trained": find_written(store, encoder),
+        "pre-trained": written,
         "random": encoder,
         "champion": champion,
         "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
         "origin": origin,
     }
-    methods, adapted = list_methods(), find_written(store, encoder)
-    sources |= dict.fromkeys(methods, origin or encoder)
-    is_adapted = origin and adapted.fingerprint != origin.fingerprint and not base
-    arms: list[tuple[Arm, Stage]] = []
+    name = get_name(origin) if origin else ""
+    names = {"pre-trained": ADAPTED, "origin": f"{name}{AS_PUBLISHED}"} if origin else {}
+    networks = [
+        RunArm(
+            names.get(arm, arm), Start(source, kind="random" if arm == "random" else "trained"), arm
+        )
+        for arm in chosen
+        if (source := sources.get(arm))
+    ]
+    is_adapted = origin and written.fingerprint != origin.fingerprint and not base
+    methods = list_methods()
+
+    def list_fits(arm: Arm) -> Iterator[RunArm]:
+        """Yield the fits of an arm of model/arms: one, or one for each encoder it reads."""
+        method = methods[arm]
+        if method.combines:
+            network = next((one for one in networks if one.start.kind == "trained"), None)
+            if network:
+                fits = [
+                    network if part == "finetuned" else next(list_fits(part))
+                    for part in method.combines
+                ]
+                parts = tuple(fit.start for fit in fits)
+                title = " + ".join(fit.name for fit in fits)
+                yield RunArm(title, Start(network.start.encoder, arm, parts=parts), arm)
+        elif not method.reads_encoder:
+            yield RunArm(method.title, Start(arm=arm), arm)
+        else:
+            if is_adapted:
+                yield RunArm(f"{ADAPTED}, {method.title}", Start(written, arm), arm)
+            title = f"{name}, {method.title}" if name else method.title
+            yield RunArm(title, Start(origin or encoder, arm), arm)
+
+    found: list[RunArm] = []
     for arm in chosen:
-        if is_adapted and arm in methods and methods[arm].reads_encoder:
-            arms.append((arm, adapted))
-        if source := sources[arm]:
-            arms.append((arm, source))
-    return arms
+        found += (
+            list_fits(arm) if arm in methods else [one for one in networks if one.chosen == arm]
+        )
+    return found
 
 
 def find_written(store: Store, encoder: Stage) -> Stage:
@@ -108,28 +152,28 @@ def list_cells(
     settings = choose_settings(parameters, store, corpus, origin)
     arms = list_arms(parameters, store, encoder, champion, base, origin)
     for task in parameters.finetuning.tasks:
-        reads_dump = any(source.name in ADAPTATIONS and arm != "random" for arm, source in arms)
+        reads_dump = any(
+            arm.start.encoder and arm.start.encoder.name in ADAPTATIONS and arm.chosen != "random"
+            for arm in arms
+        )
         folds = choose_folds(parameters, task, corpus, store, reads_dump)
         for seed in parameters.finetuning.seeds:
-            for arm, source in arms:
-                chosen = choose_finetuning(parameters, corpus, arm, source, task, seed, settings)
-                yield build_cell(chosen, name_arm(arm, source, origin), folds=folds)
+            for arm in arms:
+                chosen = choose_finetuning(parameters, corpus, arm, task, seed, settings)
+                yield build_cell(chosen, arm.name, folds=folds)
 
 
 def choose_finetuning(
     parameters: Parameters,
     corpus: Stage,
-    arm: Arm,
-    source: Stage,
+    arm: RunArm,
     task: str,
     seed: int,
     settings: Mapping[str, str],
 ) -> Finetuning:
-    """Return the fine-tuning of an arm, whose encoder `source` is, as a run asks for it."""
-    method = arm if arm in list_methods() else "finetuned"
-    start = Start(source, method, "random" if arm == "random" else "trained")
+    """Return the fine-tuning of an arm as a run asks for it."""
     device = parameters.pretraining.finetuning_device
-    return Finetuning(start, task, seed, corpus, settings, parameters.recipe, device)
+    return Finetuning(arm.start, task, seed, corpus, settings, parameters.recipe, device)
 
 
 def list_curve_cells(
@@ -141,17 +185,15 @@ def list_curve_cells(
     settings = choose_settings(parameters, store, corpus, origin)
     made = store.manifest(corpus)
     every = list_arms(parameters, store, encoder, None, None, origin)
-    methods = list_methods()
-    arms = [(arm, source) for arm, source in every if arm in methods and methods[arm].is_cheap]
+    arms = [arm for arm in every if find_arm(arm.start.arm).is_cheap]
     for task in parameters.finetuning.tasks:
         labelled = count_labelled(task, made["result"]) if made else 0
         has_curve = labelled > 2 * max(CURVE) and parameters.recipe != "sample"
         counts = CURVE if has_curve else ()
-        for labels, one, seed in itertools.product(counts, arms, parameters.finetuning.seeds):
-            arm, source = one
+        for labels, arm, seed in itertools.product(counts, arms, parameters.finetuning.seeds):
             few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
-            chosen = choose_finetuning(parameters, corpus, arm, source, task, seed, few)
-            yield build_cell(chosen, name_arm(arm, source, origin), labels=labels)
+            chosen = choose_finetuning(parameters, corpus, arm, task, seed, few)
+            yield build_cell(chosen, arm.name, labels=labels)
 
 
 def choose_folds(
@@ -180,16 +222,6 @@ def choose_folds(
         return asked or 1
     labelled = count_labelled(task, made["result"])
     return next((n for least, most, n in AUTOMATIC_FOLDS if least <= labelled < most), 1)
-
-
-def name_arm(arm: Arm, source: Stage, origin: Stage | None) -> str:
-    """Return what reports call an arm: where there is a published start, by what was done to it."""
-    name = get_name(origin) if origin else ""
-    if method := list_methods().get(arm):
-        encoder = ADAPTED if origin and source.fingerprint != origin.fingerprint else name
-        return f"{encoder}, {method.title}" if name and method.reads_encoder else method.title
-    names = {"pre-trained": ADAPTED, "origin": f"{name}{AS_PUBLISHED}"}
-    return names.get(arm, arm) if origin else arm
 
 
 def pair_adapted(arms: Collection[str], origin: Stage) -> list[tuple[str, str]]:

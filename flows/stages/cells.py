@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from flows.runner.stage_runner import StageMaker
 from flows.stages.evaluation import build_evaluation_stage
-from flows.stages.finetuning import Finetuning, build_finetuning_stage
+from flows.stages.finetuning import PART, Finetuning, build_finetuning_stage
 from flows.store.stage import Stage
 from flows.store.store import Store
 from model.arms import find_arm
@@ -36,6 +37,11 @@ class Cell:
     def is_made_of(self, encoder: Stage) -> bool:
         sources = {stage.fingerprint for stage in self.finetuned.inputs.values()}
         return encoder.fingerprint in sources
+
+    @property
+    def parts(self) -> list[Stage]:
+        """The fine-tunings of other cells that its own is made of."""
+        return [stage for name, stage in self.finetuned.inputs.items() if name.startswith(PART)]
 
     def is_among(self, cells: Iterable["Cell"]) -> bool:
         return self.finetuned.fingerprint in {cell.finetuned.fingerprint for cell in cells}
@@ -71,6 +77,14 @@ def keep_complete(cells: Iterable[Cell], store: Store) -> list[Cell]:
     complete = [cell for cell in cells if all(store.manifest(one) for one in cell.chain)]
     shared = {(cell.task, cell.seed) for cell in complete if cell.arm == complete[0].arm}
     return [cell for cell in complete if (cell.task, cell.seed) in shared]
+
+
+def make_cells(make: StageMaker, cells: Iterable[Cell], at_once: int) -> None:
+    """Make the cells, at most `at_once` of them at a time; those that combine others after them."""
+    every = list(cells)
+    for chosen in ([c for c in every if not c.parts], [c for c in every if c.parts]):
+        if chosen:
+            make.make_side_by_side(list_chains(chosen), at_once)
 
 
 def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, ...]]:

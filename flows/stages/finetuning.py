@@ -1,8 +1,8 @@
 """Fine-tuning: an arm of a comparison on one task with one seed."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from model.pretraining.input.sequences import Shards
 from model.pretraining.objectives import find_objective
 from model.recipes import RECIPES
 
+PART = "part "
+"""Before the arm of an input that another arm combines."""
 CACHE = "fine-tuning-cache"
 """Folder of the store where fine-tunings keep what others can use; no stage depends on it."""
 
@@ -69,6 +71,8 @@ def locate_sources(stage: Stage, store: Store, folder: Path) -> dict[str, Any]:
         found["encoder"] = locate_encoder(store, encoder)
     if config.start == "random":
         found["architecture"] = locate_architecture(stage, store, folder)
+    if parts := [stage for name, stage in inputs.items() if name.startswith(PART)]:
+        found["parts"] = [store.fetch(stage) for stage in parts]
     if teacher := inputs.get("teacher"):
         found["teacher"] = Path(locate_stage(store, teacher))
     return {**found, "cache": store.root / CACHE, "device": stage.resources.device}
@@ -140,6 +144,8 @@ class Start:
     """A fine-tuned model."""
     initializer_range: float | None = None
     """Of a random encoder; None: as the pre-training of its architecture began."""
+    parts: Sequence["Start"] = ()
+    """What an arm combines: fine-tunings on the same data with the same settings."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,8 @@ class Finetuning:
         """
         start, reads = self.start, dict[str, Stage]()
         inputs = {"data": self.data, "teacher": start.teacher, "search": self.search}
+        for part in start.parts:
+            inputs[f"{PART}{part.arm}"] = build_finetuning_stage(replace(self, start=part), "", {})
         if start.encoder and not find_arm(start.arm).reads_encoder:
             pass
         elif start.kind == "trained":

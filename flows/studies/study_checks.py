@@ -16,7 +16,7 @@ from model.config import FinetuningSettings
 from model.encoders.places import FORMS, find_kind
 from model.finetuning import search
 from model.finetuning.examples import Task
-from model.finetuning.request import FROZEN, change_settings, check_for_task, is_part_of_teacher
+from model.finetuning.request import change_settings, check_for_task, is_part_of_teacher
 from model.finetuning.splits import check_data
 from model.finetuning.tasks import TASKS, corpus, find_task, table
 from model.recipes import RECIPES, apply_settings, check_start_is_not_needed
@@ -74,7 +74,7 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
         ("teacher", "" if arm.taught_by else arm.teacher, "task.json"),
         ("architecture", "" if arm.shaped_by else arm.architecture, "config.json"),
     ]
-    encoder = "" if arm.is_without_folder else arm.encoder.removeprefix(FROZEN)
+    encoder = "" if arm.is_without_folder else arm.place
     for field, place in (("encoder", encoder), ("pretraining.start_from", own.start_from)):
         if place.startswith(("/", ".", "~")) or (place and Path(place).exists()):
             folders.append((field, place, "config.json"))

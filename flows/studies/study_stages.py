@@ -30,7 +30,7 @@ from flows.store.store import Store
 from flows.studies.study_reading import LoadedStudy
 from model.encoders.places import find_kind
 from model.finetuning import search
-from model.finetuning.request import FROZEN, is_part_of_teacher
+from model.finetuning.request import is_part_of_teacher
 
 DEV = "dev_shards"
 """Source that measures pre-trainings on shards that stages make."""
@@ -101,7 +101,7 @@ class StudyStages:
         if arm.is_without_folder:
             teacher = arm.taught_by
             return self.find_arm_origin(self.arms[teacher]) if teacher else None
-        source = self.find_source(arm.encoder.removeprefix(FROZEN))
+        source = self.find_source(arm.place)
         return source if source.name == "origin" else None
 
     @property
@@ -159,7 +159,7 @@ class StudyStages:
             return self.build_pretraining(
                 arm, self.study.pretraining_seeds[0] if seed is None else seed
             )
-        return self.find_source(arm.encoder.removeprefix(FROZEN))
+        return self.find_source(arm.place)
 
     def build_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Start:
         """Return what the arm's fine-tuning starts from; a teacher's is of the same task and
@@ -174,8 +174,8 @@ class StudyStages:
             teacher = self.build_finetuning(name, task, seed, of_teacher)
         elif arm.teacher:
             teacher = self.find_source(arm.teacher)
-        if arm.encoder == "tfidf":
-            return Start(arm="tfidf")
+        if arm.encoder and not arm.place:
+            return Start(arm=arm.method)
         if is_part_of_teacher(arm.encoder):
             return Start(kind=arm.encoder, teacher=teacher)
         if arm.encoder == "random":
@@ -190,8 +190,7 @@ class StudyStages:
                 teacher=teacher,
                 initializer_range=arm.initializer_range,
             )
-        method = "frozen" if arm.encoder.startswith(FROZEN) else "finetuned"
-        return Start(self.find_encoder(arm, pretraining), method, teacher=teacher)
+        return Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
 
     def describe_finetuning(
         self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None

@@ -15,7 +15,7 @@ from beam_jobs.core.plugins import load_plugins, register_module
 from beam_jobs.core.settings import describe_unknown
 from model.arms.arm import Arm
 
-OURS = ("finetuned", "frozen", "tfidf")
+OURS = ("finetuned", "frozen", "joined", "stack", "tfidf")
 """Modules of this package that hold an arm each."""
 TFIDF_ARM = "TF-IDF"
 """How runs and their reports call the arm of TF-IDF and logistic regression."""

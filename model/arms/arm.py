@@ -1,5 +1,6 @@
 """What every arm has: the base class."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from beam_jobs.core.files import write_json
 from beam_jobs.core.model_folder import apply_temperature
 from model.arms.out_of_fold import OutOfFold
 from model.config import Precision
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
 
 WORK = "attempts"
 """Folder in that of a fit, which is removed after it."""
-Format = Literal["transformers", "onnx", "skops"]
+Format = Literal["transformers", "onnx", "skops", "parts"]
 """How an exported folder is loaded: by AutoModelForSequenceClassification (ONNX Runtime too), by
-ONNX Runtime alone, or by skops. `score` and `mlflow models serve` know these and no arm."""
+ONNX Runtime alone, by skops, or as folders of these, whose logits are weighted and added. `score`
+and `mlflow models serve` know these and no arm."""
 OF_EXAMPLES = (
     *("n_train", "n_dev", "n_test", "fold", "sampling", "balanced_test"),
     *("selection", "max_length", "precision"),
@@ -69,6 +72,8 @@ class Arm(ABC):
     """Whether a fit takes seconds on a CPU: the arms of the label curve."""
     cross_validates: ClassVar[bool] = False
     """Whether `fit` chooses by folds of the training examples, and sets `out_of_fold`."""
+    combines: ClassVar[tuple[str, ...]] = ()
+    """The arms whose fitted folders it is fitted from, `Start.parts`, with the same examples."""
     uses_seed: ClassVar[bool] = False
     """Whether the seed decides more than which examples are drawn."""
     shapes: ClassVar[tuple[Shape, ...]] = ("classification",)
@@ -135,3 +140,19 @@ class Arm(ABC):
         from model.evaluation.predict import make_predictions
 
         return make_predictions(list(self.predict_logits(examples)), [], examples, task)
+
+
+def write_config(
+    folder: Path, arm: type[Arm], exported: Exported, task: str, labels: Sequence[str]
+) -> None:
+    """Add to config.json what transformers has no field for; write it where there is none."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    config["id2label"] = {str(place): label for place, label in enumerate(labels)}
+    config["label2id"] = {label: place for place, label in enumerate(labels)}
+    config["temperature"] = exported.temperature
+    read = dict(exported.config)
+    if "pad_token_id" in read:
+        config["pad_token_id"] = read.pop("pad_token_id")
+    own = {"kind": arm.format, "arm": arm.name, "task": task, **read}
+    write_json(file, config | {"amazon_electra": own})

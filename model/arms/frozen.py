@@ -67,7 +67,28 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         output: Path,
     ) -> Self:
         from model.arms.regression import summarize_attempts
-        from model.arms.states import MOST_LABELS, fit_pipeline, open_encoder
+        from model.arms.states import MOST_LABELS, fit_pipeline
+
+        arm, train = cls.open(train, request, resources, MOST_LABELS)
+        arm.pipeline, fitted = fit_pipeline(
+            arm.compute_states(train),
+            list_labels(train),
+            request.task.labels,
+            group_examples(train),
+        )
+        arm.out_of_fold = fitted.describe(train)
+        arm.facts |= summarize_attempts(fitted.tried)
+        arm.facts["parameters"] += arm.pipeline[-1].coef_.size
+        return arm
+
+    @classmethod
+    def open(
+        cls, train: Sequence[Example], request: Request, resources: Resources, most_labels: int
+    ) -> tuple[Self, Sequence[Example]]:
+        """Return the arm without its regression, and the training examples that it learns from: the
+        first `most_labels`, as more states would not fit into memory.
+        """
+        from model.arms.states import open_encoder
         from model.device import open_device
         from model.finetuning import network
 
@@ -75,34 +96,25 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         device = open_device(resources.device, settings.precision)
         length, warning = network.choose_max_length(source, task, settings)
         warnings = [warning] if warning else []
-        if len(train) > MOST_LABELS:
+        if len(train) > most_labels:
             warnings.append(
-                f"the regression on frozen states learns from {MOST_LABELS:,} of {len(train):,} "
+                f"the regression on states learns from {most_labels:,} of {len(train):,} "
                 "labels: more states would not fit into memory"
             )
-            train = train[:MOST_LABELS]
+            train = train[:most_labels]
         for text in warnings:
             print(f"warning: {text}", file=sys.stderr)
         head = network.Head(
             task.name, task.shape, task.labels, length, settings.stride, kind=cls.name
         )
         encoder = open_encoder(source, task, head, device)
-        arm = cls(None, encoder, head, source, resources, {})
-        arm.pipeline, fitted = fit_pipeline(
-            arm.compute_states(train),
-            list_labels(train),
-            task.labels,
-            group_examples(train),
-        )
-        weights = sum(p.numel() for p in encoder.parameters()) + arm.pipeline[-1].coef_.size
-        arm.out_of_fold = fitted.describe(train)
-        arm.facts = summarize_attempts(fitted.tried) | {
+        facts = {
             "n_train": len(train),
-            "parameters": int(weights),
+            "parameters": sum(p.numel() for p in encoder.parameters()),
             "device": device.kind,
             **({"warnings": warnings} if warnings else {}),
         }
-        return arm
+        return cls(None, encoder, head, source, resources, facts), train
 
     def compute_states(self, examples: Sequence[Example]) -> np.ndarray:
         """Return the states of examples, float32 [examples, layers · width]."""

@@ -4,7 +4,8 @@ keeps it with what comes before it, `model.skops`: what the arms with a regressi
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
@@ -69,17 +70,14 @@ def fit_regression(
     examples, and all that were tried; the last is another try of the best C, with balanced classes.
 
     Features are [examples, width], sparse or dense; `groups` (group_examples) int64 [examples] stay
-    in one fold. One thread: sums in another order would give
-    other weights.
+    in one fold.
     """
     folds = assign_folds(labels, groups)
     tried: list[tuple[Attempt, np.ndarray]] = []
     with (
-        threadpool_limits(1),
-        warnings.catch_warnings(),
+        limit_fit(),
         Progress(len(strengths) + 1, "values of C", "logistic regression") as shown,
     ):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # held-out folds judge what it reached
         before: dict[int, LogisticRegression] = {}
         for strength in strengths:
             tried.append(cross_validate(features, labels, classes, folds, strength, None, before))
@@ -94,6 +92,16 @@ def fit_regression(
         model = LogisticRegression(C=attempt.C, class_weight=attempt.class_weight, max_iter=STEPS)
         others = [one for one, _ in tried if one is not attempt]
         return Fitted(model.fit(features, labels), logits, folds, [attempt, *others])
+
+
+@contextmanager
+def limit_fit() -> Iterator[None]:
+    """Fit in one thread, as sums in another order would give other weights, and without warnings:
+    held-out folds judge what was reached.
+    """
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def cross_validate(

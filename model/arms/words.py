@@ -7,6 +7,7 @@ seconds to load, and the one of a million more than the reviews.
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -44,8 +45,22 @@ def fit_pipeline(
 ) -> tuple[Pipeline, Fitted]:
     """Return the pipeline of the best C, whose answers are class names, and what was tried.
 
-    `labels` are indices of `classes`, `groups` stay in one fold. N-grams of a single training text
-    keep a weight of 0: they would take two thirds of the time.
+    `labels` are indices of `classes`, `groups` stay in one fold.
+    """
+    vectorizer, features, kept = count_words(texts)
+    fitted = fit_regression(features, labels, len(classes), STRENGTHS, groups)
+    best = fitted.model
+    best.coef_ = spread_weights(best.coef_, kept)
+    best.n_features_in_ = best.coef_.shape[1]
+    best.classes_ = np.array(classes)[best.classes_]
+    return make_pipeline(vectorizer, best), fitted
+
+
+def count_words(texts: Sequence[str]) -> tuple[FeatureUnion, Any, np.ndarray]:
+    """Return the vectorizer of the texts, their features, sparse float32 [texts, kept], and the
+    places of these among all.
+
+    N-grams of a single text are left out: they would take two thirds of the time.
     """
     vectorizer = FeatureUnion(
         [
@@ -70,18 +85,19 @@ def fit_pipeline(
     size = sum(part.nbytes for part in (features.data, features.indices, features.indptr))
     if size > MEMORY_TOLD:
         print(
-            f"TF-IDF: the features of {len(labels):,} labels take {size / 1e9:.1f} GB of memory; "
+            f"TF-IDF: the features of {len(texts):,} labels take {size / 1e9:.1f} GB of memory; "
             "finetuning.labels (of model.finetune n_train) caps the labels",
             file=sys.stderr,
         )
     kept = np.flatnonzero(np.bincount(features.indices, minlength=features.shape[1]) > 1)
-    fitted = fit_regression(features[:, kept], labels, len(classes), STRENGTHS, groups)
-    best = fitted.model
-    weights = np.zeros((len(best.coef_), features.shape[1]), np.float32)
-    weights[:, kept] = best.coef_
-    best.coef_, best.n_features_in_ = weights, features.shape[1]
-    best.classes_ = np.array(classes)[best.classes_]
-    return make_pipeline(vectorizer, best), fitted
+    return vectorizer, features[:, kept], kept
+
+
+def spread_weights(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return weights [rows, kept] as those of all hashed n-grams, of which the others have 0."""
+    spread = np.zeros((len(weights), len(N_GRAMS) * HASHED_FEATURES), np.float32)
+    spread[:, kept] = weights
+    return spread
 
 
 def drop_addresses(pipeline: Pipeline) -> None:

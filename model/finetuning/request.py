@@ -22,8 +22,6 @@ from model.finetuning.tasks.corpus import LABEL
 from model.options import FittingConfig
 from model.recipes import RECIPES
 
-FROZEN = "frozen:"
-"""Before the encoder of `--encoder`: its weights stay, logistic regression reads its states."""
 PART_OF_TEACHER = re.compile(r"half|layers:([1-9][0-9]*)")
 
 
@@ -56,6 +54,8 @@ class Start:
     initializer_range: float | None = None
     """Of a random encoder; None: as the pre-training of its architecture began."""
     arm: str = "finetuned"
+    parts: tuple[Path, ...] = ()
+    """Fitted folders that an arm combines."""
 
     @property
     def part_of(self) -> Path | None:
@@ -95,6 +95,8 @@ class Request:
                 f"selection: cross-validation is for a corpus, and {self.task.name} has its own "
                 "splits: use dev"
             )
+        if self.start.parts and not arm.combines:
+            raise UserError(f"parts: have no effect on the arm {arm.name}; leave them out")
         if arm.settings is not None and self.start.teacher:
             raise UserError(f"teacher: has no effect on the arm {arm.name}; leave it out")
 
@@ -111,12 +113,13 @@ class Request:
             "teacher": str(self.start.teacher) if self.start.teacher else None,
             "data": str(self.data),
             "settings": self.settings.model_dump(),
+            **({"parts": list(map(str, self.start.parts))} if self.start.parts else {}),
         }
 
     def list_sources(self) -> list[Path]:
         """Return every local file that the result is made of."""
         named = (self.start.encoder, self.start.architecture, self.start.teacher)
-        folders = [self.data, *(Path(name) for name in named if name)]
+        folders = [self.data, *self.start.parts, *(Path(name) for name in named if name)]
         return [f for folder in folders for f in (folder, *folder.rglob("*")) if f.exists()]
 
 
@@ -127,6 +130,7 @@ def make_request(
     encoder: str | Path | None = None,
     architecture: str | Path | None = None,
     teacher: str | Path | None = None,
+    parts: Sequence[str | Path] = (),
     cache: str | Path | None = None,
 ) -> Request:
     """Return the request with the settings of the recipe, changed by those of the config; UserError
@@ -150,6 +154,7 @@ def make_request(
             Path(teacher) if teacher else None,
             config.initializer_range,
             config.arm,
+            tuple(map(Path, parts)),
         ),
         task,
         data,
@@ -178,13 +183,19 @@ def read_encoder_option(text: str) -> tuple[dict[str, str], str | None]:
 
     The option has an arm's name alone, or before a colon and the encoder; or a start of a network.
     """
-    name, colon, encoder = text.partition(":")
-    arm = list_arms().get(name)
-    if arm and arm.reads_encoder == bool(colon):
-        return {"arm": name}, encoder or None
     if text == "random" or is_part_of_teacher(text):
         return {"start": text}, None
-    return {}, text
+    arm, encoder = split_arm(text)
+    return {"arm": arm} if arm else {}, encoder or None
+
+
+def split_arm(text: str) -> tuple[str, str]:
+    """Return the arm and the encoder of `ARM:ENCODER`, or of an arm's name alone where it reads
+    none; without a known arm an empty text and the encoder.
+    """
+    name, colon, encoder = text.partition(":")
+    arm = list_arms().get(name)
+    return (name, encoder) if arm and arm.reads_encoder == bool(colon) else ("", text)
 
 
 def change_settings(base: FinetuningSettings, texts: Mapping[str, str]) -> FinetuningSettings:

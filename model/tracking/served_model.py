@@ -29,7 +29,13 @@ def write_served_model(folder: Path, output: Path) -> None:
     from mlflow.types import Schema, TensorSpec
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    packages = ("mlflow", "pandas", *PACKAGES[config["amazon_electra"]["kind"]])
+    parts = [folder / part["folder"] for part in config["amazon_electra"].get("parts", [])]
+    kinds = {
+        json.loads((part / "config.json").read_text(encoding="utf-8"))["amazon_electra"]["kind"]
+        for part in parts or [folder]
+    }
+    needed = dict.fromkeys(name for kind in sorted(kinds) for name in PACKAGES[kind])
+    packages = ("mlflow", "pandas", *needed)
     # a column of strings would make the text "None" of null, and "5" of 5
     values = TensorSpec(np.dtype(object), (-1,), name="text")
     with redirect_stderr(StringIO()):  # advice about signatures, of which it has one

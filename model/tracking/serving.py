@@ -38,13 +38,7 @@ class ReviewClassifier(PythonModel):
         self.temperature = float(config["temperature"])
         model_folder.check_labels(self.labels)
         model_folder.check_temperature(self.temperature)
-        self.score: Score = (
-            load_network(folder, self.labels)
-            if config["amazon_electra"]["kind"] == "transformers"
-            else load_graph(folder, config, len(self.labels))
-            if config["amazon_electra"]["kind"] == "onnx"
-            else load_pipeline(folder, self.labels)
-        )
+        self.score = load_score(folder, config, self.labels)
         self.score([model_folder.PROBE])
 
     def predict(
@@ -63,6 +57,33 @@ class ReviewClassifier(PythonModel):
                 answers[place]["label"] = self.labels[int(np.argmax(row))]
                 answers[place]["probabilities"] = dict(zip(self.labels, row, strict=True))
         return pd.DataFrame(answers, columns=["label", "probabilities", "reason"], dtype=object)
+
+
+def load_score(folder: Path, config: dict[str, Any], labels: list[str]) -> Score:
+    """Return what scores texts, by the kind of folder."""
+    kind = config["amazon_electra"]["kind"]
+    if kind == "transformers":
+        return load_network(folder, labels)
+    if kind == "onnx":
+        return load_graph(folder, config, len(labels))
+    if kind == "skops":
+        return load_pipeline(folder, labels)
+    parts = config["amazon_electra"]["parts"]
+    model_folder.check_parts(parts)
+    scores = []
+    for part in parts:
+        own = json.loads((folder / part["folder"] / "config.json").read_text(encoding="utf-8"))
+        scores.append((load_score(folder / part["folder"], own, labels), own["temperature"]))
+    weights = [part["weight"] for part in parts]
+
+    def score(texts: list[str]) -> np.ndarray:
+        found = [
+            model_folder.apply_temperature(model_folder.take_logarithms(one(texts)), temperature)
+            for one, temperature in scores
+        ]
+        return model_folder.apply_temperature(model_folder.sum_parts(found, weights), 1.0)
+
+    return score
 
 
 def read_values(given: Any) -> list[Any]:

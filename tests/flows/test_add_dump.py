@@ -112,8 +112,8 @@ def test_what_the_new_model_is_compared_with(store, new):
 
     def compared(*others):
         return {
-            arm: stage.fingerprint
-            for arm, stage in list_arms(parameters, store, new_model, *others)
+            arm.name: arm.start.encoder.fingerprint
+            for arm in list_arms(parameters, store, new_model, *others)
         }
 
     assert compared(champion, base) == {"pre-trained": "new", "champion": "champion"}

@@ -77,8 +77,25 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert call_of(training, store)["start_from"] == store.folder(origin) / "encoder"
     assert "recipe.architecture" not in training.parameters
     arms = {stage.labels["arm"] for stage in stages.values() if "arm" in stage.labels}
-    frozen = {"adapted, frozen", "mini-bert, frozen"}
-    assert arms == {"adapted", "mini-bert as published", *frozen, "TF-IDF"}
+    assert arms == {
+        "adapted",
+        "mini-bert as published",
+        "mini-bert, frozen",
+        "adapted, frozen",
+        "mini-bert, joined",
+        "adapted, joined",
+        "TF-IDF",
+        "adapted + TF-IDF",
+    }
+    stack, tfidf, adapted = (
+        stages[f"{arm} · polarity · seed 0"] for arm in ("adapted + TF-IDF", "TF-IDF", "adapted")
+    )
+    assert stack.inputs["encoder"] is training
+    parts = [stack.inputs[f"part {arm}"].fingerprint for arm in ("finetuned", "tfidf")]
+    assert parts == [adapted.fingerprint, tfidf.fingerprint]
+    assert call_of(stack, store)["parts"] == [store.folder(adapted), store.folder(tfidf)]
+    titles = list(stages)
+    assert titles.index(stack.title) > max(titles.index(one.title) for one in (tfidf, adapted))
     published = stages["mini-bert as published · polarity · seed 0"]
     assert call_of(published, store)["encoder"] == str(store.folder(origin) / "encoder")
     assert "from mini-bert" in stages["report"].parameters["title"]

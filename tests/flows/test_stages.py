@@ -12,6 +12,8 @@ from flows.store.store import Store
 from model import recipes
 from tests.flows.calls import call_of
 
+STACK = "pre-trained + TF-IDF"
+
 
 @pytest.fixture
 def fingerprints(list_stages):
@@ -27,8 +29,8 @@ def changed(before, after):
 
 def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     before = fingerprints()
-    assert len(before) == 6 + 12 + 2
-    of_training = {"pre-training", "pre-trained", "model", "report"}
+    assert len(before) == 6 + 16 + 2
+    of_training = {"pre-training", "pre-trained", STACK, "model", "report"}
     assert changed(before, fingerprints("pretraining.steps=9")) == of_training
     every = {name.split(" · ")[0] for name in before}
     assert changed(before, fingerprints("corpus.title=false")) == every - {"dump"}
@@ -44,7 +46,7 @@ def test_on_a_cpu_untrained_arms_are_fine_tuned_beside_pre_training(
     store, stages = list_stages(f"pretraining.device={device}", "finetuning.at_once=2")
     arms = [s.labels["arm"] for s in stages.values() if s.name == "finetuning"]
     beside = ["random"] * 2 + ["pre-trained"] * 2
-    later = beside if is_cpu else ["pre-trained", "random"] * 2
+    later = (beside if is_cpu else ["pre-trained", "random"] * 2) + [STACK] * 2
     assert arms == ["TF-IDF"] * 2 + later, "what takes seconds is answered first"
     training = stages["pre-training"]
     assert (call_of(training, store)["resources"].threads is not None) is is_cpu
@@ -140,12 +142,19 @@ def test_a_recipe_counts_by_what_it_says(fingerprints, monkeypatch):
     monkeypatch.setitem(
         recipes.RECIPES, "sample", replace(small, finetuning=small.finetuning.replace(n_train=77))
     )
-    assert changed(before, fingerprints()) == {"pre-trained", "random", "TF-IDF", "model", "report"}
+    arms = {"pre-trained", "random", "TF-IDF", STACK}
+    assert changed(before, fingerprints()) == {*arms, "model", "report"}
     start = replace(small, pretraining=small.pretraining.replace(initializer_range=0.05))
     monkeypatch.setitem(recipes.RECIPES, "sample", start)
-    everything = {"pre-training", "pre-trained", "random", "model", "report"}
+    everything = {"pre-training", "pre-trained", "random", STACK, "model", "report"}
     assert changed(before, fingerprints()) == everything
     monkeypatch.setitem(
         recipes.RECIPES, "sample", replace(small, pretraining=small.pretraining.replace(steps=77))
     )
-    assert changed(before, fingerprints()) == {"pre-training", "pre-trained", "model", "report"}
+    assert changed(before, fingerprints()) == {
+        "pre-training",
+        "pre-trained",
+        STACK,
+        "model",
+        "report",
+    }

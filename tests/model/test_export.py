@@ -25,11 +25,12 @@ from transformers import (
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from beam_jobs.core.model_folder import apply_temperature
-from beam_jobs.scoring.classifier import load_classifier
+from beam_jobs.scoring.classifier import hash_model, load_classifier
 from model import export
 from model.arms import onnx
 from model.arms.out_of_fold import OutOfFold
 from model.evaluation.predictions import Predictions, read_predictions
+from model.finetune import FinetuneConfig, finetune
 from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.tasks import find_task
 from model.tracking.served_model import write_served_model
@@ -40,7 +41,7 @@ from tests.model.corpora import (
     write_electra,
     write_tokenizer,
 )
-from tests.model.finetuning.few_steps import LEARN, tune
+from tests.model.finetuning.few_steps import LEARN, LEARNING, tune
 
 TASK = find_task("polarity")
 OTHERS = ("electra", "distilbert")
@@ -77,12 +78,36 @@ def make_encoder(made, name):
 
 def make_cell(made, arm):
     """Return the folder of a fine-tuned arm; `-test` is its evaluation."""
+    if arm == "stack":
+        return make_stack(made)
     cell = made / f"{arm}-cell"
     if not cell.exists():
         if arm in ENCODERS:
             ENCODERS[arm](made / arm)
-        encoder = f"frozen:{make_encoder(made, 'bert')}" if arm == "frozen" else arm
+        is_of_states = arm in ("frozen", "joined")
+        encoder = f"{arm}:{make_encoder(made, 'bert')}" if is_of_states else arm
         tune(made, cell.name, *LEARN, "--evaluation", f"{cell}-test", encoder=encoder)
+    return cell
+
+
+def make_stack(made):
+    """Return the folder of a stack of roberta and TF-IDF; `-test` is its evaluation."""
+    cell = made / "stack-cell"
+    if not cell.exists():
+        parts = [make_cell(made, arm) for arm in ("roberta", "tfidf")]
+        config = FinetuneConfig(
+            task="polarity",
+            arm="stack",
+            settings=dict(setting.split("=") for setting in LEARNING),
+        )
+        finetune(
+            config,
+            made / "corpus",
+            cell,
+            encoder=made / "roberta",
+            parts=parts,
+            evaluation=f"{cell}-test",
+        )
     return cell
 
 
@@ -96,7 +121,14 @@ def run_export(made, output, *arms, **more):
 
 @pytest.mark.parametrize(
     "arm",
-    ["roberta", "tfidf", "frozen", *(pytest.param(arm, marks=pytest.mark.slow) for arm in OTHERS)],
+    [
+        "roberta",
+        "tfidf",
+        "frozen",
+        "joined",
+        "stack",
+        *(pytest.param(arm, marks=pytest.mark.slow) for arm in OTHERS),
+    ],
 )
 def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     examples = load_examples(TASK, made / "corpus", "test", Sampling())
@@ -129,6 +161,9 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
 
         assert skops.io.load(folder / "model.skops").predict(texts).tolist() == expected
         return
+    if arm in ("joined", "stack"):
+        check_parts(folder, texts, answers, arm)
+        return
     if arm == "frozen":
         check_frozen(folder, made / "bert", texts, answers)
         return
@@ -157,6 +192,31 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     dropout = "dropout" if arm == "distilbert" else "hidden_dropout_prob"
     assert config[dropout] == 0.1
     model.save_pretrained(tmp_path / "again")
+
+
+def check_parts(folder, texts, answers, arm):
+    """`score` gives the probabilities of MLflow's server, and a part that is missing, damaged or of
+    another folder is refused in one line.
+    """
+    probabilities = [[row[label] for label in TASK.labels] for row in answers["probabilities"]]
+    scored = load_classifier(str(folder), "fp32").score(texts)
+    assert np.abs(scored - np.array(probabilities)).max() < 1e-6
+    config = json.loads((folder / "config.json").read_text())
+    names = [part["folder"] for part in config["amazon_electra"]["parts"]]
+    words = {"joined": "words", "stack": "tfidf"}[arm]
+    assert names == {"joined": ["words", "states"], "stack": ["finetuned", "tfidf"]}[arm]
+    with pytest.raises((OSError, ValueError)):
+        pipeline("text-classification", model=str(folder))
+    before = hash_model(str(folder), "fp32")
+    (folder / words / "model.skops").write_bytes(b"damaged")
+    assert hash_model(str(folder), "fp32") != before
+    with pytest.raises(UserError, match=words):
+        load_classifier(str(folder), "fp32")
+    for place in (f"../{words}", "none"):
+        config["amazon_electra"]["parts"][0]["folder"] = place
+        write_json(folder / "config.json", config)
+        with pytest.raises(UserError, match=place):
+            load_classifier(str(folder), "fp32")
 
 
 def check_frozen(folder, encoder, texts, answers):

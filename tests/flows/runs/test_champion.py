@@ -114,8 +114,8 @@ def test_a_champion_of_tfidf_is_the_rival_of_the_next_run(tmp_path, mlflow_uri):
     given = {"dump": {"paths": ["sample:50"]}, "store": str(store.root)}
     p = fill_parameters(["finetuning.arms=pre-trained,random"], **given)
     encoder = ExistingStage("pretraining", 1, {"recipe": "sample"})
-    arms = [arm for arm, _ in list_arms(p, store, encoder, champion.encoder)]
-    assert arms == ["pre-trained", "random", "tfidf"]
+    arms = [arm.name for arm in list_arms(p, store, encoder, champion.encoder)]
+    assert arms == ["pre-trained", "random", "TF-IDF"]
 
 
 @pytest.fixture

@@ -33,7 +33,9 @@ def made(tmp_path_factory):
     torch.manual_seed(0)
     write_corpus(folder / "corpus")
     write_bert(folder / "bert")
-    for name, encoder in (("tfidf", "tfidf"), ("frozen", f"frozen:{folder / 'bert'}")):
+    bert = folder / "bert"
+    arms = (("tfidf", "tfidf"), ("frozen", f"frozen:{bert}"), ("joined", f"joined:{bert}"))
+    for name, encoder in arms:
         fit(folder, name, encoder, "--evaluation", str(folder / f"{name}-test"))
     return folder
 
@@ -43,7 +45,7 @@ def fit(folder: Path, name: str, encoder: str, *more: str, task: str = "polarity
     return finetune.run(["--encoder", encoder, "--task", task, *places, *more])
 
 
-@pytest.mark.parametrize("kind", ["tfidf", "frozen"])
+@pytest.mark.parametrize("kind", ["tfidf", "frozen", "joined"])
 def test_a_regression_writes_what_a_fine_tuning_does(made, kind):
     run, result, head = (
         json.loads((made / kind / f"{name}.json").read_text()) for name in ("run", "result", "task")

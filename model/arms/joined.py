@@ -1,0 +1,54 @@
+"""The arm of one logistic regression over TF-IDF and the states of an encoder together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from model.arms import register
+from model.arms.arm import Resources
+from model.arms.frozen import Frozen
+from model.arms.out_of_fold import group_examples, list_labels
+from model.arms.parts import Part, Parts
+from model.arms.tfidf import Tfidf
+from model.finetuning.examples import Example
+from model.finetuning.request import Request
+
+MOST_LABELS = 50_000
+"""Labels that it learns from at most: their states take 0.6 GB where the encoder's width is 384,
+twice that beside the words, and as much again while a fold is fitted."""
+
+
+@register
+class Joined(Parts):
+    name = "joined"
+    title = "joined"
+    description = "one logistic regression on n-grams and the states of an encoder"
+    reads_encoder = True
+    cross_validates = True
+
+    @classmethod
+    def fit(
+        cls,
+        train: Sequence[Example],
+        dev: Sequence[Example],
+        request: Request,
+        resources: Resources,
+        output: Path,
+    ) -> Self:
+        from model.arms.words import prepare_texts
+        from model.arms.words_and_states import fit_pipelines  # scikit-learn: 2 CPU seconds
+
+        task = request.task
+        frozen, train = Frozen.open(train, request, resources, MOST_LABELS)
+        states = frozen.compute_states(train)
+        words, frozen.pipeline, fitted, facts = fit_pipelines(
+            prepare_texts(train), states, list_labels(train), task.labels, group_examples(train)
+        )
+        parts = []
+        if words is not None:
+            parts.append(Part("words", Tfidf(words, task.labels, {}, None)))
+        if frozen.pipeline is not None:
+            parts.append(Part("states", frozen))
+        arm = cls(parts, frozen.facts | facts)
+        arm.out_of_fold = fitted.describe(train)
+        return arm

@@ -1,0 +1,97 @@
+"""What the arms of several models share: the logits of each, weighted and added."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from beam_jobs.core.files import write_json
+from model.arms import find_arm
+from model.arms.arm import Arm, Exported, Resources, write_config
+from model.evaluation.predictions import compute_log_softmax
+from model.finetuning.examples import Example, Task
+
+PARTS = "parts.json"
+"""Lists the folders in a fitted one, with the weight of each."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the models."""
+
+    folder: str
+    """Name of its folder in that of the arm, fitted or exported."""
+    arm: Arm
+    weight: float = 1.0
+    """Of its log-probabilities."""
+
+
+class Parts(Arm):
+    """Fitted models whose log-probabilities are weighted and added. Fitted and exported it is a
+    folder of folders, each one of its own arm.
+    """
+
+    format = "parts"
+    usage = """# Models whose logits are added, each in a folder: pipeline() does not load this one.
+# `amazon-electra score` and `mlflow models serve` do; in Python:
+from beam_jobs.scoring.classifier import load_classifier
+
+classifier = load_classifier("THIS FOLDER", "fp32")
+classifier.score(["A lamp that broke on the first day."])"""
+
+    def __init__(self, parts: Sequence[Part], facts: dict[str, Any]) -> None:
+        self.parts, self.facts = parts, facts
+
+    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+        return sum_logits(
+            [np.asarray(part.arm.predict_logits(examples)) for part in self.parts],
+            [part.weight for part in self.parts],
+        )
+
+    def save(self, folder: Path) -> None:
+        head = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+        for part in self.parts:
+            (folder / part.folder).mkdir(exist_ok=True)
+            write_json(folder / part.folder / "task.json", head | {"kind": part.arm.name})
+            part.arm.save(folder / part.folder)
+        listed = [
+            {"folder": part.folder, "arm": part.arm.name, "weight": part.weight}
+            for part in self.parts
+        ]
+        write_json(folder / PARTS, listed)
+
+    @classmethod
+    def load(cls, folder: Path, resources: Resources) -> Self:
+        listed = json.loads((folder / PARTS).read_text(encoding="utf-8"))
+        parts = [
+            Part(
+                one["folder"],
+                find_arm(one["arm"]).load(folder / one["folder"], resources),
+                one["weight"],
+            )
+            for one in listed
+        ]
+        return cls(parts, {})
+
+    def export(
+        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
+    ) -> Exported:
+        """Write the exported folder of each part, with a temperature of 1."""
+        listed, facts = [], []
+        for part in self.parts:
+            (folder / part.folder).mkdir(exist_ok=True)
+            exported = part.arm.export(folder / part.folder, examples, 1.0, task)
+            write_config(folder / part.folder, type(part.arm), exported, task.name, task.labels)
+            listed.append({"folder": part.folder, "weight": part.weight})
+            facts.append({**listed[-1], "arm": part.arm.name, **exported.facts})
+        return Exported(temperature, {"parts": listed}, {"parts": facts})
+
+
+def sum_logits(logits: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
+    """Return the weighted sum of log-probabilities, float32 [examples, classes]."""
+    parts = zip(logits, weights, strict=True)
+    summed = sum(weight * compute_log_softmax(one) for one, weight in parts)
+    return np.asarray(summed, np.float32)

@@ -1,0 +1,118 @@
+"""The arm of a fine-tuned network and TF-IDF together: words and network err differently."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from beam_jobs.core.errors import UserError
+from model.arms import find_arm, register
+from model.arms.arm import Resources
+from model.arms.out_of_fold import OutOfFold
+from model.arms.parts import Part, Parts, sum_logits
+from model.finetuning.examples import Example
+from model.finetuning.request import Request
+
+SHARES = tuple(number / 10 for number in range(1, 10))
+"""Of the first part that are tried; the rest is the second one's."""
+FEWEST = 100
+"""Held-out examples below which both parts count the same: fewer choose no share."""
+TEMPERATURES = (0.2, 10.0)
+"""By which the sum is divided, between these."""
+
+
+@register
+class Stack(Parts):
+    name = "stack"
+    title = "stack"
+    description = "the logits of the fine-tuned network and of TF-IDF, weighted and added"
+    reads_encoder = True
+    is_cheap = False
+    cross_validates = True
+    uses_seed = True
+    combines = ("finetuned", "tfidf")
+
+    @classmethod
+    def fit(
+        cls,
+        train: Sequence[Example],
+        dev: Sequence[Example],
+        request: Request,
+        resources: Resources,
+        output: Path,
+    ) -> Self:
+        folders = find_parts(request.start.parts, cls.combines)
+        held_out = [OutOfFold.load(folder) for folder in folders]
+        shared = set(held_out[0].ids).intersection(*(one.ids for one in held_out[1:]))
+        ids = [one for one in held_out[0].ids if one in shared]
+        if not ids:
+            raise UserError(
+                f"parts: {folders[0]} and {folders[1]} were not fitted to the same examples"
+            )
+        own = [one.take_ids(ids) for one in held_out]
+        weights, tried = choose_weights([one.logits for one in own], own[0].labels)
+        parts = [
+            Part(name, find_arm(name).load(folder, resources), weight)
+            for name, folder, weight in zip(cls.combines, folders, weights, strict=True)
+        ]
+        results = [json.loads((folder / "result.json").read_text("utf-8")) for folder in folders]
+        facts = {
+            "weights": dict(zip(cls.combines, weights, strict=True)),
+            "tried": tried,
+            "n_train": len(train),
+            "parameters": sum(result["parameters"] for result in results),
+            "device": results[0]["device"],
+        }
+        arm = cls(parts, facts)
+        logits = sum_logits([one.logits for one in own], weights)
+        arm.out_of_fold = OutOfFold(ids, own[0].labels, logits, own[0].folds)
+        return arm
+
+
+def find_parts(folders: Sequence[Path], arms: Sequence[str]) -> list[Path]:
+    """Return the fitted folder of each arm; UserError unless there is one for each."""
+    kinds = {}
+    for folder in folders:
+        file = folder / "task.json"
+        if not file.exists():
+            raise UserError(f"{folder} has no task.json; give fitted folders", "parts")
+        kinds[json.loads(file.read_text(encoding="utf-8")).get("kind", "finetuned")] = folder
+    if sorted(kinds) != sorted(arms) or len(folders) != len(arms):
+        found = ", ".join(sorted(kinds)) or "none"
+        raise UserError(
+            f"found {found}; give a fitted folder of each of {', '.join(arms)}", "parts"
+        )
+    return [kinds[arm] for arm in arms]
+
+
+def choose_weights(
+    logits: Sequence[np.ndarray], labels: np.ndarray
+) -> tuple[list[float], list[dict[str, Any]]]:
+    """Return the weight of each of two parts with the smallest log-loss of held-out examples, their
+    sum being one over the temperature, and what was tried, the best first.
+    """
+    rows = np.arange(len(labels))
+
+    def compute_loss(share: float, temperature: float) -> float:
+        weights = [share / temperature, (1 - share) / temperature]
+        summed = sum_logits(logits, weights).astype(np.float64)
+        summed -= summed.max(1, keepdims=True)
+        return float((np.log(np.exp(summed).sum(1)) - summed[rows, labels]).mean())
+
+    tried = []
+    for share in SHARES if len(labels) >= FEWEST else (0.5,):
+        found = minimize_scalar(
+            lambda log, share=share: compute_loss(share, float(np.exp(log))),
+            bounds=np.log(TEMPERATURES),
+            method="bounded",
+        )
+        temperature = float(np.exp(found.x)) if len(labels) >= FEWEST else 1.0
+        loss = compute_loss(share, temperature)
+        tried.append({"share": share, "temperature": round(temperature, 4), "loss": loss})
+    tried.sort(key=lambda one: one["loss"])
+    best = tried[0]
+    shares = (best["share"], 1 - best["share"])
+    return [round(share / best["temperature"], 4) for share in shares], tried

@@ -1,0 +1,103 @@
+"""One logistic regression over TF-IDF and states, as a pipeline for either: their logits add up to
+those of the regression.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from model.arms import states as state_arm
+from model.arms import words as word_arm
+from model.arms.out_of_fold import assign_folds
+from model.arms.regression import (
+    Attempt,
+    Fitted,
+    cross_validate,
+    fit_regression,
+    limit_fit,
+    summarize_attempts,
+)
+
+SCALES = (1e-3, 2.5e-4, 4e-3, 1.6e-2)
+"""Squares of the factor of the standardized states beside the TF-IDF, whose parts have norm 1. The
+first is tried with every C, the others with the best one."""
+ALONE_BELOW = 1_000
+"""Labels below which states alone and words alone are tried too: with 50 of them, states alone were
+better. With more labels both lost in every sample, and the other arms have tried them."""
+
+
+def fit_pipelines(
+    texts: Sequence[str],
+    states: np.ndarray,
+    labels: np.ndarray,
+    classes: Sequence[str],
+    groups: np.ndarray,
+) -> tuple[Pipeline | None, Pipeline | None, Fitted, dict[str, Any]]:
+    """Return the pipeline of the words, that of the states [texts, width], what was found, and what
+    result.json says of it; None for a part that the cross-validation leaves out. `labels` are
+    indices of `classes`, `groups` stay in one fold.
+    """
+    vectorizer, words, kept = word_arm.count_words(texts)
+    scaler = StandardScaler()
+    standardized = scaler.fit_transform(states).astype(np.float32)
+    folds, tried = assign_folds(labels, groups), dict[float, list[Attempt]]()
+
+    def join(scale: float) -> Any:
+        """Return the features, of words alone with 0, of states alone with infinity."""
+        if scale == 0:
+            return words
+        if scale == np.inf:
+            return standardized
+        factor = np.float32(np.sqrt(scale))
+        return hstack([words, csr_matrix(standardized * factor)], "csr")
+
+    def compare(scale: float, strengths: Sequence[float]) -> None:
+        features, before = join(scale), dict[int, Any]()
+        with limit_fit():
+            tried[scale] = [
+                cross_validate(features, labels, len(classes), folds, one, None, before)[0]
+                for one in strengths
+            ]
+
+    def find_loss(scale: float) -> float:
+        return min(one.loss for one in tried[scale])
+
+    def find_strength(scale: float) -> float:
+        return min(tried[scale], key=lambda one: one.loss).C
+
+    compare(SCALES[0], word_arm.STRENGTHS)
+    for scale in SCALES[1:]:
+        compare(scale, (find_strength(SCALES[0]),))
+    if len(labels) < ALONE_BELOW:
+        compare(0.0, word_arm.STRENGTHS)
+        compare(np.inf, state_arm.STRENGTHS)
+    best = min(tried, key=find_loss)
+    fitted = fit_regression(join(best), labels, len(classes), (find_strength(best),), groups)
+    facts = summarize_attempts(fitted.tried) | {
+        "scale": "states alone" if best == np.inf else best,
+        "scales": {f"{scale:g}": find_loss(scale) for scale in tried},
+    }
+    model = fitted.model
+    model.classes_ = np.array(classes)[model.classes_]
+    n_words = 0 if best == np.inf else words.shape[1]
+    word_pipeline = state_pipeline = None
+    if n_words:
+        part = clone(model)
+        part.classes_, part.n_iter_ = model.classes_, model.n_iter_
+        part.coef_ = word_arm.spread_weights(model.coef_[:, :n_words], kept)
+        part.n_features_in_ = part.coef_.shape[1]
+        part.intercept_ = model.intercept_ * (best == 0)
+        word_pipeline = make_pipeline(vectorizer, part)
+    if best:
+        part = clone(model)
+        part.classes_, part.n_iter_ = model.classes_, model.n_iter_
+        part.coef_ = model.coef_[:, n_words:] * (1.0 if best == np.inf else np.sqrt(best))
+        part.n_features_in_ = part.coef_.shape[1]
+        part.intercept_ = model.intercept_
+        state_pipeline = make_pipeline(scaler, part)
+    return word_pipeline, state_pipeline, fitted, facts

@@ -139,12 +139,12 @@ def fit_and_predict(
         fitted = arm.fit(train, dev, request, resources, output)
         if task.shape != "classification":
             return fitted, None
-        held_out, examples = fitted.out_of_fold, []
-        if held_out and not dev:  # of some of the examples, where an arm has read no more
+        held_out, examples = fitted.out_of_fold, dev
+        if dev:
+            held_out = predict(fitted, dev, np.zeros(len(dev), np.int64))
+        elif held_out:  # of some of the examples, where an arm has read no more
             by_id = {example.id: example for example in train}
             examples = [by_id[one] for one in held_out.ids]
-        if dev:
-            held_out, examples = predict(fitted, dev, np.zeros(len(dev), np.int64)), dev
     else:
         folds = assign_folds(list_labels(train), group_examples(train))
         examples = [train[i] for i in np.flatnonzero(folds == 0)[:HELD_OUT]]

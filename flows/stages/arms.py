@@ -72,12 +72,11 @@ def list_arms(
     is_compared = parameters.promotion.mode != "off" and parameters.effort == "full"
     if is_compared and "champion" not in chosen:
         chosen.append("champion")
-    if champion and champion.name == "model":  # of an arm without an encoder, which is fitted anew
+    if champion and champion.name == "model":  # of TF-IDF, which is fitted anew
         chosen = list(dict.fromkeys("tfidf" if arm == "champion" else arm for arm in chosen))
     if champion is None or champion.fingerprint == encoder.fingerprint:
         chosen = ["base" if arm == "champion" else arm for arm in chosen]
-    is_adapted = origin is not None and encoder.fingerprint != origin.fingerprint
-    if origin and not is_adapted:
+    if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
         chosen = [arm for arm in chosen if arm != "pre-trained"]
     written = find_written(store, encoder)
     sources: dict[Arm, Stage | None] = {
@@ -96,7 +95,7 @@ def list_arms(
         for arm in chosen
         if (source := sources.get(arm))
     ]
-    is_adapted = origin and written.fingerprint != origin.fingerprint and not base
+    is_adapted = bool(origin and written.fingerprint != origin.fingerprint and not base)
     methods = list_methods()
 
     def list_fits(arm: Arm) -> Iterator[RunArm]:

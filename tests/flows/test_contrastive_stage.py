@@ -57,14 +57,16 @@ def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published)
 
 
 def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_published):
-    names = ["adapted, frozen", "mini-bert, frozen", "TF-IDF"]
-    for effort, finetuned in (("full", ["adapted", "mini-bert as published"]), ("quick", [])):
+    names = ["mini-bert, frozen", "mini-bert, joined", "TF-IDF"]
+    names += ["adapted, frozen", "adapted, joined"]
+    trained = ["adapted", "mini-bert as published", "adapted + TF-IDF"]
+    for effort, finetuned in (("full", trained), ("quick", [])):
         _, stages = list_published(f"effort={effort}")
         cells = {label: s.labels["arm"] for label, s in stages.items() if s.name == "finetuning"}
         assert set(cells.values()) == {*names, *finetuned}
         assert "polarity" in next(iter(cells)), cells
         made = list(stages)
-        first = [f"{name} · polarity · seed 0" for name in names[1:]]
+        first = [f"{name} · polarity · seed 0" for name in names[:3]]
         assert all(made.index(label) < made.index(ADAPTATION) for label in first)
 
 

@@ -76,7 +76,7 @@ def list_lines(plan: Plan) -> list[str]:
         state, about = "complete" if is_complete else "to do", ""
         if stage.name == "pretraining" and (counted := count_training(stage)):
             about = f", {counted[0]:,} steps, {counted[1] / 1e6:,.1f} M tokens"
-        lines.append(f"{state:<10}{stage.name:<14}{stage.fingerprint}  {stage.label}{about}")
+        lines.append(f"{state:<10}{stage.name:<24}{stage.fingerprint}  {stage.label}{about}")
     lines.append(format_total(plan))
     if warning := find_small_budget(plan):
         lines.append(f"warning: {warning}")

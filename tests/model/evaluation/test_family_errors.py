@@ -44,17 +44,16 @@ def correct_family(size, differences):
     """Return Holm's p of each comparison."""
     arms, tasks, _ = FAMILIES[size]
     p, f, both = significance._compute_mean_squares(np.moveaxis(differences, 0, -1))
-    spreads = [
-        significance.Spread(EXAMPLES**2, between / 9, OWN_WAY**2 / 9, 2.0)
-        for between in np.maximum(np.maximum(p, f), p + f - both).tolist()
-    ]
+    spreads = []
+    for squares in zip(p.tolist(), f.tolist(), both.tolist(), strict=True):
+        between, freedom = significance.combine_mean_squares(*squares, (3, 3))
+        spreads.append(significance.Spread(EXAMPLES**2, between / 9, OWN_WAY**2 / 9, freedom))
     pooled = significance._pool_spreads(spreads, tasks * (arms - 1))
-    together = significance.Spread(
-        *(np.array([getattr(s, name) for s in pooled]) for name in ("known", "between", "least")),
-        pooled[0].freedom,
-    )
-    ps = significance._compute_p(differences.mean((1, 2)), together)
-    return np.array(significance.adjust_p_values(ps.tolist()))
+    ps = [
+        float(significance._compute_p(one.mean(), spread))
+        for one, spread in zip(differences, pooled, strict=True)
+    ]
+    return np.array(significance.adjust_p_values(ps))
 
 
 def simulate(size, families, seed=0, **asked):

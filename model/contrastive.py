@@ -50,7 +50,7 @@ from model.options import (
     TrainingResources,
 )
 from model.pretraining import checkpoint
-from model.pretraining.input.pairs import Pairs, read_pairs
+from model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
 from model.pretraining.model_card import ORIGIN_FIELDS, render_front_matter
 from model.pretraining.optimizer import compute_learning_rate
 from model.processes import check_processes, run_processes
@@ -59,7 +59,6 @@ from model.tracking.metrics_log import MetricsLog
 COMPUTATION_VERSION = 1
 """Raise this whenever the numbers of a step change: no checkpoint is then continued."""
 EXIT_TERMINATED = 128 + signal.SIGTERM
-MIN_PAIRS = 16
 SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
 """Where `epochs` is not set, passes until so many pairs were seen: 10,089 once gained 1.2 to 4.7
 points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170.

@@ -47,6 +47,7 @@ from flows.store.stage import Stage
 from flows.store.store import Store
 from flows.ui.plan_page import list_lines
 from model.encoders.known import warn_of_languages
+from model.pretraining.input.pairs import MIN_PAIRS
 from model.recipes import RECIPES
 from model.report.owner import list_short_answers
 
@@ -178,7 +179,13 @@ def print_plan(form: Parameters | Addition) -> None:
     print(json.dumps(form.model_dump(), indent=2))
     show("\n".join(list_lines(plan)))
     made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
-    is_known = isinstance(form, AdditionParameters) or made["corpus"][1]
+    is_addition = isinstance(form, AdditionParameters)
+    is_known = is_addition or made["corpus"][1]
+    if is_addition and "contrastive-adaptation" in made and not made["corpus"][1]:
+        print(
+            f"note: the base's encoder is kept if the corpus job finds fewer than {MIN_PAIRS} new "
+            "reviews with a title that can be used"
+        )
     if not is_known and isinstance(form, Parameters) and is_contrast_automatic(form):
         print(
             "note: the corpus job decides how the encoder is adapted: by contrast if "
@@ -266,7 +273,7 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
     began = time.monotonic()
     made = terminal.run_in_terminal(form, run)
     if not Path(made["report"]).exists():
-        print(f"nothing in the dump is new; the model is still the base's, {made['folder']}")
+        print(f"nothing was added; the model is still the base's, {made['folder']}")
         return made
     terminal.print_results(Path(made["folder"]))
     up = prefect_server.find_running_servers(store.root)

@@ -613,7 +613,12 @@ def check_trainer_settings(
         if name in type(chosen).model_fields:
             raise UserError(f"{name}: write it as `{section}.{name}`", f"{section}.settings")
     try:
-        if isinstance(chosen, Pretraining) and chosen.objective == CONTRASTIVE:
+        if isinstance(chosen, Pretraining):
+            is_contrastive = chosen.objective == CONTRASTIVE
+        else:  # the base has the objective; some settings are of contrast alone
+            of_contrast = ContrastiveConfig.model_fields.keys() - PretrainingConfig.model_fields
+            is_contrastive = not of_contrast.isdisjoint(chosen.settings)
+        if is_contrastive:
             replace_settings([ContrastiveConfig()], chosen.settings, section)
             return
         apply_settings(RECIPES[recipe], chosen.settings)

@@ -1,7 +1,8 @@
 """What a model has seen, round by round, and how one more dump is added to it.
 
 A round is one dump's way through the graph: its corpus without what earlier corpora have, its
-shards with the first round's vocabulary, and the pre-training that went on with them. The
+shards with the first round's vocabulary, and the pre-training that went on with them; after a
+contrastive adaptation, its corpus and the adaptation that went on with its titles. The
 fingerprint of each stage contains those before it, so a model's fingerprint stands for its whole
 history, and the history is read from the manifests alone: the earlier dumps may be gone.
 """
@@ -12,25 +13,33 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import build_settings
+from beam_jobs.core.settings import build_settings, format_value
 from flows.configuration.form import (
     Addition,
     AdditionParameters,
     Corpus,
+    Increment,
     Pretraining,
     Shards,
 )
 from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.stages.continued_pretraining import EarlierTraining, build_continued_stage, inherit_rates
+from flows.stages.contrastive_adaptation import (
+    ContrastiveAdaptation,
+    build_contrastive_stage,
+    has_titles,
+)
 from flows.stages.corpus import Corpus as CorpusStage
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
+from flows.stages.pretraining import ADAPTATIONS
 from flows.stages.shards import PackedShards, build_dev_stage, build_shards_stage
 from flows.stages.vocabulary import Vocabulary
 from flows.stages.vocabulary_fit import build_vocabulary_fit_stage
-from flows.store.stage import ExistingStage, Stage
+from flows.store.stage import ExistingStage, Stage, dict_of
 from flows.store.store import Manifest, Store
+from model.pretraining.input.pairs import MIN_PAIRS
 from model.recipes import RECIPES
 
 WARMUP = "0.1"
@@ -43,8 +52,9 @@ class Round:
 
     dump: Stage
     corpus: Stage
-    shards: Stage
     encoder: Stage
+    shards: Stage | None = None
+    """Of a pre-training; a contrastive adaptation reads the corpus."""
     fit: Stage | None = None
     """How well the first round's vocabulary fits; of a round made just now."""
 
@@ -60,7 +70,8 @@ class Base:
     """A model and everything it has seen, oldest round first."""
 
     rounds: tuple[Round, ...]
-    vocabulary: Stage
+    vocabulary: Stage | None = None
+    """Of the shards, where there are any."""
     origin: Stage | None = None
     """The published encoder that the first round started from, if it did."""
 
@@ -74,18 +85,21 @@ def read_history(store: Store, encoder: Manifest) -> Base:
     """Read the rounds from the manifests, from the newest back to the first."""
     rounds: list[Round] = []
     following: Manifest | None = encoder
-    vocabulary: Manifest = {}
-    origin: Stage | None = None
+    vocabulary = origin = None
     while following:
-        shards = _read_input(store, following, "shards")
-        corpus = _read_input(store, shards, "corpus")
-        vocabulary = _read_input(store, shards, "vocabulary")
+        shards, read = None, following
+        if following["stage"] != ContrastiveAdaptation.name:
+            read = _read_input(store, following, "shards")
+            shards = make_known_stage(read)
+            vocabulary = make_known_stage(_read_input(store, read, "vocabulary"))
+        corpus = _read_input(store, read, "corpus")
         dump = _read_input(store, corpus, "dump")
-        rounds.insert(0, Round(*map(make_known_stage, (dump, corpus, shards, following))))
+        made_of = make_known_stage(dump), make_known_stage(corpus)
+        rounds.insert(0, Round(*made_of, make_known_stage(following), shards))
         if "origin" in following["inputs"]:
             origin = make_known_stage(_read_input(store, following, "origin"))
         following = _read_input(store, following, "base") if "base" in following["inputs"] else None
-    return Base(tuple(rounds), make_known_stage(vocabulary), origin)
+    return Base(tuple(rounds), vocabulary, origin)
 
 
 def make_known_stage(manifest: Manifest) -> ExistingStage:
@@ -126,15 +140,15 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
             "increment.base",
         )
     if name == "last":
-        models = [m for m in reversed(store.list_manifests()) if m["stage"] == "pretraining"]
+        models = list(reversed(store.list_manifests()))
     else:
-        found = store.find(champion if name == "champion" else name)
-        models = [m for m in found if m["stage"] == "pretraining"]
-        models += [_read_input(store, m, "encoder") for m in found if m["stage"] == "report"]
-        if len({m["fingerprint"] for m in models}) > 1:
-            raise UserError(
-                f"several models begin with {name}; write more of the fingerprint", "increment.base"
-            )
+        models = list(store.find(champion if name == "champion" else name))
+        models += [_read_input(store, m, "encoder") for m in models if m["stage"] == "report"]
+    models = [m for m in models if m["stage"] in ADAPTATIONS]
+    if name != "last" and len({m["fingerprint"] for m in models}) > 1:
+        raise UserError(
+            f"several models begin with {name}; write more of the fingerprint", "increment.base"
+        )
     for model in models:
         try:
             rounds = read_history(store, model).rounds
@@ -161,7 +175,7 @@ def find_newest_model(store: Store, base: str) -> str:
     known = {manifest["fingerprint"]: manifest for manifest in store.list_manifests()}
     found = [("", 0, base)]
     for name, model in known.items():
-        if model["stage"] == "pretraining":
+        if model["stage"] in ADAPTATIONS:
             lineage = [earlier["fingerprint"] for _, earlier in store.trace_lineage(model, known)]
             if base in lineage:  # of two that ended in the same second the later of the chain
                 found.append((model["finished"], len(lineage), name))
@@ -170,17 +184,19 @@ def find_newest_model(store: Store, base: str) -> str:
 
 def resolve_base(base: str, make: StageMaker) -> Base:
     """Return the model with this fingerprint and its history."""
-    encoder = make.store.manifest(ExistingStage("pretraining", 0, {}, known=base))
-    if encoder is None:
-        raise UserError(
-            f"no model {base} in {make.store.address}; `amazon-electra runs` lists them",
-            "increment.base",
-        )
-    return read_history(make.store, encoder)
+    for name in ADAPTATIONS:
+        if encoder := make.store.manifest(ExistingStage(name, 0, {}, known=base)):
+            return read_history(make.store, encoder)
+    raise UserError(
+        f"no model {base} in {make.store.address}; `amazon-electra runs` lists them",
+        "increment.base",
+    )
 
 
 def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
-    """Return the base with the dump added, or the base itself if nothing in the dump is new."""
+    """Return the base with the dump added, or the base itself if there is nothing in the dump to
+    train on.
+    """
     first, vocabulary = base.rounds[0], base.vocabulary
     dump = make(list_dump(p.dump, make))
     corpus = make(build_corpus_stage(p, dump, make.store, [one.corpus for one in base.rounds]))
@@ -190,30 +206,35 @@ def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
             "nothing in %s is new to the model %s", dump.result["name"], base.encoder.fingerprint
         )
         return base
+    if vocabulary is None:
+        if not has_titles(corpus, make.store, MIN_PAIRS):
+            find_run_logger().warning(
+                "%s has fewer than %d new reviews with a title that can be used; the encoder %s is "
+                "kept",
+                dump.result["name"],
+                MIN_PAIRS,
+                base.encoder.fingerprint,
+            )
+            return base
+        encoder = make(build_contrastive_stage(p, corpus, base.encoder))
+        return replace(base, rounds=(*base.rounds, Round(dump, corpus, encoder)))
     fit = make(build_vocabulary_fit_stage(corpus, vocabulary))
     shards = make(build_shards_stage(p, corpus, vocabulary))
     dev_shards = make(build_dev_stage(p, first.corpus, vocabulary))
 
     # How often the first round went through its own shards: replayed text does not count.
+    packed = [one.shards for one in base.rounds if one.shards]
     own = 1 - first.encoder.parameters.get("replay_ratio", 0)
-    epochs = own * first.encoder.result["tokens"] / first.shards.result["tokens"]
+    epochs = own * first.encoder.result["tokens"] / packed[0].result["tokens"]
     labels = first.corpus if base.origin else None
-    earlier = EarlierTraining(
-        base.encoder, [one.shards for one in base.rounds], epochs, dev=dev_shards, labels=labels
-    )
+    earlier = EarlierTraining(base.encoder, packed, epochs, dev=dev_shards, labels=labels)
     encoder = make(build_continued_stage(p, p.increment, shards, earlier))
-    return replace(base, rounds=(*base.rounds, Round(dump, corpus, shards, encoder, fit)))
+    return replace(base, rounds=(*base.rounds, Round(dump, corpus, encoder, shards, fit)))
 
 
 def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
     """Return the settings of the base, unless the form says otherwise."""
-    first, before, asked = base.rounds[0], base.encoder.parameters, form.increment
-    shape = RECIPES[before["recipe"]].architecture.model_dump()
-    if before.get("recipe.architecture", shape) != shape:
-        raise UserError(
-            f"the shape of the recipe {before['recipe']} has changed since that model was made",
-            "increment.base",
-        )
+    first, asked = base.rounds[0], form.increment
     withheld = first.corpus.result.get("withheld_files", [])
     if gone := [file for file in withheld if not Path(file).exists()]:
         raise UserError(
@@ -222,14 +243,15 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
         )
     made = CorpusStage.read_config(first.corpus)
     scale = form.dump.stars_scale or made.stars_scale
-    inherited = dict(before["settings"])
-    if base.origin:
-        inherited = inherit_rates(inherited)
+    if base.vocabulary and first.shards:
+        inherited = inherit_pretraining(asked, base, first.shards, base.vocabulary)
+    else:
+        inherited = inherit_contrast(asked, base)
     return build_settings(
         AdditionParameters,
         {
             "dump": form.dump.model_copy(update={"stars_scale": scale}),
-            "recipe": before["recipe"],
+            **inherited,
             "corpus": Corpus(
                 split=made.split,
                 split_by=made.split_by,
@@ -239,14 +261,6 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
                 languages=list(made.languages),
                 workers=asked.workers,
             ),
-            "vocabulary": read_vocabulary(base.vocabulary),
-            "shards": Shards(max_length=PackedShards.read_config(first.shards).max_length),
-            "pretraining": Pretraining(
-                objective=inherited.pop("objective", ""),
-                steps=asked.steps,
-                device=asked.device,
-                settings={**inherited, "warmup": WARMUP, **asked.settings},
-            ),
             "increment": asked,
             "from_published": bool(base.origin),
             "finetuning": form.finetuning,
@@ -255,6 +269,56 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "store": form.store,
         },
     )
+
+
+def inherit_contrast(asked: Increment, base: Base) -> dict[str, Any]:
+    """Return the form's sections of a training that continues a contrastive adaptation. That one
+    knows no recipe; runs adapt by contrast with `published`.
+    """
+    if asked.steps:
+        message = "the base was adapted by contrast, which counts passes; write `increment.epochs`"
+        raise UserError(message, "increment.steps", asked.steps)
+    if asked.replay_ratio != Increment().replay_ratio:
+        message = "the base was adapted by contrast, which replays no earlier dump; leave it out"
+        raise UserError(message, "increment.replay_ratio", asked.replay_ratio)
+    before = dict_of(ContrastiveAdaptation.read_config(base.encoder))
+    settings = {name: format_value(value) for name, value in before.items()} | asked.settings
+    return {
+        "recipe": "published",
+        "pretraining": {
+            "objective": "contrastive",
+            "device": asked.device,
+            "seed": settings.pop("seed", 0),
+            "settings": settings,
+        },
+    }
+
+
+def inherit_pretraining(
+    asked: Increment, base: Base, shards: Stage, vocabulary: Stage
+) -> dict[str, Any]:
+    """Return the form's sections of a training that continues a pre-training on shards."""
+    before = base.encoder.parameters
+    shape = RECIPES[before["recipe"]].architecture.model_dump()
+    if before.get("recipe.architecture", shape) != shape:
+        raise UserError(
+            f"the shape of the recipe {before['recipe']} has changed since that model was made",
+            "increment.base",
+        )
+    inherited = dict(before["settings"])
+    if base.origin:
+        inherited = inherit_rates(inherited)
+    return {
+        "recipe": before["recipe"],
+        "vocabulary": read_vocabulary(vocabulary),
+        "shards": Shards(max_length=PackedShards.read_config(shards).max_length),
+        "pretraining": Pretraining(
+            objective=inherited.pop("objective", ""),
+            steps=asked.steps,
+            device=asked.device,
+            settings={**inherited, "warmup": WARMUP, **asked.settings},
+        ),
+    }
 
 
 def read_vocabulary(vocabulary: Stage) -> dict[str, Any]:

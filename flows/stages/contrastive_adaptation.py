@@ -1,4 +1,6 @@
-"""Contrastive adaptation: the titles and bodies of a corpus → the published encoder, adapted."""
+"""Contrastive adaptation: the titles and bodies of a corpus → the published encoder, adapted; those
+of an added dump → the base's encoder, adapted further.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -7,8 +9,8 @@ from typing import Any
 
 from beam_jobs.core.settings import replace_settings
 from flows.configuration.form import Parameters
-from flows.stages.origin import get_name, locate_origin
-from flows.stages.pretraining import divide_cores
+from flows.stages.origin import get_name
+from flows.stages.pretraining import divide_cores, locate_encoder
 from flows.store.stage import Resources, Stage
 from flows.store.store import Store
 from model.options import FREE_CONTRASTIVE_SETTINGS, ContrastiveConfig
@@ -21,8 +23,8 @@ something else. 4,067 pairs gained (docs/results.md); fewer were not measured.
 
 
 class ContrastiveAdaptation(Stage):
-    """`origin` and `corpus` → an encoder. With `corpus 2`, `corpus 3`, … it learns the pairs of
-    several corpora.
+    """`origin`, or the `base` that training continues from, and `corpus` → an encoder. With
+    `corpus 2`, `corpus 3`, … it learns the pairs of several corpora.
     """
 
     name, version, Config = "contrastive-adaptation", 1, ContrastiveConfig
@@ -49,10 +51,11 @@ class ContrastiveAdaptation(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from model.contrastive import adapt_contrastively
 
+        start = self.inputs.get("base") or self.inputs["origin"]
         return asdict(
             adapt_contrastively(
                 self.config,
-                locate_origin(store, self.inputs["origin"]),
+                Path(locate_encoder(store, start)),
                 [store.fetch(corpus) for corpus in self.corpora],
                 folder,
                 divide_cores(self.resources),
@@ -61,22 +64,23 @@ class ContrastiveAdaptation(Stage):
 
 
 def build_contrastive_stage(
-    parameters: Parameters, corpus: Stage, origin: Stage, beside: int = 0
+    parameters: Parameters, corpus: Stage, start: Stage, beside: int = 0
 ) -> ContrastiveAdaptation:
-    """Return the adaptation of a published encoder that the form describes; on a CPU it leaves
-    `beside` cores to jobs that run at the same time.
+    """Return the adaptation that the form describes, of a published encoder or further of one that
+    was adapted so; on a CPU it leaves `beside` cores to jobs that run at the same time.
     """
     chosen = parameters.pretraining
     settings = chosen.settings if chosen.objective == "contrastive" else {}
     config = ContrastiveConfig(seed=chosen.seed)
     [config] = replace_settings([config], settings, "pretraining")
+    is_published = start.name == "origin"
     return ContrastiveAdaptation(
         config,
-        {"corpus": corpus, "origin": origin},
+        {"corpus": corpus, "origin" if is_published else "base": start},
         resources=Resources(
             device=chosen.finetuning_device, processes=chosen.processes, beside=beside
         ),
-        title=f"adaptation of {get_name(origin)}",
+        title=f"adaptation of {get_name(start)}" if is_published else start.title,
     )
 
 
@@ -90,6 +94,11 @@ def adapts_by_contrast(parameters: Parameters, corpus: Stage, store: Store) -> b
         return chosen.objective == "contrastive"
     if not is_contrast_automatic(parameters):
         return False
+    return has_titles(corpus, store, MIN_TITLES)
+
+
+def has_titles(corpus: Stage, store: Store, enough: int) -> bool:
+    """Return whether a pretrain split has so many usable titles; true until the corpus is made."""
     made = store.manifest(corpus)
     if not made:
         return True
@@ -99,7 +108,7 @@ def adapts_by_contrast(parameters: Parameters, corpus: Stage, store: Store) -> b
             if name.startswith("corpus-") and name.endswith(".parquet"):
                 yield store.fetch(corpus, name) / name
 
-    return has_pairs(fetch_files(), MIN_TITLES)
+    return has_pairs(fetch_files(), enough)
 
 
 def is_contrast_automatic(parameters: Parameters) -> bool:

@@ -6,6 +6,9 @@ import importlib
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from flows.configuration.form import Parameters, fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.processes import FinishedJob
@@ -61,6 +64,22 @@ def run_here(module, arguments, log, environment, follow, name, hang_seconds, ke
 def publish(store: Store, stage: Stage) -> Stage:
     store.publish(stage, RESULTS.get(stage.name, dict(stage.result)))
     return stage
+
+
+def publish_corpus(store: Store, corpus: Stage, titles: list[str]) -> None:
+    """Make a corpus of reviews with these titles in its pretrain split, in two files."""
+    folder = store.folder(corpus)
+    folder.mkdir(parents=True)
+    for number, part in enumerate((titles[::2], titles[1::2])):
+        table = pa.table(
+            {
+                "split": ["pretrain"] * len(part),
+                "has_title": [bool(title) for title in part],
+                "sentences": [[*filter(None, [title]), "It lasted two days."] for title in part],
+            }
+        )
+        pq.write_table(table, folder / f"corpus-0000{number}.parquet")
+    store.publish(corpus, {**RESULTS["corpus"], "sentences": len(titles)})
 
 
 def made_run(root: Path, *settings: str, dump: str = "sample:50") -> str:

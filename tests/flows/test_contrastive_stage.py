@@ -1,7 +1,5 @@
 """Contrastive adaptation in the graph: when it is made, of what, and what it must not read."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core.errors import UserError
@@ -9,7 +7,7 @@ from flows.stages.pretraining import locate_encoder
 from model.pretraining.input import pairs
 from tests.beam_jobs.dumps import review, rows_of, text_of, write_lines
 from tests.flows.calls import call_of, cross
-from tests.flows.made import RESULTS
+from tests.flows.made import publish_corpus
 
 ADAPTATION = "adaptation of mini-bert"
 
@@ -23,22 +21,6 @@ def list_published(list_stages, encoder):
         return list_stages(start, "recipe=published", *settings, **dump)
 
     return of
-
-
-def publish_corpus(store, corpus, titles: list[str]) -> None:
-    """Make a corpus of reviews with these titles in its pretrain split, in two files."""
-    folder = store.folder(corpus)
-    folder.mkdir(parents=True)
-    for number, part in enumerate((titles[::2], titles[1::2])):
-        table = pa.table(
-            {
-                "split": ["pretrain"] * len(part),
-                "has_title": [bool(title) for title in part],
-                "sentences": [[*filter(None, [title]), "It lasted two days."] for title in part],
-            }
-        )
-        pq.write_table(table, folder / f"corpus-0000{number}.parquet")
-    store.publish(corpus, {**RESULTS["corpus"], "sentences": len(titles)})
 
 
 def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published):

@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 
 from beam_jobs.core.errors import UserError
 
+MIN_PAIRS = 16
+"""Fewer are no batch to find a body in."""
 MIN_WORDS = 3
 """Words of a body."""
 CHARACTERS_PER_TOKEN = 16

@@ -2,6 +2,8 @@
 what protects it.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from beam_jobs.core.errors import UserError
@@ -10,7 +12,7 @@ from flows.configuration.form import Addition
 from flows.configuration.form_tools import fill_form
 from flows.runner.stage_runner import Plan
 from tests.flows.calls import call_of
-from tests.flows.made import RESULTS, publish
+from tests.flows.made import RESULTS, publish, publish_corpus
 
 
 @pytest.fixture
@@ -110,3 +112,126 @@ def test_a_model_that_began_with_nothing_is_gone_on_with_as_before(add_dump_to, 
     assert call["config"].settings == {"learning_rate": "2e-3", "warmup": "0.1", "seed": "0"}
     with pytest.raises(UserError, match=r"increment\.trunk_learning_rate"):
         add_dump_to("increment.trunk_learning_rate=1e-5", begun=False)
+
+
+ADAPTATION = "adaptation of mini-bert"
+
+
+@pytest.fixture
+def contrastive(list_stages, encoder):
+    """A base that was adapted by contrast, in a store: its stages by label; what an addition asks
+    for, and the parameters and stages that this comes to.
+    """
+
+    class Contrastive:
+        def __init__(self):
+            chosen = ("learning_rate=3e-5", "seed=7", "objective=contrastive")
+            settings = [f"pretraining.{one}" for one in (f"start_from={encoder}", *chosen)]
+            self.store, self.stages = list_stages("recipe=published", *settings)
+            for label, stage in self.stages.items():
+                if stage.name in ("dump", "origin", "corpus", "contrastive-adaptation"):
+                    publish(self.store, stage)
+                if label == ADAPTATION:
+                    (self.store.folder(stage) / "encoder").mkdir()
+                    self.base = stage
+
+        def ask(self, *settings, dump="sample:70"):
+            fixed = ["increment.base=last", *settings]
+            return fill_form(Addition, fixed, dump={"paths": [dump]}, store=str(self.store.root))
+
+        def plan(self, *settings, **dump):
+            plan = Plan(self.store)
+            parameters = add_dump.prepare_addition(self.ask(*settings, **dump), plan)
+            last = add_dump.graph(parameters, plan)
+            return last, [stage for stage, _ in plan.stages]
+
+    return Contrastive()
+
+
+def find_adaptation(stages):
+    [adaptation] = [stage for stage in stages if stage.name == "contrastive-adaptation"]
+    return adaptation
+
+
+def test_a_dump_is_added_to_a_contrastive_base_by_its_pairs(contrastive):
+    store, base = contrastive.store, contrastive.base
+    last, planned = contrastive.plan("finetuning.arms=pre-trained,base,origin")
+    first = [stage.name for stage in planned][:3]
+    assert first == ["dump", "corpus", "contrastive-adaptation"]
+    assert not {"vocabulary", "vocabulary-fit", "shards", "dev-shards"} & {s.name for s in planned}
+    corpus, adaptation = planned[1], planned[2]
+    assert corpus.inputs["earlier"].fingerprint == contrastive.stages["corpus"].fingerprint
+    assert {name: s.fingerprint for name, s in adaptation.inputs.items()} == {
+        "corpus": corpus.fingerprint,
+        "base": base.fingerprint,
+    }
+    call = call_of(adaptation, store)
+    assert call["encoder"] == store.folder(base) / "encoder"
+    assert call["corpora"] == [store.folder(corpus)]
+    assert call["config"] == base.config
+    cells = {s.labels["arm"]: s.inputs for s in planned if s.name == "finetuning"}
+    assert set(cells) == {"adapted", "base", "mini-bert as published"}
+    assert cells["adapted"]["encoder"] is adaptation
+    assert cells["base"]["encoder"].fingerprint == base.fingerprint
+    tests = {c["data"].fingerprint for c in cells.values()}
+    assert tests == {contrastive.stages["corpus"].fingerprint}
+    assert last.name == "report"
+    assert last.inputs["encoder"] is adaptation
+
+
+def test_the_form_changes_the_settings_of_a_contrastive_base(contrastive):
+    asked = ("increment.epochs=2", "increment.temperature=0.1", "increment.seed=3")
+    _, planned = contrastive.plan(*asked)
+    told = {"epochs": 2, "temperature": 0.1, "seed": 3}
+    assert find_adaptation(planned).config == contrastive.base.config.replace(**told)
+
+
+@pytest.mark.parametrize("setting", ["steps=9", "replay_ratio=0.2", "dropout=0.1", "epochs=0"])
+def test_what_contrast_does_not_take_is_refused_by_its_name(contrastive, setting):
+    with pytest.raises(UserError) as refused:
+        contrastive.plan(f"increment.{setting}")
+    assert refused.value.field == f"increment.{setting.partition('=')[0]}"
+
+
+@pytest.mark.parametrize("titles", [15, 16])
+def test_too_few_titles_keep_the_encoder_of_a_contrastive_base(contrastive, heard, titles):
+    _, planned = contrastive.plan()
+    publish_corpus(contrastive.store, planned[1], ["Broke at once"] * titles + ["Five Stars"] * 9)
+    last, planned = contrastive.plan()
+    if titles == 16:
+        assert last.name == "report"
+        assert not heard.records
+    else:
+        assert last.fingerprint == contrastive.base.fingerprint
+        assert [stage.name for stage in planned] == ["dump", "corpus"]
+        assert len({record.getMessage() for record in heard.records}) == 1
+
+
+def test_dumps_that_are_added_to_a_contrastive_base_make_one_chain(contrastive):
+    """As the watcher asks for it."""
+    store, base = contrastive.store, contrastive.base
+    _, planned = contrastive.plan()
+    second = find_adaptation(planned)
+    for stage in (planned[0], second):
+        publish(store, stage)
+    publish_corpus(store, planned[1], ["Broke at once"] * 16)
+    third = contrastive.ask(f"increment.base={base.fingerprint}", dump="sample:90")
+    form = add_dump.choose_newest_base(third, store)
+    assert form.increment.base == second.fingerprint
+    plan = Plan(store)
+    add_dump.graph(add_dump.prepare_addition(form, plan), plan)
+    [_, corpus, adaptation, *_] = [stage for stage, _ in plan.stages]
+    assert corpus.inputs["earlier"].fingerprint == planned[1].fingerprint
+    assert len(corpus.reads) == 2
+    assert adaptation.inputs["base"].fingerprint == second.fingerprint
+    _, again = contrastive.plan()
+    assert find_adaptation(again).fingerprint == second.fingerprint, "the same request again"
+
+
+def test_a_report_without_an_adaptation_is_no_base(contrastive):
+    _, planned = contrastive.plan()
+    origin = contrastive.stages["origin mini-bert"]
+    report = publish(contrastive.store, replace(planned[-1], inputs={"encoder": origin}))
+    with pytest.raises(UserError) as refused:
+        contrastive.plan(f"increment.base={report.fingerprint}")
+    assert refused.value.field == "increment.base"

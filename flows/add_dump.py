@@ -2,7 +2,8 @@
 
 `graph` is the way of one dump on one page. Only the new dump is read: its corpus
 leaves out what the earlier corpora have, the first round's vocabulary is kept, pre-training goes on
-from the base's weights on new sequences and a share of old ones, and the study asks the test sets
+from the base's weights on new sequences and a share of old ones (contrastive adaptation on the new
+titles), and the study asks the test sets
 of the first dump, which stay held out for ever.
 """
 
@@ -49,7 +50,7 @@ def prepare_addition(form: Addition, plan: Plan) -> AdditionParameters:
 
 
 def graph(p: AdditionParameters, make: StageMaker) -> Stage:
-    """Base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning → report."""
+    """Base → dump → corpus → (vocabulary fit → shards →) training → fine-tuning → report."""
     arms.check_parameters(p)
     base = increments.resolve_base(p.increment.base, make)
     p = labels.settle_tasks_of_corpus(p, base.rounds[0].corpus, make.store)

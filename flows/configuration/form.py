@@ -571,9 +571,9 @@ class Increment(Settings):
     base: str = Field(
         default="last",
         min_length=1,
-        description="Fingerprint of a pre-training or of a report (`amazon-electra runs`), or its "
-        "first digits; champion: the model in the MLflow registry; last: the newest model of the "
-        "store that has not seen this dump",
+        description="Fingerprint of a pre-training, of a contrastive adaptation or of a report "
+        "(`amazon-electra runs`), or its first digits; champion: the model in the MLflow "
+        "registry; last: the newest model of the store that has not seen this dump",
     )
     replay_ratio: float = Field(
         default=0.5,

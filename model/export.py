@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
 
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
 from beam_jobs.core.model_folder import (
-    MIN_PROBABILITY,
     apply_temperature,
     take_logarithms,
 )
@@ -31,16 +29,22 @@ from model.arms.arm import Arm, Resources, write_config
 from model.arms.out_of_fold import OutOfFold
 from model.config import FinetuningSettings
 from model.encoders.origin import describe_start
+from model.evaluation.choice import (
+    apply_calibration,
+    choose_best,
+    fit_calibration,
+    fit_temperature,
+    make_held_out_predictions,
+)
 from model.evaluation.metrics import (
     METRICS,
     compute_metric,
     count_confusions,
     list_class_figures,
 )
-from model.evaluation.predict import predict_classes
-from model.evaluation.predictions import Predictions, compute_log_softmax, read_predictions
+from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import compare_arms
-from model.finetuning.examples import Example, Split, Task, load_examples
+from model.finetuning.examples import Split, Task, load_examples
 from model.finetuning.network import NETWORK
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import find_task
@@ -51,8 +55,6 @@ from model.report.sections import format_change, format_number
 
 CHECKED = 1_000
 """Examples that the exported network is checked with, at most."""
-TEMPERATURES = (0.2, 10.0)
-"""Between which the best one is looked for: a dev set without a mistake would take none at all."""
 LIBRARIES = {
     "transformers": "transformers",
     "onnx": "onnxruntime",
@@ -236,104 +238,6 @@ def check_cells(cells: Sequence[ExportCell]) -> None:
                 )
     if not any(cell.is_candidate for cell in cells):
         raise UserError("cells: random weights are no candidate; give another arm too")
-
-
-def choose_best(cells: Sequence[ExportCell]) -> ExportCell:
-    """Return the best seed of the arm whose seeds have the smallest log-loss in the mean, each
-    calibrated, on the held-out examples that all arms have.
-
-    An arm that answers one class is taken only where all do.
-    """
-    losses: dict[str, list[tuple[bool, float, ExportCell]]] = {}
-    shared = {
-        seed: set.intersection(*(set(c.held_out.ids) for c in cells if c.seed == seed))
-        for seed in {cell.seed for cell in cells}
-    }
-    for cell in cells:
-        held_out = cell.held_out
-        ids = [one for one in held_out.ids if one in shared[cell.seed]]
-        predictions = make_held_out_predictions(held_out.take_ids(ids) if ids else held_out)
-        loss = float(apply_calibration(predictions, fit_calibration(predictions)).loss.mean())
-        one_class = len(set(predictions.predictions)) == 1
-        losses.setdefault(cell.arm, []).append((one_class, loss, cell))
-    best = min(
-        losses.values(),
-        key=lambda own: (all(one for one, *_ in own), float(np.mean([loss for _, loss, _ in own]))),
-    )
-    return min(best, key=lambda one: one[:2])[2]
-
-
-def make_held_out_predictions(held_out: OutOfFold) -> Predictions:
-    examples = [
-        Example(one, "", label=int(label))
-        for one, label in zip(held_out.ids, held_out.labels, strict=True)
-    ]
-    return predict_classes(list(held_out.logits), examples)
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Logits are divided by the temperature, and the biases are added."""
-
-    temperature: float
-    biases: np.ndarray
-    """Float64 [classes]: what undoes class weights, whose probabilities have other shares."""
-
-
-def fit_calibration(held_out: Predictions) -> Calibration:
-    """Return the calibration with the smallest log-loss on held-out examples; biases are held near
-    0 by a standard normal prior. Arms are compared by it, whatever their class weights.
-    """
-    assert held_out.probabilities is not None
-    logits, labels = take_logarithms(held_out.probabilities).astype(np.float64), held_out.gold_array
-    rows, n = np.arange(len(labels)), len(labels)
-    right = np.zeros_like(logits)
-    right[rows, labels] = 1
-
-    def compute_loss(x: np.ndarray) -> tuple[float, np.ndarray]:
-        factor, biases = np.exp(-x[0]), x[1:]
-        logs = compute_log_softmax(factor * logits + biases)
-        slope = (np.exp(logs) - right) / n
-        loss = -logs[rows, labels].mean() + biases @ biases / (2 * n)
-        steps = [-(slope * factor * logits).sum(), *(slope.sum(0) + biases / n)]
-        return float(loss), np.array(steps)
-
-    bounds = [tuple(np.log(TEMPERATURES)), *[(None, None)] * logits.shape[1]]
-    found = minimize(
-        compute_loss, np.zeros(1 + logits.shape[1]), jac=True, bounds=bounds, method="L-BFGS-B"
-    )
-    return Calibration(float(np.exp(found.x[0])), found.x[1:])
-
-
-def apply_calibration(predictions: Predictions, calibration: Calibration) -> Predictions:
-    """Return the predictions with calibrated probabilities and losses; classes do not change."""
-    assert predictions.probabilities is not None
-    logits = take_logarithms(predictions.probabilities).astype(np.float64)
-    logs = compute_log_softmax(logits / calibration.temperature + calibration.biases)
-    return replace(
-        predictions,
-        probabilities=np.exp(logs).astype(np.float32),
-        loss=-logs[np.arange(len(logs)), predictions.gold_array],
-    )
-
-
-def compute_tempered_loss(predictions: Predictions, temperature: float) -> float:
-    """Return the mean log-loss of logits that are divided by the temperature."""
-    assert predictions.probabilities is not None
-    rows, labels = np.arange(len(predictions)), predictions.gold_array
-    logits = take_logarithms(predictions.probabilities)
-    right = apply_temperature(logits, temperature)[rows, labels]
-    return float(-np.log(np.maximum(right, MIN_PROBABILITY)).mean())
-
-
-def fit_temperature(dev: Predictions) -> float:
-    """Return the temperature with the smallest cross-entropy on dev (Guo et al. 2017)."""
-
-    def compute_loss(log_temperature: float) -> float:
-        return compute_tempered_loss(dev, float(np.exp(log_temperature)))
-
-    found = minimize_scalar(compute_loss, bounds=np.log(TEMPERATURES), method="bounded")
-    return round(float(np.exp(found.x)), 4)
 
 
 def compare_calibration(predictions: Predictions, temperature: float) -> dict[str, float]:

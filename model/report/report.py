@@ -81,7 +81,7 @@ def write_report(study: ReportInput | str | Path, output: str | Path) -> dict[st
 
 
 def describe_best_arms(results: Results) -> list[str]:
-    """Return a sentence for each task of classes: which arm is best on dev, what it reaches on
+    """Return a sentence for each task of classes: which arm was chosen, what it reaches on
     test, and what TF-IDF and the most frequent class reach there.
     """
     sentences = []
@@ -106,13 +106,14 @@ def describe_best_arms(results: Results) -> list[str]:
         )
         others.append(f"the most frequent class: {format_number('accuracy', majority)}")
         sentences.append(
-            f"{task}: {won} is best on dev; on test {reached[best]} ({'; '.join(others)})."
+            f"{task}: {won} is best on held-out labels; on test {reached[best]} "
+            f"({'; '.join(others)})."
         )
         if best in results.untrained and best != TFIDF_ARM:
             other = results.find_best_arm(task, without=best) or "none"
             sentences[-1] += (
-                f" The encoder of {best} was not pre-trained, so it is no model to keep: the best "
-                f"of the others on dev is {other}."
+                f" The encoder of {best} was not pre-trained, so it is no model to keep: the "
+                f"best of the others is {other}."
             )
     return sentences
 

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.core.errors import UserError
+from model.arms.out_of_fold import FILE, OutOfFold
 from model.evaluation import significance
+from model.evaluation.choice import choose_best
 from model.evaluation.metrics import METRICS, rank_arm
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import Comparison, SeedPair
@@ -65,6 +67,11 @@ class Cell:
         """The metrics on dev, the main one first; empty where the folder does not have them."""
         found: dict[str, float] = self.result.get("dev", {})
         return found
+
+    @cached_property
+    def held_out(self) -> OutOfFold:
+        """Predictions that chose it, of examples that it did not learn from."""
+        return OutOfFold.load(self.finetuned)
 
     @property
     def trained_with(self) -> int:
@@ -191,9 +198,12 @@ class Results:
         return self._pooled[arm, task]
 
     def find_best_arm(self, task: str, without: str = "") -> str:
-        """Return the arm that is best on dev, mean over its cells, of all but one; empty where no
-        cell says.
+        """Return the best arm of all but one, as model.export chooses it: by the predictions of
+        examples that no arm learnt from, or else by the metrics on dev; empty where no cell says.
         """
+        cells = [cell for cell in self.cells if cell.task == task and cell.arm != without]
+        if cells and all((cell.finetuned / FILE).is_file() for cell in cells):
+            return choose_best(cells).arm
         ranks = {}
         for arm in self.arms:
             if arm == without:

@@ -29,6 +29,7 @@ from beam_jobs.scoring.classifier import hash_model, load_classifier
 from model import export
 from model.arms import onnx
 from model.arms.out_of_fold import OutOfFold
+from model.evaluation import choice
 from model.evaluation.predictions import Predictions, read_predictions
 from model.finetune import FinetuneConfig, finetune
 from model.finetuning.examples import Sampling, load_examples
@@ -255,9 +256,9 @@ def test_the_best_arm_by_its_calibrated_loss_is_exported_not_its_luckiest_seed(t
         return export.ExportCell(arm, folder)
 
     cells = [cell("a", 0, 0.7), cell("a", 1, 4.0), cell("b", 0, 1.1), cell("b", 1, 1.0)]
-    assert export.choose_best(cells).folder.name == "b-1"
+    assert choice.choose_best(cells).folder.name == "b-1"
     cells += [cell("c", 0, 0.9, 20), cell("c", 1, 0.8, 20)]
-    assert export.choose_best(cells).folder.name == "c-1", "too sure, which is calibrated"
+    assert choice.choose_best(cells).folder.name == "c-1", "too sure, which is calibrated"
 
 
 def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
@@ -287,7 +288,7 @@ def test_the_temperature_is_found_that_the_logits_were_multiplied_with():
     dev = Predictions(
         ids, labels.tolist(), sure.argmax(1).tolist(), np.zeros(len(ids)), sure, n_classes=3
     )
-    temperature = export.fit_temperature(dev)
+    temperature = choice.fit_temperature(dev)
     assert temperature == pytest.approx(3, rel=0.05)
     errors = export.compare_calibration(dev, temperature)
     assert errors["after"] < 0.02 < errors["before"]

@@ -15,6 +15,7 @@ import pytest
 from flows.runs.champion import decide_first
 from model import export
 from model.arms.out_of_fold import OutOfFold
+from model.evaluation import choice
 from model.evaluation.metrics import count_confusions, list_class_figures
 from model.evaluation.predict import predict_classes
 from model.evaluation.predictions import write_predictions
@@ -78,8 +79,8 @@ def test_class_weights_do_not_decide_between_arms():
     for shift in (0.0, 1.5):
         logits = np.stack([-margin - shift, margin + shift], 1).astype(np.float32) / 2
         held_out = OutOfFold([str(i) for i in range(3_000)], labels, logits, labels * 0)
-        predictions = export.make_held_out_predictions(held_out)
-        calibrated = export.apply_calibration(predictions, export.fit_calibration(predictions))
+        predictions = choice.make_held_out_predictions(held_out)
+        calibrated = choice.apply_calibration(predictions, choice.fit_calibration(predictions))
         losses.append(calibrated.loss.mean())
         assert losses[-1] < predictions.loss.mean()
     assert losses[0] == pytest.approx(losses[1], abs=2e-4)

@@ -1,0 +1,131 @@
+"""Chooses between arms by the log-loss of calibrated predictions of examples that none learnt from;
+model.export and the report choose alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+
+from beam_jobs.core.model_folder import MIN_PROBABILITY, apply_temperature, take_logarithms
+from model.arms.out_of_fold import OutOfFold
+from model.evaluation.predict import predict_classes
+from model.evaluation.predictions import Predictions, compute_log_softmax
+from model.finetuning.examples import Example
+
+TEMPERATURES = (0.2, 10.0)
+"""Between which the best one is looked for: a dev set without a mistake would take none at all."""
+
+
+class Chosen(Protocol):
+    """A fitted folder that others are compared with."""
+
+    @property
+    def arm(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def held_out(self) -> OutOfFold: ...
+
+
+C = TypeVar("C", bound=Chosen)
+
+
+def choose_best(cells: Sequence[C]) -> C:
+    """Return the best seed of the arm whose seeds have the smallest log-loss in the mean, each
+    calibrated, on the held-out examples that all arms have.
+
+    An arm that answers one class is taken only where all do.
+    """
+    losses: dict[str, list[tuple[bool, float, C]]] = {}
+    shared = {
+        seed: set.intersection(*(set(c.held_out.ids) for c in cells if c.seed == seed))
+        for seed in {cell.seed for cell in cells}
+    }
+    for cell in cells:
+        held_out = cell.held_out
+        ids = [one for one in held_out.ids if one in shared[cell.seed]]
+        predictions = make_held_out_predictions(held_out.take_ids(ids) if ids else held_out)
+        loss = float(apply_calibration(predictions, fit_calibration(predictions)).loss.mean())
+        one_class = len(set(predictions.predictions)) == 1
+        losses.setdefault(cell.arm, []).append((one_class, loss, cell))
+    best = min(
+        losses.values(),
+        key=lambda own: (all(one for one, *_ in own), float(np.mean([loss for _, loss, _ in own]))),
+    )
+    return min(best, key=lambda one: one[:2])[2]
+
+
+def make_held_out_predictions(held_out: OutOfFold) -> Predictions:
+    examples = [
+        Example(one, "", label=int(label))
+        for one, label in zip(held_out.ids, held_out.labels, strict=True)
+    ]
+    return predict_classes(list(held_out.logits), examples)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Logits are divided by the temperature, and the biases are added."""
+
+    temperature: float
+    biases: np.ndarray
+    """Float64 [classes]: what undoes class weights, whose probabilities have other shares."""
+
+
+def fit_calibration(held_out: Predictions) -> Calibration:
+    """Return the calibration with the smallest log-loss on held-out examples; biases are held near
+    0 by a standard normal prior. Arms are compared by it, whatever their class weights.
+    """
+    assert held_out.probabilities is not None
+    logits, labels = take_logarithms(held_out.probabilities).astype(np.float64), held_out.gold_array
+    rows, n = np.arange(len(labels)), len(labels)
+    right = np.zeros_like(logits)
+    right[rows, labels] = 1
+
+    def compute_loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        factor, biases = np.exp(-x[0]), x[1:]
+        logs = compute_log_softmax(factor * logits + biases)
+        slope = (np.exp(logs) - right) / n
+        loss = -logs[rows, labels].mean() + biases @ biases / (2 * n)
+        steps = [-(slope * factor * logits).sum(), *(slope.sum(0) + biases / n)]
+        return float(loss), np.array(steps)
+
+    bounds = [tuple(np.log(TEMPERATURES)), *[(None, None)] * logits.shape[1]]
+    found = minimize(
+        compute_loss, np.zeros(1 + logits.shape[1]), jac=True, bounds=bounds, method="L-BFGS-B"
+    )
+    return Calibration(float(np.exp(found.x[0])), found.x[1:])
+
+
+def apply_calibration(predictions: Predictions, calibration: Calibration) -> Predictions:
+    """Return the predictions with calibrated probabilities and losses; classes do not change."""
+    assert predictions.probabilities is not None
+    logits = take_logarithms(predictions.probabilities).astype(np.float64)
+    logs = compute_log_softmax(logits / calibration.temperature + calibration.biases)
+    return replace(
+        predictions,
+        probabilities=np.exp(logs).astype(np.float32),
+        loss=-logs[np.arange(len(logs)), predictions.gold_array],
+    )
+
+
+def compute_tempered_loss(predictions: Predictions, temperature: float) -> float:
+    """Return the mean log-loss of logits that are divided by the temperature."""
+    assert predictions.probabilities is not None
+    rows, labels = np.arange(len(predictions)), predictions.gold_array
+    logits = take_logarithms(predictions.probabilities)
+    right = apply_temperature(logits, temperature)[rows, labels]
+    return float(-np.log(np.maximum(right, MIN_PROBABILITY)).mean())
+
+
+def fit_temperature(dev: Predictions) -> float:
+    """Return the temperature with the smallest cross-entropy on dev (Guo et al. 2017)."""
+
+    def compute_loss(log_temperature: float) -> float:
+        return compute_tempered_loss(dev, float(np.exp(log_temperature)))
+
+    found = minimize_scalar(compute_loss, bounds=np.log(TEMPERATURES), method="bounded")
+    return round(float(np.exp(found.x)), 4)

@@ -14,7 +14,6 @@ import numpy as np
 from beam_jobs.core.errors import UserError
 from model.arms.out_of_fold import FILE, OutOfFold
 from model.evaluation import significance
-from model.evaluation.choice import choose_best
 from model.evaluation.metrics import METRICS, rank_arm
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import Comparison, SeedPair
@@ -203,6 +202,8 @@ class Results:
         """
         cells = [cell for cell in self.cells if cell.task == task and cell.arm != without]
         if cells and all((cell.finetuned / FILE).is_file() for cell in cells):
+            from model.evaluation.choice import choose_best  # loads torch
+
             return choose_best(cells).arm
         ranks = {}
         for arm in self.arms:

@@ -110,7 +110,7 @@ def check_cluster(address: str, setting: str, workers: int = 0) -> None:
         raise UserError("the cluster has no slot; start a TaskManager", setting, address)
     if workers > slots:
         there = format_count(slots, "slot")
-        raise UserError(f"engine.workers={workers}: the cluster at {address} has {there}")
+        raise UserError(f"the cluster at {address} has {there}", "engine.workers", workers)
 
 
 def connect(address: str, setting: str) -> None:

@@ -105,8 +105,10 @@ class Registry:
         if not version.get("model"):
             there = ", ".join(self.list_aliases()) or "none; a run registers its model"
             raise UserError(
-                f"model.alias: no {alias} in the registry (there: {there}); `--alias challenger` "
-                "scores with the latest one, `amazon-electra promote VERSION` makes one champion"
+                f"not in the registry (there: {there}); `model.alias='challenger'` scores with the "
+                "latest one, `amazon-electra promote VERSION` makes one champion",
+                "model.alias",
+                alias,
             )
         return version
 

@@ -32,24 +32,24 @@ def test_flink_is_asked_once_its_hosts_are_allowed(monkeypatch):
             check(*given, f"engine.flink_master={server}")
         with pytest.raises(UserError, match="is no Beam job server"):
             check(*given, f"engine.job_endpoint={cluster.address}")
-    with pytest.raises(TransientError, match=r"engine\.job_endpoint localhost:\d+ cannot be reach"):
+    with pytest.raises(TransientError) as raised:
         check(*given)
+    assert str(raised.value).startswith(f"`engine.job_endpoint='{server}'`")
 
 
 @pytest.mark.parametrize(
-    ("slots", "words"),
-    [
-        (0, r"engine\.flink_master localhost:\d+: the cluster has no slot; start a TaskManager"),
-        (2, r"engine\.workers=3: the cluster at localhost:\d+ has 2 slots"),
-    ],
+    ("slots", "field"),
+    [(0, "engine.flink_master"), (2, "engine.workers")],
 )
-def test_a_cluster_with_too_few_slots_is_told_before_anything_is_made(monkeypatch, slots, words):
+def test_a_cluster_with_too_few_slots_is_told_before_anything_is_made(monkeypatch, slots, field):
     monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "localhost")
     with serve_grpc() as server, serve_flink(slots) as cluster:
         given = ("engine.kind=flink", f"engine.job_endpoint={server}", "engine.workers=3")
-        with pytest.raises(UserError, match=words) as told:
+        with pytest.raises(UserError) as raised:
             check(*given, f"engine.flink_master={cluster.address}")
-    assert "\n" not in str(told.value)
+    assert raised.value.field == field
+    assert raised.value.value == {0: cluster.address, 2: 3}[slots]
+    assert "\n" not in str(raised.value)
 
 
 def test_dataflow_is_told_what_it_cannot_see(tmp_path):

@@ -294,4 +294,4 @@ def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, monkeypatc
     words = ["run", "--dry-run", "--dump", address, "--store", str(tmp_path)]
     assert main.attempt(main.build_parser().parse_args(words)) == 75
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"failed: dump.paths {address} cannot be reached: no address of ")
+    assert line.startswith(f"failed: --dump {address} cannot be reached: no address of ")

@@ -6,6 +6,7 @@ import ast
 import errno
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 NETWORK_ERRORS = {
@@ -41,6 +42,11 @@ class UserError(ValueError):
         self.message, self.field, self.value = message, field, value
         if not field and (named := NAMED.match(message)):  # from another process it comes as text
             self.field = named[1]
+            # so that a front end that names it by another path does not name it twice
+            if message.startswith(": ", named.end()):
+                self.message = message[named.end() + 2 :]
+            with suppress(ValueError, SyntaxError):
+                self.value = ast.literal_eval(named[2]) if named[2] else None
 
 
 def name_setting(field: str, value: Any = None) -> str:

@@ -104,6 +104,7 @@ def add_run_commands(commands: Any) -> None:
     add_dump_options(score, "dump.columns=text=body or model.workers=4", with_labels=False)
     which = score.add_mutually_exclusive_group()
     which.add_argument("--alias", default="champion", help="alias of the model (default: champion)")
+    score.shortcuts["model.alias"] = "--alias"
     which.add_argument(
         "--model", metavar="FOLDER", help="model folder to use instead of the registry's"
     )

@@ -197,8 +197,10 @@ def test_an_object_store_that_is_away_for_a_moment_is_asked_again(store, in_a_fl
 def test_a_device_that_is_not_here_is_told_before_anything_is_made(store, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     chosen = fill_parameters(["pretraining.device=cuda"], store=str(store))
-    with pytest.raises(UserError, match=r"^device=cuda: torch sees no CUDA device here; use"):
+    with pytest.raises(UserError) as raised:
         run_graph(domain_adaptation.graph, chosen)
+    assert (raised.value.field, raised.value.value) == ("pretraining.device", "cuda")
+    assert "device='cuda'" not in raised.value.message, "the field is named once"
     assert not (store / "runs").exists()
 
 

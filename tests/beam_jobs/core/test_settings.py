@@ -112,7 +112,8 @@ def test_a_message_is_spelled_as_a_shell_takes_it():
             assert shlex.split(text.removesuffix(": no")) == ["--folder", value]
         else:
             assert text == f"{spelled}: no"
-    assert UserError("`folder='x'`: no").field == UserError("no", "folder", "x").field
+    assert vars(UserError("`folder='x'`: no")) == vars(UserError("no", "folder", "x"))
+    assert UserError("`docker` is away").message == "`docker` is away"
     told = pickle.loads(pickle.dumps(UserError("no", "folder", "x")))
     assert (told.message, told.field, told.value) == ("no", "folder", "x")
 

@@ -214,7 +214,7 @@ def drop_layer(folder):
         ({"add_cross_attention": True}, "cross-attention"),
         ({"auto_map": {"AutoModel": "a.B"}}, "code of its own .*never run"),
         ({"hidden_size": None}, "config.json lacks hidden_size"),
-        ({"hidden_size": 33}, "hidden=33: must be a multiple of heads=4"),
+        ({"hidden_size": 33}, "config.json: `hidden=33`"),
         ({"vocab_size": 99}, "vocab_size=99, .* 100 rows"),
         (lambda folder: (folder / "config.json").unlink(), "put its config.json beside"),
         (lambda folder: (folder / "config.json").write_text("[]"), "no object of fields"),

@@ -266,8 +266,8 @@ def test_a_device_without_the_memory_takes_half_the_sequences_and_the_same_step(
     shards, tmp_path, capsys
 ):
     few, halved = (
-        training(shards, "cpu", tmp_path / name, dropout="0", device_batch=size)
-        for name, size in (("few", "1"), ("halved", "0"))
+        training(shards, "cpu", tmp_path / name, dropout="0", **size)
+        for name, size in (("few", {"device_batch": "1"}), ("halved", {}))
     )
     arrays = next(few.batches.iterate_steps(0))
     loop.run_step(few, arrays)

@@ -39,7 +39,7 @@ def test_in_the_first_steps_the_head_alone_learns(made, tmp_path):
 
 @pytest.mark.parametrize(("tokens", "share"), [(500_000, 0.4), (4_000_000, 0.1), (0, 0.4)])
 def test_a_long_run_teaches_its_head_alone_for_so_many_tokens(tokens, share):
-    adaptation = AdaptationConfig(head_steps=0.4, head_tokens=400_000 if tokens else 0)
+    adaptation = AdaptationConfig(head_steps=0.4, head_tokens=400_000 if tokens else None)
     assert adaptation.shorten_head_steps(tokens).head_steps == share
 
 

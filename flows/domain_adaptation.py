@@ -67,14 +67,16 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     without = [cell for cell in cells if not (is_new and cell.is_made_of(encoder))]
     try:
         # The first answers are those of arms that take seconds.
-        if first := list_chains(cell for cell in without if cell.is_cheap):
-            make.make_side_by_side(first, at_once)
+        first = [cell for cell in without if cell.is_cheap]
+        if first:
+            make.make_side_by_side(list_chains(first), at_once)
         # What else needs no new encoder is made beside its training, the rest after it.
-        early = [cell for cell in without if not cell.parts] if shares_cores(p) else []
+        waiting = [cell for cell in without if not (cell.parts or cell.is_cheap)]
+        early = waiting if shares_cores(p) else []
         if chains := [*([(encoder,)] if is_new else []), *list_chains(early)]:
             make.make_side_by_side(chains, at_once)
         cells = list(list_cells(champion=make.champion))
-        late = [cell for cell in cells if not cell.is_among(early)]
+        late = [cell for cell in cells if not cell.is_among([*first, *early])]
         curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
         make_cells(make, [*late, *curve], at_once)
     except Terminated:

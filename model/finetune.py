@@ -128,7 +128,7 @@ def fit_and_predict(
 
     An arm that does not cross-validate is fitted to four fifths, and predicts the last one, of
     which it reads HELD_OUT examples at most. With fewer than REFITTED_BELOW labels it is then
-    fitted to all.
+    fitted to all, but for a fold, which only measures.
     """
     from model.evaluation.metrics import compute_metric
     from model.evaluation.predict import predict_classes
@@ -150,7 +150,7 @@ def fit_and_predict(
         examples = [train[i] for i in np.flatnonzero(folds == 0)[:HELD_OUT]]
         apart = {example.id for example in examples}
         rest = [example for example in train if example.id not in apart]
-        is_refitted = len(train) < REFITTED_BELOW
+        is_refitted = len(train) < REFITTED_BELOW and not request.settings.fold
         folder = output / WORK / "held-out" if is_refitted else output
         make_writable_folder("output", folder)
         write_json(folder / "run.json", request.describe())

@@ -114,6 +114,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options = read_options(SearchOptions, argv, "python -m model.finetuning.search", __doc__)
     space = read_space(options.space, distils=options.teacher is not None)
     config, sources = read_config(options)
+    sources.pop("parts")  # an arm of other arms has no settings to search
     return search(
         config,
         space,

@@ -70,7 +70,8 @@ def test_run_again_it_writes_the_same_also_where_its_last_checkpoint_is_damaged(
 ):
     first = train(shards, tmp_path)
     before = digest(tmp_path)
-    assert train(shards, tmp_path) == first
+    again = train(shards, tmp_path)
+    assert {**again, "peak_memory_mb": 0} == {**first, "peak_memory_mb": 0}  # of this process
     assert digest(tmp_path) == before
     tensors = tmp_path / "checkpoints" / "step-00000020" / checkpoint.TENSORS
     tensors.write_bytes(tensors.read_bytes()[:1000])

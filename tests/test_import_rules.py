@@ -137,5 +137,5 @@ def test_the_ground_floor_loads_no_large_library():
 
 
 def test_the_commands_start_without_a_large_library():
-    large = {"apache_beam", "torch", "prefect", "mlflow", "transformers"}
+    large = {"apache_beam", "torch", "prefect", "mlflow", "transformers", "scipy", "sklearn"}
     assert not large & list_loaded(["flows.cli.run_commands"]), "each adds seconds to --help"

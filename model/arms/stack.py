@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from beam_jobs.core.errors import UserError
 from model.arms import find_arm, register
@@ -94,6 +93,8 @@ def choose_weights(
     """Return the weight of each of two parts with the smallest log-loss of held-out examples, their
     sum being one over the temperature, and what was tried, the best first.
     """
+    from scipy.optimize import minimize_scalar
+
     rows = np.arange(len(labels))
 
     def compute_loss(share: float, temperature: float) -> float:

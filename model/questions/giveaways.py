@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy import sparse
 
 TOKEN = re.compile(r"\w+|[^\w\s]+")
 LONGEST = 3
@@ -172,6 +171,8 @@ def choose_phrases(
     """Return the list of phrases: each is the one that says most of the labels of the reviews
     without the phrases before it.
     """
+    from scipy import sparse
+
     phrases = [list_phrases(words) for words in tokens]
     names = sorted(set().union(*phrases), key=lambda name: (name.count(" "), name))
     places = {name: place for place, name in enumerate(names)}

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta
 
 from model.questions.wrong_labels import compute_exact_interval
 
@@ -65,6 +64,8 @@ def choose_threshold(
     fold, of reviews that stand for those to come. The promise is broken for at most 1 - `level` of
     all dumps.
     """
+    from scipy.stats import beta  # takes a second to load
+
     n = len(confidence)
     order = np.argsort(-confidence, kind="stable")
     wrong = np.concatenate([[0], np.cumsum(~is_right[order])])

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta
 
 from model.finetuning.examples import fold_text
 
@@ -99,6 +98,8 @@ def find_contradicted(texts: Sequence[str], labels: np.ndarray) -> np.ndarray:
 
 def compute_exact_interval(found: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Return the Clopper–Pearson interval of a share, `found` of `n`."""
+    from scipy.stats import beta  # takes a second to load
+
     if not n:
         return 0.0, 1.0
     tail = (1 - level) / 2

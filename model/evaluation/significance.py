@@ -114,7 +114,7 @@ def compute_interval(
         half = NormalDist().inv_cdf((1 + LEVEL) / 2) * float(values.std(ddof=1))
         low, high = _clip_interval(metric, value, half, _estimate_lift(sums, resampled))
     if metric.name in PROPORTIONS and value in (0.0, 1.0):
-        low, high = _compute_exact_interval(value, len(columns))
+        low, high = compute_exact_interval(round(value * len(columns)), len(columns))
     return {"value": value, "low": low, "high": high}
 
 
@@ -144,7 +144,7 @@ def pool_seeds(
     )
     low, high = _clip_interval(metric, value, half, lift)
     if metric.name in PROPORTIONS and (full == full[0]).all() and value in (0.0, 1.0):
-        low, high = _compute_exact_interval(value, n)
+        low, high = compute_exact_interval(round(value * n), n)
     return {"value": value, "low": low, "high": high}
 
 
@@ -165,13 +165,18 @@ def _estimate_lift(sums: np.ndarray, resampled: np.ndarray) -> float:
     return float((np.abs(shown + noise).sum(1).mean() - np.abs(shown).sum()) / sums[BINS])
 
 
-def _compute_exact_interval(value: float, n: int) -> tuple[float, float]:
-    """Return Clopper and Pearson's interval (1934) for a share of n examples that is 0 or 1.
-
-    A bootstrap of equal values has no width.
+def compute_exact_interval(found: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return Clopper and Pearson's interval (1934) for a share, `found` of `n`; of 0 and 1 the
+    bootstrap's has no width.
     """
-    edge = ((1 - LEVEL) / 2) ** (1 / n)
-    return (edge, 1.0) if value == 1.0 else (0.0, 1.0 - edge)
+    from scipy.stats import beta  # takes a second to load
+
+    if not n:
+        return 0.0, 1.0
+    tail = (1 - level) / 2
+    low = float(beta.ppf(tail, found, n - found + 1)) if found else 0.0
+    high = float(beta.ppf(1 - tail, found + 1, n - found)) if found < n else 1.0
+    return low, high
 
 
 def compare_arms(

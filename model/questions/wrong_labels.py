@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from model.evaluation.significance import compute_exact_interval
 from model.finetuning.examples import fold_text
 
 
@@ -94,15 +95,3 @@ def find_contradicted(texts: Sequence[str], labels: np.ndarray) -> np.ndarray:
     if not folded:
         return np.zeros(len(labels), bool)
     return np.array([len(classes[text]) > 1 for text in folded], bool)
-
-
-def compute_exact_interval(found: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the Clopper–Pearson interval of a share, `found` of `n`."""
-    from scipy.stats import beta  # takes a second to load
-
-    if not n:
-        return 0.0, 1.0
-    tail = (1 - level) / 2
-    low = float(beta.ppf(tail, found, n - found + 1)) if found else 0.0
-    high = float(beta.ppf(1 - tail, found + 1, n - found)) if found < n else 1.0
-    return low, high

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from model.questions.wrong_labels import compute_exact_interval, find_wrong_labels
+from model.evaluation.significance import compute_exact_interval
+from model.questions.wrong_labels import find_wrong_labels
 
 
 def simulate(seed: int, n: int, flips: int, classes: int = 3):

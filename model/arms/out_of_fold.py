@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import atomic_path
-from model.evaluation.predictions import compute_log_softmax
+from model.evaluation.predictions import compute_log_loss
 from model.finetuning.examples import Example, fold_text
 
 FILE = "out_of_fold.parquet"
@@ -40,8 +40,7 @@ class OutOfFold:
 
     def compute_loss(self) -> float:
         """Return the mean log-loss."""
-        rows = np.arange(len(self))
-        return -float(np.mean(compute_log_softmax(self.logits)[rows, self.labels]))
+        return compute_log_loss(self.logits, self.labels)
 
     def take_ids(self, ids: Sequence[str]) -> "OutOfFold":
         """Return the predictions of these examples, in this order."""

@@ -23,7 +23,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.model_folder import PIPELINE, check_pipeline
 from beam_jobs.core.progress import Progress
 from model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
-from model.evaluation.predictions import compute_log_softmax
+from model.evaluation.predictions import compute_log_loss
 from model.finetuning.examples import Example
 
 STEPS = 200
@@ -137,7 +137,7 @@ def cross_validate(
         total = top + np.log(np.exp(own - top).sum(1, keepdims=True))
         own[:, unseen] = total - np.log(len(train) + 1)  # rule of succession
         logits[held_out] = own
-    loss = -float(np.mean(compute_log_softmax(logits)[np.arange(len(labels)), labels]))
+    loss = compute_log_loss(logits, labels)
     found = f1_score(labels, logits.argmax(1), average="macro", zero_division=0)
     return Attempt(strength, class_weight, loss, float(found)), logits
 

@@ -12,6 +12,7 @@ from model.arms import find_arm, register
 from model.arms.arm import Resources
 from model.arms.out_of_fold import OutOfFold
 from model.arms.parts import Part, Parts, sum_logits
+from model.evaluation.predictions import compute_log_loss
 from model.finetuning.examples import Example
 from model.finetuning.request import Request
 
@@ -95,13 +96,9 @@ def choose_weights(
     """
     from scipy.optimize import minimize_scalar
 
-    rows = np.arange(len(labels))
-
     def compute_loss(share: float, temperature: float) -> float:
         weights = [share / temperature, (1 - share) / temperature]
-        summed = sum_logits(logits, weights).astype(np.float64)
-        summed -= summed.max(1, keepdims=True)
-        return float((np.log(np.exp(summed).sum(1)) - summed[rows, labels]).mean())
+        return compute_log_loss(sum_logits(logits, weights), labels)
 
     tried = []
     for share in SHARES if len(labels) >= FEWEST else (0.5,):

@@ -84,6 +84,11 @@ def compute_log_softmax(scores: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
 
 
+def compute_log_loss(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean log-loss of logits [n, classes] for the classes `labels`, int [n]."""
+    return -float(np.mean(compute_log_softmax(scores)[np.arange(len(labels)), labels]))
+
+
 def join_predictions(parts: Sequence[Predictions]) -> Predictions:
     """Return the predictions of all parts, one after the other: those of one task, whose columns
     are the same.

@@ -284,16 +284,19 @@ def compare_with_simple_models(
     """
     if test is None:
         return {}
-    others = {"majority class": answer_most_frequent(best.held_out, test)}
+    own, others = (
+        calibrate_test(best),
+        {"majority class": answer_most_frequent(best.held_out, test)},
+    )
     for arm in dict.fromkeys(cell.arm for cell in cells if cell.arm != best.arm):
-        own = [cell for cell in cells if cell.arm == arm and cell.evaluation]
-        if not own or (own[0].arm_class.reads_encoder and arm != "champion"):
+        of_arm = [cell for cell in cells if cell.arm == arm and cell.evaluation]
+        if not of_arm or (of_arm[0].arm_class.reads_encoder and arm != "champion"):
             continue
-        others[arm] = calibrate_test(next((c for c in own if c.seed == best.seed), own[0]))
+        others[arm] = calibrate_test(next((c for c in of_arm if c.seed == best.seed), of_arm[0]))
     return {
         arm: {
-            **compare_metric(metrics[0], calibrate_test(best), other),
-            **{n: compare_metric(n, calibrate_test(best), other) for n in ("loss", "macro_f1")},
+            **compare_metric(metrics[0], own, other),
+            **{name: compare_metric(name, own, other) for name in ("loss", "macro_f1")},
         }
         for arm, other in others.items()
     }

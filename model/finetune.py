@@ -141,7 +141,7 @@ def fit_and_predict(
             return fitted, None
         held_out, examples = fitted.out_of_fold, dev
         if dev:
-            held_out = predict(fitted, dev, np.zeros(len(dev), np.int64))
+            held_out = predict(fitted, dev)
         elif held_out:  # of some of the examples, where an arm has read no more
             by_id = {example.id: example for example in train}
             examples = [by_id[one] for one in held_out.ids]
@@ -155,14 +155,15 @@ def fit_and_predict(
         make_writable_folder("output", folder)
         write_json(folder / "run.json", request.describe())
         fitted = arm.fit(rest, examples, request, resources, folder)
-        held_out = predict(fitted, examples, np.zeros(len(examples), np.int64))
+        held_out = predict(fitted, examples)
         if is_refitted:
-            rate = fitted.facts.get("learning_rate")
-            chosen = {"learning_rates": (rate,)} if rate else {}
-            again = replace(request, settings=request.settings.replace(**chosen))
-            tried = {name: fitted.facts[name] for name in ("tried",) if name in fitted.facts}
-            fitted = arm.fit(train, examples, again, resources, output)
-            fitted.facts |= tried
+            facts = fitted.facts
+            if rate := facts.get("learning_rate"):
+                settings = request.settings.replace(learning_rates=(rate,))
+                request = replace(request, settings=settings)
+            fitted = arm.fit(train, examples, request, resources, output)
+            if "tried" in facts:
+                fitted.facts["tried"] = facts["tried"]
     if held_out is None:
         raise UserError(f"arm: {arm.name} says that it cross-validates and sets no out_of_fold")
     predictions = predict_classes(list(held_out.logits), examples)
@@ -170,10 +171,11 @@ def fit_and_predict(
     return fitted, held_out
 
 
-def predict(arm: Arm, examples: Sequence[Example], folds: np.ndarray) -> OutOfFold:
-    """Return the predictions of examples that an arm did not learn from."""
+def predict(arm: Arm, examples: Sequence[Example]) -> OutOfFold:
+    """Return the predictions of examples that an arm did not learn from, all of one fold."""
     logits = np.asarray(arm.predict_logits(examples), np.float32)
-    return OutOfFold([example.id for example in examples], list_labels(examples), logits, folds)
+    ids, folds = [example.id for example in examples], np.zeros(len(examples), np.int64)
+    return OutOfFold(ids, list_labels(examples), logits, folds)
 
 
 def read_current_result(request: Request, output: Path) -> dict[str, Any] | None:

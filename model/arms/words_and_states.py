@@ -85,19 +85,20 @@ def fit_pipelines(
     model = fitted.model
     model.classes_ = np.array(classes)[model.classes_]
     n_words = 0 if best == np.inf else words.shape[1]
+
+    def cut(before: Any, weights: np.ndarray, intercept: np.ndarray) -> Pipeline:
+        """Return the regression with these weights alone, after what makes their features."""
+        part = clone(model)
+        part.classes_, part.n_iter_ = model.classes_, model.n_iter_
+        part.coef_, part.intercept_ = weights, intercept
+        part.n_features_in_ = weights.shape[1]
+        return make_pipeline(before, part)
+
     word_pipeline = state_pipeline = None
     if n_words:
-        part = clone(model)
-        part.classes_, part.n_iter_ = model.classes_, model.n_iter_
-        part.coef_ = word_arm.spread_weights(model.coef_[:, :n_words], kept)
-        part.n_features_in_ = part.coef_.shape[1]
-        part.intercept_ = model.intercept_ * (best == 0)
-        word_pipeline = make_pipeline(vectorizer, part)
+        weights = word_arm.spread_weights(model.coef_[:, :n_words], kept)
+        word_pipeline = cut(vectorizer, weights, model.intercept_ * (best == 0))
     if best:
-        part = clone(model)
-        part.classes_, part.n_iter_ = model.classes_, model.n_iter_
-        part.coef_ = model.coef_[:, n_words:] * (1.0 if best == np.inf else np.sqrt(best))
-        part.n_features_in_ = part.coef_.shape[1]
-        part.intercept_ = model.intercept_
-        state_pipeline = make_pipeline(scaler, part)
+        weights = model.coef_[:, n_words:] * (1.0 if best == np.inf else np.sqrt(best))
+        state_pipeline = cut(scaler, weights, model.intercept_)
     return word_pipeline, state_pipeline, fitted, facts

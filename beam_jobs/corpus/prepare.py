@@ -457,7 +457,7 @@ class UnitReader:
             if len(values) > MAX_VALUES:
                 raise UserError(
                     f"more than {MAX_VALUES:,} different values in "
-                    f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200",
+                    f"{self.unit.file.name}; name a column with 2 to 200 classes",
                     "labels",
                     name,
                 )

@@ -123,7 +123,7 @@ def run_in_terminal(
     if form.promotion.mode != "off" or "champion" in form.finetuning.arms:
         health.check_named_server("MLFLOW_TRACKING_URI")
     store = Store(form.store)
-    for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # what fails is told here, once
+    for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # failures are printed here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
     health.interrupt_on_signals(signal.SIGTERM)
 

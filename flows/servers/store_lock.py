@@ -32,7 +32,7 @@ def hold_store(store: Path) -> Iterator[None]:
 
 def store_in_use_error(store: Path) -> UserError:
     """Return the error of a second `up` for a store."""
-    return UserError("it is up already; `amazon-electra status` tells where", "store", store)
+    return UserError("it is up already; `amazon-electra status` shows where", "store", store)
 
 
 def is_up(store: Path) -> bool:

@@ -144,7 +144,7 @@ def locate_dump(dump: Stage, store: Store) -> list[str]:
 
 
 def hash_files(paths: Sequence[Path], store: Store) -> tuple[KnownFile, ...]:
-    """Return files with the digests that tell them from others of the same name on another host."""
+    """Return files with digests, since another host may have others of the same name."""
     return tuple((str(path), store.digest(path)) for path in paths)
 
 

@@ -87,7 +87,7 @@ def make_origin(p: Parameters, make: StageMaker) -> Stage | None:
 
 
 class OriginConfig(Settings):
-    """A published encoder, by what tells it from others: digests, a commit or a version."""
+    """A published encoder, identified by digests, a commit or a version."""
 
     source: dict[str, str] = Field(default={})
     generator: dict[str, str] = Field(default={})

@@ -36,7 +36,7 @@ class Bucket:
     def __init__(self, address: str, patience: float = PATIENCE_SECONDS):
         from fsspec.core import url_to_fs
 
-        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what fails is told here, once
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what fails is printed here, once
         self.address, self.patience = address, patience
         try:
             self._there, self._prefix = url_to_fs(address, use_listings_cache=False)

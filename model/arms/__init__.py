@@ -5,7 +5,7 @@ it takes seconds or minutes, which settings it reads, how its exported folder is
 an arm loads neither torch nor scikit-learn.
 
 An arm of another package is added by `register`; its module is an entry point of the group
-`amazon_electra.plugins` (beam_jobs/core/plugins.py), or is imported by whoever starts the run.
+`amazon_electra.plugins` (beam_jobs/core/plugins.py), or the program that starts the run imports it.
 """
 
 from importlib import import_module

@@ -349,7 +349,7 @@ def combine_mean_squares(
     pretraining: float, finetuning: float, both: float, levels: Sequence[int]
 ) -> tuple[float, float]:
     """Return the variance of one fine-tuning by pre-trainings and fine-tuning seeds together, and
-    its degrees of freedom; `levels` are how many there are of either, of which one may be 1.
+    its degrees of freedom; `levels` are the numbers of either, and one of them may be 1.
     """
     between = max(pretraining, finetuning, pretraining + finetuning - both)
     one, other = (size - 1.0 for size in levels)

@@ -122,7 +122,7 @@ MODULE ?= $(basename $(notdir $(wildcard tests/mutants/modules/*.toml)))
 SAMPLE ?= 40
 mutants: $(VENV_MUTANTS)/.installed  ## change the code that decides numbers and bytes: do its tests notice? (tests/README.md)
 	rm -rf build/mutants && git clone --quiet . build/mutants/checkout
-	cd build/mutants/checkout && export OMP_NUM_THREADS=1 PYTHONPATH=$$PWD PATH=$(abspath $(VENV_MUTANTS)/bin):$$PATH && \
+	cd build/mutants/checkout && export OMP_NUM_THREADS=1 PYTHONPATH=$$PWD:$$PWD/deploy/package PATH=$(abspath $(VENV_MUTANTS)/bin):$$PATH && \
 	for module in $(MODULE); do \
 		config=tests/mutants/modules/$$module.toml session=../$$module.sqlite; \
 		cosmic-ray init $$config $$session && python tests/mutants/sample.py $$session $(SAMPLE) && \
@@ -155,7 +155,7 @@ build/audit/.installed:
 
 requirements: $(INSTALLED_DEV)  ## hashes of the pinned packages, after a change of constraints.txt
 	$(PIP) uv
-	PYTHONPATH=. $(BIN)/python deploy/hash_pins.py
+	$(BIN)/python deploy/hash_pins.py
 
 clean:  ## remove the environment, the store and what tools left behind
 	rm -rf $(VENV) $(VENV_XLA) $(VENV_MUTANTS) $(STORE) $(DEMO_STORE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

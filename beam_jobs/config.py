@@ -12,12 +12,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.limits import Limits
-from beam_jobs.core.settings import Settings
-from beam_jobs.reading import fields, formats, stars
-from beam_jobs.reading.dates import Order
-from beam_jobs.text import languages, splits
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.beam_jobs.reading import fields, formats, stars
+from amazon_electra.beam_jobs.reading.dates import Order
+from amazon_electra.beam_jobs.text import languages, splits
 
 MAX_SAMPLE_BYTES = 1_000_000
 """Bytes of text to train Punkt on; why so many: corpus/plan.py."""
@@ -313,7 +313,9 @@ class ScoringConfig(TextConfig):
 class ScoringOptions(ScoringConfig, DumpOptions):
     """Options of beam_jobs.scoring_job."""
 
-    model: str = Field(description="Model folder, from model.export or from the registry")
+    model: str = Field(
+        description="Model folder, from amazon_electra.model.export or from the registry"
+    )
 
 
 class ShardsConfig(LimitConfig):

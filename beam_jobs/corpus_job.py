@@ -1,6 +1,6 @@
 """Dump → corpus: every review that stays, clean, once, in sentences, on its side of the split.
 
-    python -m beam_jobs.corpus_job --input 'dumps/*.json.gz' --output corpus
+    python -m amazon_electra.beam_jobs.corpus_job --input 'dumps/*.json.gz' --output corpus
 
 The graph has two passes over units of work, stretches of the dump's files. Text goes from file to
 file, never between workers; what is grouped are counts and the row numbers of duplicates.
@@ -26,23 +26,39 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs.config import CorpusConfig, CorpusOptions, Dumps, Place, group_patterns
-from beam_jobs.core import storage
-from beam_jobs.core.command import main
-from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import build_settings, read_known_options
-from beam_jobs.corpus import plan
-from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.corpus.prepare import (
+from amazon_electra.beam_jobs.config import (
+    CorpusConfig,
+    CorpusOptions,
+    Dumps,
+    Place,
+    group_patterns,
+)
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.settings import build_settings, read_known_options
+from amazon_electra.beam_jobs.corpus import plan
+from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
+from amazon_electra.beam_jobs.corpus.prepare import (
     add_dates,
     count_unit_dates,
     cut_into_units,
     decide_time_split,
     prepare_units,
 )
-from beam_jobs.corpus.result import CorpusProgress, check_prepared, finish_corpus, write_totals
-from beam_jobs.corpus.write import WriteUnits, decide_labels, decide_scales, write_punkt
-from beam_jobs.deduplication import (
+from amazon_electra.beam_jobs.corpus.result import (
+    CorpusProgress,
+    check_prepared,
+    finish_corpus,
+    write_totals,
+)
+from amazon_electra.beam_jobs.corpus.write import (
+    WriteUnits,
+    decide_labels,
+    decide_scales,
+    write_punkt,
+)
+from amazon_electra.beam_jobs.deduplication import (
     buckets,
     clusters,
     common_ngrams,
@@ -51,9 +67,9 @@ from beam_jobs.deduplication import (
     held_out,
     near,
 )
-from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
-from beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
+from amazon_electra.beam_jobs.reading import work_units
 
 get_plain_size = attrgetter("plain_size")
 DESCRIPTION = "Turn review dumps into a corpus of clean sentences. Any Beam option may follow."

@@ -1,6 +1,7 @@
-"""Dump + fine-tuned classifier → a label for every review.
+r"""Dump + fine-tuned classifier → a label for every review.
 
-    python -m beam_jobs.scoring_job --input 'dumps/*.json.gz' --model model --output scores
+    python -m amazon_electra.beam_jobs.scoring_job --input 'dumps/*.json.gz' --model model \
+        --output scores
 
 Each record of each file is one row of one file of scores, in order, with its own id: what has no
 label keeps its place and says why. The model is a folder of data (beam_jobs/scoring/classifier.py):
@@ -14,18 +15,24 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs.config import Dumps, Place, ScoringConfig, ScoringOptions, group_patterns
-from beam_jobs.core import storage
-from beam_jobs.core.command import main
-from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import build_settings, read_known_options
-from beam_jobs.corpus.prepare import cut_into_units
-from beam_jobs.corpus.result import list_finished
-from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import run_beam_graph, sort_largest_first
-from beam_jobs.reading import work_units
-from beam_jobs.scoring.plan import ScoringPlan, plan_scoring
-from beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
+from amazon_electra.beam_jobs.config import (
+    Dumps,
+    Place,
+    ScoringConfig,
+    ScoringOptions,
+    group_patterns,
+)
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.settings import build_settings, read_known_options
+from amazon_electra.beam_jobs.corpus.prepare import cut_into_units
+from amazon_electra.beam_jobs.corpus.result import list_finished
+from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.scoring.plan import ScoringPlan, plan_scoring
+from amazon_electra.beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
 
 DESCRIPTION = "Label every review of a dump, with probabilities. Any Beam option may follow."
 

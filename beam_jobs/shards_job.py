@@ -1,8 +1,9 @@
 r"""Corpus (or general text) + vocabulary → shards: packed sequences of token ids for pre-training.
 
-    python -m beam_jobs.shards_job --corpus corpus --vocabulary vocabulary --output shards \
+    python -m amazon_electra.beam_jobs.shards_job --corpus corpus --vocabulary vocabulary \
+        --output shards \
         --max-length 128
-    python -m beam_jobs.shards_job --general-text wiki/*.gz --vocabulary vocabulary \
+    python -m amazon_electra.beam_jobs.shards_job --general-text wiki/*.gz --vocabulary vocabulary \
         --output control --max-length 128
 
 General text is made a corpus first. One pass over units of work
@@ -21,17 +22,17 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs import corpus_job
-from beam_jobs.config import CorpusConfig, Place, ShardsConfig, ShardsOptions
-from beam_jobs.core import storage
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import build_settings, read_known_options
-from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
-from beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
-from beam_jobs.packing.shards import (
+from amazon_electra.beam_jobs import corpus_job
+from amazon_electra.beam_jobs.config import CorpusConfig, Place, ShardsConfig, ShardsOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.settings import build_settings, read_known_options
+from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
+from amazon_electra.beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
+from amazon_electra.beam_jobs.packing.shards import (
     PackIntoShards,
     finish_shards,
     remove_strays,

@@ -14,5 +14,5 @@ prefect work-pool create flows --type process --overwrite
 prefect work-pool create cpu --type process --overwrite
 prefect work-pool create accelerator --type process --overwrite
 prefect work-pool create tpu --type process --overwrite
-python -m flows.ui.automations
-prefect --no-prompt deploy --all --prefect-file "$(python -m flows.ui.deployments)"
+python -m amazon_electra.flows.ui.automations
+prefect --no-prompt deploy --all --prefect-file "$(python -m amazon_electra.flows.ui.deployments)"

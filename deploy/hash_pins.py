@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from beam_jobs.engine.staged_package import REQUIREMENTS
+from amazon_electra.beam_jobs.engine.staged_package import REQUIREMENTS
 
 DEPLOY = Path(__file__).parent
 ROOT = DEPLOY.parent

@@ -13,21 +13,21 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.configuration.form import Addition, AdditionParameters
-from flows.configuration.form_tools import take_fields
-from flows.dumps import increments, labels
-from flows.runner.logs import find_run_logger
-from flows.runner.prefect_tasks import call_with_retries
-from flows.runner.stage_runner import Plan, StageMaker
-from flows.runs.graph_run import name_run, run_graph
-from flows.servers import mlflow_server
-from flows.stages import arms, report
-from flows.stages.cells import make_cells
-from flows.stages.dump import build_dump_stage
-from flows.stages.model import build_model_stage
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.tracking.registry import Registry
+from amazon_electra.flows.configuration.form import Addition, AdditionParameters
+from amazon_electra.flows.configuration.form_tools import take_fields
+from amazon_electra.flows.dumps import increments, labels
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.prefect_tasks import call_with_retries
+from amazon_electra.flows.runner.stage_runner import Plan, StageMaker
+from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.stages import arms, report
+from amazon_electra.flows.stages.cells import make_cells
+from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.stages.model import build_model_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.registry import Registry
 
 
 @flow(name="add-dump", flow_run_name=name_run)

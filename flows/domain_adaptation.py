@@ -11,28 +11,31 @@ from typing import Any
 
 from prefect import flow
 
-from flows.configuration.form import Parameters
-from flows.configuration.form_tools import take_fields
-from flows.dumps import labels
-from flows.runner.logs import find_run_logger
-from flows.runner.processes import Terminated, allow_jobs
-from flows.runner.stage_runner import StageMaker
-from flows.runs.graph_run import name_run, run_graph
-from flows.stages import arms, report
-from flows.stages.cells import Cell, keep_complete, list_chains, make_cells
-from flows.stages.contrastive_adaptation import adapts_by_contrast, build_contrastive_stage
-from flows.stages.corpus import build_corpus_stage
-from flows.stages.dump import list_dump
-from flows.stages.model import build_model_stage
-from flows.stages.origin import make_origin, warn_of_languages
-from flows.stages.pretraining import (
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.form_tools import take_fields
+from amazon_electra.flows.dumps import labels
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.processes import Terminated, allow_jobs
+from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.stages import arms, report
+from amazon_electra.flows.stages.cells import Cell, keep_complete, list_chains, make_cells
+from amazon_electra.flows.stages.contrastive_adaptation import (
+    adapts_by_contrast,
+    build_contrastive_stage,
+)
+from amazon_electra.flows.stages.corpus import build_corpus_stage
+from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.stages.model import build_model_stage
+from amazon_electra.flows.stages.origin import make_origin, warn_of_languages
+from amazon_electra.flows.stages.pretraining import (
     build_pretraining_stage,
     is_worth_adapting,
     shares_cores,
 )
-from flows.stages.shards import build_dev_stage, build_shards_stage, fit_length
-from flows.stages.vocabulary import build_vocabulary_stage
-from flows.store.stage import Stage
+from amazon_electra.flows.stages.shards import build_dev_stage, build_shards_stage, fit_length
+from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
+from amazon_electra.flows.store.stage import Stage
 
 
 def graph(p: Parameters, make: StageMaker) -> Stage:

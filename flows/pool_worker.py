@@ -10,22 +10,22 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-import flows.stages.all  # noqa: F401 - each module adds its class
-from beam_jobs.core.errors import UserError
-from flows.configuration.form_tools import take_fields
-from flows.runner.pools.maker import StageRequest
-from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.stage_runner import StageRunner
-from flows.runs.lost_runs import crash_lost_runs, follow_run
-from flows.servers import mlflow_server
-from flows.servers.access import restrict_store
-from flows.servers.settings import PART_FLOW
-from flows.stages.external import check_place
-from flows.stages.pretraining import check_device
-from flows.store.stage import Stage
-from flows.store.store import Store
-from flows.ui.artifacts import PrefectRun
-from model.tracking.mlflow_run import Tracking
+import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form_tools import take_fields
+from amazon_electra.flows.runner.pools.maker import StageRequest
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run
+from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.servers.access import restrict_store
+from amazon_electra.flows.servers.settings import PART_FLOW
+from amazon_electra.flows.stages.external import check_place
+from amazon_electra.flows.stages.pretraining import check_device
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.ui.artifacts import PrefectRun
+from amazon_electra.model.tracking.mlflow_run import Tracking
 
 
 @flow(name=PART_FLOW, flow_run_name="{title}")

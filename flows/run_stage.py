@@ -1,4 +1,4 @@
-"""Makes one stage: `python -m flows.run_stage STORE STAGE/FINGERPRINT`.
+"""Makes one stage: `python -m amazon_electra.flows.run_stage STORE STAGE/FINGERPRINT`.
 
 The run that wants the stage writes its request, `stage.json`, into the stage's folder and starts
 this in a child process; a person who debugs types the same line. The manifest is the run's to
@@ -8,14 +8,16 @@ write. stdout gets the result as JSON.
 import argparse
 from typing import Any
 
-import flows.stages.all  # noqa: F401 - each module adds its class
-from beam_jobs.core.command import main
-from flows.store.store import Store
+import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.flows.store.store import Store
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Make the stage that the arguments name; return its result."""
-    parser = argparse.ArgumentParser(prog="python -m flows.run_stage", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m amazon_electra.flows.run_stage", description=__doc__
+    )
     parser.add_argument("store", help="folder or address of the store")
     parser.add_argument("stage", help="STAGE/FINGERPRINT, a folder of the store with a stage.json")
     given = parser.parse_args(argv)

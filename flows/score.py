@@ -6,15 +6,21 @@ from typing import Any
 
 from prefect import flow
 
-from beam_jobs.core import storage
-from flows.configuration.form import Parameters, Scoring
-from flows.configuration.form_tools import take_fields
-from flows.runner.logs import find_run_logger
-from flows.runner.prefect_tasks import call_with_retries
-from flows.runs.graph_run import name_run, run_graph
-from flows.stages.dump import build_dump_stage
-from flows.stages.scores import copy_scores, find_model, find_scores, leave_out_files, make_scores
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.flows.configuration.form import Parameters, Scoring
+from amazon_electra.flows.configuration.form_tools import take_fields
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.prefect_tasks import call_with_retries
+from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.stages.scores import (
+    copy_scores,
+    find_model,
+    find_scores,
+    leave_out_files,
+    make_scores,
+)
+from amazon_electra.flows.store.store import Store
 
 
 @flow(name="score", flow_run_name=name_run)

@@ -11,28 +11,28 @@ from typing import Any
 from prefect import flow
 from pydantic import Field
 
-from flows.configuration.form import Parameters, Pretraining, RecipeName
-from flows.configuration.form_tools import take_fields
-from flows.configuration.study_file import StudyChoice
-from flows.dumps import labels
-from flows.runner.stage_runner import StageMaker, allocate_threads
-from flows.runs.graph_run import name_run, run_graph
-from flows.stages.corpus import build_corpus_stage
-from flows.stages.dump import list_dump, list_files
-from flows.stages.external import list_place_files
-from flows.stages.origin import make_origin
-from flows.stages.pretraining import build_pretraining_stage, shares_cores
-from flows.stages.shards import (
+from amazon_electra.flows.configuration.form import Parameters, Pretraining, RecipeName
+from amazon_electra.flows.configuration.form_tools import take_fields
+from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.dumps import labels
+from amazon_electra.flows.runner.stage_runner import StageMaker, allocate_threads
+from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.stages.corpus import build_corpus_stage
+from amazon_electra.flows.stages.dump import list_dump, list_files
+from amazon_electra.flows.stages.external import list_place_files
+from amazon_electra.flows.stages.origin import make_origin
+from amazon_electra.flows.stages.pretraining import build_pretraining_stage, shares_cores
+from amazon_electra.flows.stages.shards import (
     build_dev_stage,
     build_general_shards_stage,
     build_shards_stage,
     fit_length,
 )
-from flows.stages.vocabulary import build_vocabulary_stage
-from flows.store.stage import Stage
-from flows.studies.study_reading import LoadedStudy, load_study
-from flows.studies.study_report import build_study_report
-from flows.studies.study_stages import DEV, StudyStages
+from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
+from amazon_electra.flows.studies.study_report import build_study_report
+from amazon_electra.flows.studies.study_stages import DEV, StudyStages
 
 
 def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker], Stage]:

@@ -24,17 +24,17 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.deployments import run_deployment
 from pydantic import Field
 
-from beam_jobs.core.progress import format_count
-from beam_jobs.core.settings import Settings
-from beam_jobs.core.storage import is_remote
-from flows import add_dump
-from flows.configuration.addresses import Address
-from flows.configuration.form import STORE, Addition
-from flows.configuration.form_tools import take_fields
-from flows.dumps.arrivals import Arrival, Look, find_arrivals
-from flows.runner.logs import find_run_logger
-from flows.servers.access import restrict_store
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.progress import format_count
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.beam_jobs.core.storage import is_remote
+from amazon_electra.flows import add_dump
+from amazon_electra.flows.configuration.addresses import Address
+from amazon_electra.flows.configuration.form import STORE, Addition
+from amazon_electra.flows.configuration.form_tools import take_fields
+from amazon_electra.flows.dumps.arrivals import Arrival, Look, find_arrivals
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.servers.access import restrict_store
+from amazon_electra.flows.store.store import Store
 
 INBOX = "inbox/*"
 """Of the store, and there as soon as somebody looks."""

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import LARGEST_SEED, Settings
-from model.pretraining.objectives import check_objective, find_objective
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import LARGEST_SEED, Settings
+from amazon_electra.model.pretraining.objectives import check_objective, find_objective
 
 Objective = Annotated[str, AfterValidator(check_objective)]
 """Name of one in model/pretraining/objectives.py."""

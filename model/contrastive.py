@@ -1,6 +1,6 @@
 """Adapts an encoder to a corpus by contrast, without a label: each title shall find its own body.
 
-    python -m model.contrastive --encoder DIR --corpus DIR --output DIR
+    python -m amazon_electra.model.contrastive --encoder DIR --corpus DIR --output DIR
 
 A title and the body below it were written by one person about one thing, so that the title is a
 label that nobody had to give. Both are encoded by the same network; the loss is the symmetric
@@ -10,7 +10,8 @@ The negatives are those of the whole batch however many pairs a device takes at 
 made first, then the gradient of the loss by them, then that of the weights, part by part (Gao et
 al. 2021, arXiv 2101.06983). With several processes each embeds its share, and all know all.
 
-The output has the layout of model.pretrain: `encoder` is a transformers folder for --start-from.
+The output has the layout of amazon_electra.model.pretrain: `encoder` is a transformers folder for
+--start-from.
 """
 
 import hashlib
@@ -31,30 +32,30 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_file, make_writable_folder, write_json
-from beam_jobs.core.progress import Progress
-from beam_jobs.core.settings import read_options, replace_settings
-from model.device import Device, open_device
-from model.encoders.card import UNKNOWN
-from model.encoders.config import TRAINED_LENGTH, count_positions
-from model.encoders.export import write_folder
-from model.encoders.origin import describe_start
-from model.finetuning.network import load_tokenizer, open_autocast
-from model.options import (
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.settings import read_options, replace_settings
+from amazon_electra.model.device import Device, open_device
+from amazon_electra.model.encoders.card import UNKNOWN
+from amazon_electra.model.encoders.config import TRAINED_LENGTH, count_positions
+from amazon_electra.model.encoders.export import write_folder
+from amazon_electra.model.encoders.origin import describe_start
+from amazon_electra.model.finetuning.network import load_tokenizer, open_autocast
+from amazon_electra.model.options import (
     ALL_CORES,
     FREE_CONTRASTIVE_SETTINGS,
     ContrastiveConfig,
     ContrastiveOptions,
     TrainingResources,
 )
-from model.pretraining import checkpoint
-from model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
-from model.pretraining.model_card import ORIGIN_FIELDS, render_front_matter
-from model.pretraining.optimizer import compute_learning_rate
-from model.processes import check_processes, run_processes
-from model.tracking.metrics_log import MetricsLog
+from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
+from amazon_electra.model.pretraining.model_card import ORIGIN_FIELDS, render_front_matter
+from amazon_electra.model.pretraining.optimizer import compute_learning_rate
+from amazon_electra.model.processes import check_processes, run_processes
+from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 COMPUTATION_VERSION = 1
 """Raise this whenever the numbers of a step change: no checkpoint is then continued."""
@@ -376,7 +377,7 @@ def load_network(encoder: Path) -> Any:
     logging.disable_progress_bar()
     if not (encoder / "model.safetensors").is_file():
         raise UserError(
-            f"no model.safetensors there; `python -m model.origin --place "
+            f"no model.safetensors there; `python -m amazon_electra.model.origin --place "
             f"{encoder} --output DIR` makes a folder that has one",
             "encoder",
             encoder,
@@ -538,7 +539,9 @@ def render_card(config: ContrastiveConfig, result: ContrastiveResult, start: dic
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Adapt as a command line says; return the result."""
-    options = read_options(ContrastiveOptions, argv, "python -m model.contrastive", __doc__)
+    options = read_options(
+        ContrastiveOptions, argv, "python -m amazon_electra.model.contrastive", __doc__
+    )
     [config] = replace_settings([ContrastiveConfig()], options.settings, "contrastive")
     resources = TrainingResources(**options.pick(TrainingResources))
     return asdict(

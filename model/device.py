@@ -1,8 +1,8 @@
 """Opens the CPU, a CUDA GPU or an XLA device behind one interface.
 
-`python -m model.device cuda` checks that the device is there. Several processes (processes.py) each
-hold a device and the whole model; their gradients are summed, since every loss is already divided
-by the totals of the whole batch.
+`python -m amazon_electra.model.device cuda` checks that the device is there. Several processes
+(processes.py) each hold a device and the whole model; their gradients are summed, since every loss
+is already divided by the totals of the whole batch.
 """
 
 import math
@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from beam_jobs.core.command import keep_freed_memory, main
-from beam_jobs.core.errors import UserError
-from model.processes import Rank
+from amazon_electra.beam_jobs.core.command import keep_freed_memory, main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.processes import Rank
 
 CUDA_PEAK_FLOPS = {  # dense bf16 and fp32, NVIDIA's data sheets; the first name that fits counts
     "B200": (2.25e15, 75e12),

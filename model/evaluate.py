@@ -1,5 +1,5 @@
-"""Evaluate a fine-tuned model folder: `python -m model.evaluate --model DIR --task NAME --data DIR
---output DIR`.
+"""Evaluate a fine-tuned model folder: `python -m amazon_electra.model.evaluate --model DIR --task
+NAME --data DIR --output DIR`.
 
 Writes predictions.parquet (one row per example), metrics.json (every metric with its bootstrap 95%
 interval, and the confusion matrix) and mistakes.jsonl (the hundred worst, with their text).
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.command import main
-from beam_jobs.core.settings import read_options
-from model.evaluation.evaluate import evaluate_model, join_folds
-from model.finetuning.examples import Split
-from model.finetuning.network import read_task_head
-from model.finetuning.tasks import find_task
-from model.options import EvaluateOptions
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model.evaluation.evaluate import evaluate_model, join_folds
+from amazon_electra.model.finetuning.examples import Split
+from amazon_electra.model.finetuning.network import read_task_head
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.options import EvaluateOptions
 
 
 def evaluate(
@@ -43,7 +43,9 @@ def evaluate(
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Read the options and call `evaluate`."""
-    options = read_options(EvaluateOptions, argv, "python -m model.evaluate", __doc__)
+    options = read_options(
+        EvaluateOptions, argv, "python -m amazon_electra.model.evaluate", __doc__
+    )
     return evaluate(**dict(options))
 
 

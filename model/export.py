@@ -1,5 +1,5 @@
-"""Write the model folder that others load: `python -m model.export --cells ARM=DIR… --data CORPUS
---task NAME --output DIR`.
+"""Write the model folder that others load: `python -m amazon_electra.model.export --cells ARM=DIR…
+--data CORPUS --task NAME --output DIR`.
 
 The best arm by dev becomes a folder for AutoModelForSequenceClassification, pipeline(), ONNX
 Runtime and text-embeddings-inference; or, as its arm says (model/arms), one for ONNX Runtime alone,
@@ -16,42 +16,42 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import make_writable_folder, write_json
-from beam_jobs.core.model_folder import (
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.model_folder import (
     apply_temperature,
     take_logarithms,
 )
-from beam_jobs.core.settings import read_options
-from model.arms import find_arm
-from model.arms.arm import Arm, Resources, write_config
-from model.arms.out_of_fold import OutOfFold
-from model.config import FinetuningSettings
-from model.encoders.origin import describe_start
-from model.evaluation.choice import (
+from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.arms.arm import Arm, Resources, write_config
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.encoders.origin import describe_start
+from amazon_electra.model.evaluation.choice import (
     apply_calibration,
     choose_best,
     fit_calibration,
     fit_temperature,
     make_held_out_predictions,
 )
-from model.evaluation.metrics import (
+from amazon_electra.model.evaluation.metrics import (
     METRICS,
     compute_metric,
     count_confusions,
     list_class_figures,
 )
-from model.evaluation.predictions import Predictions, read_predictions
-from model.evaluation.significance import compare_arms
-from model.finetuning.examples import Split, Task, load_examples
-from model.finetuning.network import NETWORK
-from model.finetuning.request import choose_sampling
-from model.finetuning.tasks import find_task
-from model.options import ExportOptions
-from model.questions.of_model import HeldOut, answer_questions
-from model.report.document import Table, render_template
-from model.report.sections import format_change, format_number
+from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
+from amazon_electra.model.evaluation.significance import compare_arms
+from amazon_electra.model.finetuning.examples import Split, Task, load_examples
+from amazon_electra.model.finetuning.network import NETWORK
+from amazon_electra.model.finetuning.request import choose_sampling
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.options import ExportOptions
+from amazon_electra.model.questions.of_model import HeldOut, answer_questions
+from amazon_electra.model.report.document import Table, render_template
+from amazon_electra.model.report.sections import format_change, format_number
 
 CHECKED = 1_000
 """Examples that the exported network is checked with, at most."""
@@ -147,7 +147,7 @@ def export(
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Read the options and call `export`."""
-    options = read_options(ExportOptions, argv, "python -m model.export", __doc__)
+    options = read_options(ExportOptions, argv, "python -m amazon_electra.model.export", __doc__)
     cells = read_cells(options.cells, options.evaluations)
     target = options.target_accuracy
     return export(cells, options.task, options.data, options.output, target_accuracy=target)

@@ -1,5 +1,6 @@
-"""Fine-tune an encoder on a task: `python -m model.finetune --encoder DIR|random --task NAME
---data DIR --output DIR`. `--encoder ARM` or `--encoder ARM:DIR` fits another arm (model/arms).
+"""Fine-tune an encoder on a task: `python -m amazon_electra.model.finetune --encoder DIR|random
+--task NAME --data DIR --output DIR`. `--encoder ARM` or `--encoder ARM:DIR` fits another arm
+(model/arms).
 
 Every learning rate is trained from the same start and the best on dev is kept: the same care for
 every arm of a comparison, a random encoder included.
@@ -15,22 +16,27 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import make_writable_folder, write_json
-from beam_jobs.core.settings import format_value, read_options
-from model.arms import find_arm
-from model.arms.arm import WORK, Arm, Resources
-from model.arms.out_of_fold import OutOfFold, assign_folds, group_examples, list_labels
-from model.finetuning.examples import Example
-from model.finetuning.request import (
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.settings import format_value, read_options
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.arms.arm import WORK, Arm, Resources
+from amazon_electra.model.arms.out_of_fold import (
+    OutOfFold,
+    assign_folds,
+    group_examples,
+    list_labels,
+)
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.request import (
     FinetuneConfig,
     Request,
     load_split,
     make_request,
     read_encoder_option,
 )
-from model.options import FinetuneOptions
+from amazon_electra.model.options import FinetuneOptions
 
 REFITTED_BELOW = 2_000
 """Labels from which on a fifth of them, or HELD_OUT, is not worth another training."""
@@ -62,7 +68,7 @@ def finetune(
 
     A call that was killed continues; killed during its evaluation, it does not train again.
     """
-    from model.evaluation.evaluate import evaluate_model  # loads torch
+    from amazon_electra.model.evaluation.evaluate import evaluate_model  # loads torch
 
     data, output = Path(data), Path(output)
     evaluation = Path(evaluation) if evaluation else None
@@ -130,8 +136,8 @@ def fit_and_predict(
     which it reads HELD_OUT examples at most. With fewer than REFITTED_BELOW labels it is then
     fitted to all, but for a fold, which only measures.
     """
-    from model.evaluation.metrics import compute_metric
-    from model.evaluation.predict import predict_classes
+    from amazon_electra.model.evaluation.metrics import compute_metric
+    from amazon_electra.model.evaluation.predict import predict_classes
 
     task, arm = request.task, find_arm(request.start.arm)
     resources = Resources(device, request.settings.precision, request.cache)
@@ -206,7 +212,9 @@ def read_config(options: FinetuneOptions) -> tuple[FinetuneConfig, dict[str, Any
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Read the options and call `finetune`."""
-    options = read_options(FinetuneOptions, argv, "python -m model.finetune", __doc__)
+    options = read_options(
+        FinetuneOptions, argv, "python -m amazon_electra.model.finetune", __doc__
+    )
     config, sources = read_config(options)
     more: dict[str, Any] = {"evaluation": options.evaluation, "device": options.device}
     return finetune(config, options.data, options.output, **sources, **more)

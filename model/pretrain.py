@@ -1,4 +1,6 @@
-"""Pre-trains ELECTRA: python -m model.pretrain --shards DIR --output DIR --recipe sample"""
+"""Pre-trains ELECTRA: python -m amazon_electra.model.pretrain --shards DIR --output DIR --recipe
+sample
+"""
 
 import os
 import sys
@@ -10,28 +12,33 @@ from typing import Any
 
 import torch
 
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import make_writable_folder
-from beam_jobs.core.locks import exclusive_lock
-from beam_jobs.core.settings import build_settings, parse_field, read_options
-from beam_jobs.core.terminal import print
-from model.config import Architecture
-from model.device import open_device
-from model.encoders.config import CHOSEN_HERE
-from model.encoders.origin import GENERATOR, METADATA_FILE, write_origin
-from model.encoders.places import is_named
-from model.options import ALL_CORES, PretrainConfig, PretrainOptions, TrainingResources
-from model.pretraining import checkpoint, loop, outputs
-from model.pretraining.adaptation.defaults import choose_settings, describe_settings
-from model.pretraining.assembly import build_training, check_batch
-from model.pretraining.budget import describe_small_budget, parse_budget
-from model.pretraining.input.mixture import open_replay
-from model.pretraining.input.sequences import Shards
-from model.pretraining.network.initial_weights import Origin
-from model.pretraining.objectives import find_objective
-from model.processes import check_processes, run_processes
-from model.recipes import RECIPES, Recipe, apply_settings, check_start_is_not_needed
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import make_writable_folder
+from amazon_electra.beam_jobs.core.locks import exclusive_lock
+from amazon_electra.beam_jobs.core.settings import build_settings, parse_field, read_options
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.config import Architecture
+from amazon_electra.model.device import open_device
+from amazon_electra.model.encoders.config import CHOSEN_HERE
+from amazon_electra.model.encoders.origin import GENERATOR, METADATA_FILE, write_origin
+from amazon_electra.model.encoders.places import is_named
+from amazon_electra.model.options import (
+    ALL_CORES,
+    PretrainConfig,
+    PretrainOptions,
+    TrainingResources,
+)
+from amazon_electra.model.pretraining import checkpoint, loop, outputs
+from amazon_electra.model.pretraining.adaptation.defaults import choose_settings, describe_settings
+from amazon_electra.model.pretraining.assembly import build_training, check_batch
+from amazon_electra.model.pretraining.budget import describe_small_budget, parse_budget
+from amazon_electra.model.pretraining.input.mixture import open_replay
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.network.initial_weights import Origin
+from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.processes import check_processes, run_processes
+from amazon_electra.model.recipes import RECIPES, Recipe, apply_settings, check_start_is_not_needed
 
 DESCRIPTION = """Pre-train an encoder on a folder of shards; continue from the last checkpoint in
 --output, if there is one. --processes N starts several processes on one machine; use torchrun for
@@ -173,7 +180,9 @@ def pretrain(
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Pre-train as a command line asks for."""
-    return train(read_options(PretrainOptions, argv, "python -m model.pretrain", DESCRIPTION))
+    return train(
+        read_options(PretrainOptions, argv, "python -m amazon_electra.model.pretrain", DESCRIPTION)
+    )
 
 
 def train(arguments: PretrainOptions) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Train the vocabulary of a corpus: WordPiece, on its pretrain split only.
 
-`python -m model.vocabulary --corpus DIR --output DIR --size 50000`
+`python -m amazon_electra.model.vocabulary --corpus DIR --output DIR --size 50000`
 
 `tokenizers` finds the pieces by byte-pair merges, most frequent pair first (its WordPieceTrainer
 wraps its BpeTrainer; the likelihood criterion of Schuster and Nakajima, 2012, was never published
@@ -23,12 +23,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
 
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_file, write_json
-from beam_jobs.core.settings import read_options
-from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyConfig, VocabularyOptions
-from model.wordpiece import (
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_file, write_json
+from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model.options import (
+    DEV_REVIEWS,
+    SMALLEST_VOCABULARY,
+    VocabularyConfig,
+    VocabularyOptions,
+)
+from amazon_electra.model.wordpiece import (
     SPECIAL,
     build_tokenizer_of,
     list_entries,
@@ -44,7 +49,9 @@ BATCH_ROWS = 4096
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Train the vocabulary that a command line asks for."""
     description = "Train a WordPiece vocabulary on the pretrain split of a corpus."
-    options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
+    options = read_options(
+        VocabularyOptions, argv, "python -m amazon_electra.model.vocabulary", description
+    )
     return train_vocabulary(options.narrow(VocabularyConfig), options.corpus, options.output)
 
 

@@ -11,7 +11,7 @@ from tokenizers import (
     processors,
 )
 
-from beam_jobs.core.files import atomic_path, write_json
+from amazon_electra.beam_jobs.core.files import atomic_path, write_json
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 MODEL_MAX_LENGTH = 512  # tokens

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from flows.servers.health import find_free_port
+from amazon_electra.flows.servers.health import find_free_port
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())

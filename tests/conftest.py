@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PATHS = [str(ROOT), str(ROOT / "flows" / "api")]
+PATHS = [str(ROOT), str(ROOT / "deploy" / "package")]
 os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")]).rstrip(":")
 sys.path[:0] = PATHS
 
@@ -63,7 +63,7 @@ def mlflow_template(make_once):
     """An MLflow database with no run, to be copied: MLflow takes seconds to make one."""
 
     def write(folder):
-        from model.tracking.mlflow_client import create_client
+        from amazon_electra.model.tracking.mlflow_client import create_client
 
         create_client(f"sqlite:///{folder}/mlflow.db")
 

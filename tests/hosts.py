@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.servers.health import is_healthy
+from amazon_electra.flows.servers.health import is_healthy
 from tests.compose import Compose
 from tests.patience import eventually
 from tests.postgresql import serve_postgresql

@@ -14,8 +14,8 @@ from uuid import UUID
 
 import psutil
 
-from flows.servers.health import find_free_port
-from flows.servers.settings import build_client_environment
+from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.servers.settings import build_client_environment
 from tests.patience import eventually
 
 CLEAN = {
@@ -31,7 +31,7 @@ def electra(
     *words: object, environment: Mapping[str, str] = CLEAN
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command of ours as its users do."""
-    command = [sys.executable, "-m", "flows.cli.main", *map(str, words)]
+    command = [sys.executable, "-m", "amazon_electra.flows.cli.main", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 

@@ -57,7 +57,7 @@ def test_a_dry_run_works_in_a_locale_without_utf_8(tmp_path):
     dump.write_text("\n".join(["text,étoiles,stars", *rows]), encoding="utf-8")
     words = ["run", "--dry-run", "--dump", str(dump), "--store", str(tmp_path / "store")]
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli.main", *words],
+        [sys.executable, "-m", "amazon_electra.flows.cli.main", *words],
         env=os.environ | ASCII,
         capture_output=True,
         encoding="ascii",

@@ -5,6 +5,7 @@ docs/extending.md shows, are used to the end: each is one module, added by one c
 import gzip
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,25 +14,25 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.config import CorpusOptions
-from beam_jobs.core.plugins import VARIABLE
-from beam_jobs.reading import formats, work_units
-from beam_jobs.reading.lines import Tally
-from beam_jobs.sample.sample_dump import generate_lines
-from beam_jobs.scoring.plan import name_outputs
-from flows.configuration.form import Dump
-from flows.dumps.arrivals import is_named_like_a_dump
-from flows.dumps.preview import read_preview
-from flows.runner.stage_runner import StageRunner
-from flows.store.stage import ExistingStage, Stage
-from flows.store.store import Store
-from model import arms
-from model.config import PretrainingConfig
-from model.finetuning import tasks
-from model.pretraining import objectives
-from model.pretraining.network.encoder import initialize_weights
-from model.pretraining.network.flops import MatrixFlops
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.core.plugins import VARIABLE
+from amazon_electra.beam_jobs.reading import formats, work_units
+from amazon_electra.beam_jobs.reading.lines import Tally
+from amazon_electra.beam_jobs.sample.sample_dump import generate_lines
+from amazon_electra.beam_jobs.scoring.plan import name_outputs
+from amazon_electra.flows.configuration.form import Dump
+from amazon_electra.flows.dumps.arrivals import is_named_like_a_dump
+from amazon_electra.flows.dumps.preview import read_preview
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.store.stage import ExistingStage, Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model import arms
+from amazon_electra.model.config import PretrainingConfig
+from amazon_electra.model.finetuning import tasks
+from amazon_electra.model.pretraining import objectives
+from amazon_electra.model.pretraining.network.encoder import initialize_weights
+from amazon_electra.model.pretraining.network.flops import MatrixFlops
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.corpora import write_corpus
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
@@ -56,7 +57,7 @@ def extras(tmp_path, monkeypatch):
     (package / "__init__.py").write_text("")
     for name in MODULES:
         (package / f"{name}.py").write_text(read_module(name), encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{Path(__file__).parent.parent}")
+    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{os.environ['PYTHONPATH']}")
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.syspath_prepend(package.parent)
     monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
@@ -140,7 +141,7 @@ def test_a_stage_is_made_in_a_child_process(extras, tmp_path):
     words = json.loads((store.folder(counts) / "words.json").read_text(encoding="utf-8"))
     assert manifest["result"] == words
     assert sum(words.values()) > 50
-    again = [sys.executable, "-m", "flows.run_stage", str(store.root), counts.path]
+    again = [sys.executable, "-m", "amazon_electra.flows.run_stage", str(store.root), counts.path]
     done = subprocess.run(again, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == words
 
@@ -159,7 +160,9 @@ def test_a_run_takes_all_of_them_to_the_end(tmp_path):
     ):
         words += ["--set", setting]
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli.main", *words], capture_output=True, text=True
+        [sys.executable, "-m", "amazon_electra.flows.cli.main", *words],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert "naive Bayes" in done.stdout

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from beam_jobs import shards_job
-from model import pretrain, vocabulary
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.beam_jobs import shards_job
+from amazon_electra.model import pretrain, vocabulary
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.beam_jobs.dumps import run_job
 from tests.model.report.evaluations import render, said, write_cells
 

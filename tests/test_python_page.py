@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import amazon_electra as ae
 import pytest
+
+import amazon_electra as ae
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.cli import main, options, run_commands
-from flows.configuration.form import Scoring
-from flows.configuration.form_tools import fill_form
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.cli import main, options, run_commands
+from amazon_electra.flows.configuration.form import Scoring
+from amazon_electra.flows.configuration.form_tools import fill_form
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -77,7 +77,11 @@ def test_make_has_the_targets():
 
 
 def test_the_programs_are_there():
-    modules = set(re.findall(r"python -m ((?:beam_jobs|model|flows)[\w.]*)", "\n".join(COMMANDS)))
+    modules = set(
+        re.findall(
+            r"python -m amazon_electra\.((?:beam_jobs|model|flows)[\w.]*)", "\n".join(COMMANDS)
+        )
+    )
     files = set(re.findall(r"python (\w+/[\w/]+\.py)", "\n".join(COMMANDS)))
     files |= {f"{module.replace('.', '/')}.py" for module in modules}
     missing = {file for file in files if not (ROOT / file).exists()}

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-from beam_jobs.core.errors import (
+from amazon_electra.beam_jobs.core.errors import (
     DISK_FULL,
     JobFailed,
     TransientError,
@@ -24,8 +24,8 @@ from beam_jobs.core.errors import (
     is_network_error,
     spell_settings,
 )
-from beam_jobs.core.settings import Settings, make_option_speller
-from beam_jobs.core.terminal import escape_controls, print
+from amazon_electra.beam_jobs.core.settings import Settings, make_option_speller
+from amazon_electra.beam_jobs.core.terminal import escape_controls, print
 
 USER_ERROR = 2
 MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from beam_jobs.core.errors import TransientError, UserError
-from beam_jobs.core.variables import read_names
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.variables import read_names
 
 PRIVATE_HOSTS_VARIABLE = "AMAZON_ELECTRA_PRIVATE_HOSTS"
 """Environment variable with the hosts of private networks that may be read from."""

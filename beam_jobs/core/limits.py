@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 
 UNLIMITED_BYTES = 1 << 26
 """The expansion limit does not look at what stays below."""

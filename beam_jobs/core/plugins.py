@@ -18,7 +18,7 @@ VARIABLE = "AMAZON_ELECTRA_PLUGINS"
 def register_module(module: str) -> None:
     """Let this process's children import a module; ours they import anyway."""
     names = list_modules()
-    if module.partition(".")[0] not in ("beam_jobs", "model", "flows", "__main__"):
+    if module.partition(".")[0] not in ("amazon_electra", "__main__"):
         os.environ[VARIABLE] = ",".join(dict.fromkeys([*names, module]))
 
 

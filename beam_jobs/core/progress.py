@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
-from beam_jobs.core.terminal import escape_controls, print
+from amazon_electra.beam_jobs.core.terminal import escape_controls, print
 
 
 def do_nothing(*_: Any) -> None: ...

@@ -30,9 +30,9 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from beam_jobs.core.errors import UserError, spell_settings
-from beam_jobs.core.files import check_name
-from beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.errors import UserError, spell_settings
+from amazon_electra.beam_jobs.core.files import check_name
+from amazon_electra.beam_jobs.core.nesting import load_json
 
 Model = TypeVar("Model", bound="Settings")
 

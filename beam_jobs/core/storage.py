@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 
 import fsspec
 
-from beam_jobs.core import files
-from beam_jobs.core.errors import (
+from amazon_electra.beam_jobs.core import files
+from amazon_electra.beam_jobs.core.errors import (
     TransientError,
     UserError,
     describe_error,
@@ -33,9 +33,9 @@ from beam_jobs.core.errors import (
     is_refusal,
     name_setting,
 )
-from beam_jobs.core.files import check_name
-from beam_jobs.core.hosts import open_checked_session
-from beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.core.files import check_name
+from amazon_electra.beam_jobs.core.hosts import open_checked_session
+from amazon_electra.beam_jobs.core.terminal import print
 
 PART_BYTES = 8 << 20
 """Bytes that are read from a store, or sent to it, at once."""

@@ -3,7 +3,7 @@
 import math
 import os
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 
 
 def read_names(variable: str) -> list[str]:

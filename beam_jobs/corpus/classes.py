@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from beam_jobs.reading.fields import MAX_CLASSES
+from amazon_electra.beam_jobs.reading.fields import MAX_CLASSES
 
 MIN_LABELLED = 10
 """Reviews to train on that a class needs."""

@@ -6,17 +6,17 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.config import CorpusConfig, CorpusOptions, TextConfig
-from beam_jobs.core import storage
-from beam_jobs.core.files import hash_bytes
-from beam_jobs.corpus.prepare import Preparation
-from beam_jobs.deduplication import earlier_corpora, evaluation_texts
-from beam_jobs.deduplication.earlier_corpora import EarlierCorpora
-from beam_jobs.engine import beam_options
-from beam_jobs.reading import work_units
-from beam_jobs.reading.ids import add_id_column
-from beam_jobs.reading.work_units import DumpFile
-from beam_jobs.text import sentences, splits
+from amazon_electra.beam_jobs.config import CorpusConfig, CorpusOptions, TextConfig
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.corpus.prepare import Preparation
+from amazon_electra.beam_jobs.deduplication import earlier_corpora, evaluation_texts
+from amazon_electra.beam_jobs.deduplication.earlier_corpora import EarlierCorpora
+from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.ids import add_id_column
+from amazon_electra.beam_jobs.reading.work_units import DumpFile
+from amazon_electra.beam_jobs.text import sentences, splits
 
 VERSION = 24
 """Has to be raised when the same dump gives another corpus."""

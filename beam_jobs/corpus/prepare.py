@@ -28,15 +28,15 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from beam_jobs.config import CorpusOptions
-from beam_jobs.core import storage
-from beam_jobs.core.command import give_memory_back
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_bytes
-from beam_jobs.deduplication import buckets, exact, held_out, near
-from beam_jobs.engine.units import add_to_counters, attempt, check_failed
-from beam_jobs.reading import fields, label_values, stars, work_units
-from beam_jobs.reading.dates import (
+from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import give_memory_back
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
+from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
+from amazon_electra.beam_jobs.reading import fields, label_values, stars, work_units
+from amazon_electra.beam_jobs.reading.dates import (
     FORMS,
     Notation,
     count_dates,
@@ -44,13 +44,13 @@ from beam_jobs.reading.dates import (
     parse_day,
     resolve_days,
 )
-from beam_jobs.reading.ids import ID, format_id
-from beam_jobs.reading.lines import Reject, Tally
-from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
-from beam_jobs.text import languages, personal_data, splits
-from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.mojibake import repair_mojibake
-from beam_jobs.text.word_runs import count_words
+from amazon_electra.beam_jobs.reading.ids import ID, format_id
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
+from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
+from amazon_electra.beam_jobs.text import languages, personal_data, splits
+from amazon_electra.beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
+from amazon_electra.beam_jobs.text.word_runs import count_words
 
 BATCH_REVIEWS, BATCH_CHARACTERS = 4096, 1 << 28
 MAX_RAW_EXPANSION = 10

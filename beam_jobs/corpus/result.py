@@ -8,30 +8,30 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import Progress
-from beam_jobs.corpus.classes import choose_classes, warn_of_label
-from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.corpus.prepare import NO_KEY
-from beam_jobs.corpus.write import (
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.corpus.classes import choose_classes, warn_of_label
+from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
+from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
+from amazon_electra.beam_jobs.corpus.write import (
     WrittenUnit,
     choose_product_share,
     count_values,
     decide_labels,
     decide_scales,
 )
-from beam_jobs.deduplication import phrases
-from beam_jobs.engine.units import check_failed
-from beam_jobs.reading import fields
-from beam_jobs.reading.dates import FORMS
-from beam_jobs.reading.label_values import (
+from amazon_electra.beam_jobs.deduplication import phrases
+from amazon_electra.beam_jobs.engine.units import check_failed
+from amazon_electra.beam_jobs.reading import fields
+from amazon_electra.beam_jobs.reading.dates import FORMS
+from amazon_electra.beam_jobs.reading.label_values import (
     describe_contradictions,
     describe_values,
     keep_frequent,
 )
-from beam_jobs.reading.stars import Scale, decode_ratings, describe_scale
-from beam_jobs.reading.work_units import PreparedUnit
+from amazon_electra.beam_jobs.reading.stars import Scale, decode_ratings, describe_scale
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
 TRAINED_SPLITS = ("pretrain", "train")

@@ -13,31 +13,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.core import storage
-from beam_jobs.core.command import give_memory_back
-from beam_jobs.core.parquet import write_tables
-from beam_jobs.corpus.plan import CONTRADICTED, CorpusPlan, Folders
-from beam_jobs.corpus.prepare import Preparation
-from beam_jobs.deduplication import phrases
-from beam_jobs.deduplication.clusters import unpack_members
-from beam_jobs.deduplication.common_ngrams import CommonNGrams
-from beam_jobs.deduplication.exact import CONTRADICTION, DUPLICATE, read_first_halves
-from beam_jobs.deduplication.held_out import FIRST_DUMP, UnitMatches, list_blocks
-from beam_jobs.engine.units import add_to_counters, attempt
-from beam_jobs.reading import stars
-from beam_jobs.reading.fields import LABEL
-from beam_jobs.reading.label_values import LabelValues, decide_values, hash_value
-from beam_jobs.reading.stars import Scale
-from beam_jobs.reading.work_units import PreparedUnit, UnitSize, check_damage
-from beam_jobs.text.languages import count_languages
-from beam_jobs.text.sentences import (
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import give_memory_back
+from amazon_electra.beam_jobs.core.parquet import write_tables
+from amazon_electra.beam_jobs.corpus.plan import CONTRADICTED, CorpusPlan, Folders
+from amazon_electra.beam_jobs.corpus.prepare import Preparation
+from amazon_electra.beam_jobs.deduplication import phrases
+from amazon_electra.beam_jobs.deduplication.clusters import unpack_members
+from amazon_electra.beam_jobs.deduplication.common_ngrams import CommonNGrams
+from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, DUPLICATE, read_first_halves
+from amazon_electra.beam_jobs.deduplication.held_out import FIRST_DUMP, UnitMatches, list_blocks
+from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt
+from amazon_electra.beam_jobs.reading import stars
+from amazon_electra.beam_jobs.reading.fields import LABEL
+from amazon_electra.beam_jobs.reading.label_values import LabelValues, decide_values, hash_value
+from amazon_electra.beam_jobs.reading.stars import Scale
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, check_damage
+from amazon_electra.beam_jobs.text.languages import count_languages
+from amazon_electra.beam_jobs.text.sentences import (
     SentenceSplitter,
     decode_punkt,
     encode_punkt,
     read_punkt,
     train_punkt,
 )
-from beam_jobs.text.splits import SPLITS
+from amazon_electra.beam_jobs.text.splits import SPLITS
 
 CORPUS_SCHEMA = pa.schema(
     [

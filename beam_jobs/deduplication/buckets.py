@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_jobs.core import storage
-from beam_jobs.reading.work_units import PreparedUnit, UnitSize, measure_units
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, measure_units
 
 MAX_BUCKETS = 1024
 """Whose places in a file are known."""

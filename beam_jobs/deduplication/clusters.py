@@ -15,12 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_jobs.core import storage
-from beam_jobs.deduplication import buckets
-from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
-from beam_jobs.deduplication.exact import PACKED_ROW, ROW_NUMBER, UnitRows, group_by_unit
-from beam_jobs.reading.work_units import UnitSize
-from beam_jobs.text.spans import find_runs, mark_firsts
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.deduplication import buckets
+from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
+from amazon_electra.beam_jobs.deduplication.exact import (
+    PACKED_ROW,
+    ROW_NUMBER,
+    UnitRows,
+    group_by_unit,
+)
+from amazon_electra.beam_jobs.reading.work_units import UnitSize
+from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
 LINK = np.dtype([("text", "<u8"), ("parent", "<u8"), ("dump", "<i4"), ("reviews", "<u4")])
 """A text that nearly repeats another one, which comes first, both by the first half of their

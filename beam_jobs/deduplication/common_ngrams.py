@@ -24,8 +24,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from beam_jobs.core import storage
-from beam_jobs.text.spans import find_runs, mark_firsts
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
 MIN_TEXTS, MAX_TEXTS, MIN_HELD = 20, 800, 2
 COMMON_SHARE = 0.002

@@ -25,12 +25,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_bytes
-from beam_jobs.core.nesting import load_json
-from beam_jobs.deduplication.buckets import BucketedRows
-from beam_jobs.deduplication.exact import TEXT_HASH
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.deduplication.buckets import BucketedRows
+from amazon_electra.beam_jobs.deduplication.exact import TEXT_HASH
 
 PACK_ROWS = 1 << 20
 """Texts of a file of hashes, at least: 16 MiB."""

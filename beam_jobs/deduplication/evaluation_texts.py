@@ -16,21 +16,21 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from beam_jobs.core import parquet, storage
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.core.limits import DEFAULT_LIMITS, Limits
-from beam_jobs.core.nesting import list_strings, load_json
-from beam_jobs.reading.compression import (
+from amazon_electra.beam_jobs.core import parquet, storage
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.limits import DEFAULT_LIMITS, Limits
+from amazon_electra.beam_jobs.core.nesting import list_strings, load_json
+from amazon_electra.beam_jobs.reading.compression import (
     Compression,
     PlainStream,
     detect_compression,
     list_zip_members,
 )
-from beam_jobs.reading.lines import Reject, Tally, decode_text, read_lines
-from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.mojibake import repair_mojibake
-from beam_jobs.text.personal_data import mask_personal_data
-from beam_jobs.text.word_runs import space_words
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally, decode_text, read_lines
+from amazon_electra.beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
+from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
+from amazon_electra.beam_jobs.text.word_runs import space_words
 
 MIN_WORDS = 3
 HEAD_CHARACTERS = 100_000

@@ -18,10 +18,10 @@ from itertools import pairwise
 import numpy as np
 import xxhash
 
-from beam_jobs.deduplication import buckets
-from beam_jobs.deduplication.buckets import BucketedFiles, Part
-from beam_jobs.reading.work_units import UnitSize
-from beam_jobs.text.spans import find_runs, mark_firsts
+from amazon_electra.beam_jobs.deduplication import buckets
+from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, Part
+from amazon_electra.beam_jobs.reading.work_units import UnitSize
+from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
 PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
 TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])

@@ -33,18 +33,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.core import storage
-from beam_jobs.core.limits import Limits
-from beam_jobs.deduplication import buckets, common_ngrams, overlaps
-from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
-from beam_jobs.deduplication.common_ngrams import CommonNGrams, HashFilter, NGramTexts
-from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
-from beam_jobs.deduplication.exact import ROW_NUMBER
-from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_ngrams
-from beam_jobs.reading.work_units import UnitSize
-from beam_jobs.text.spans import expand_spans, find_runs, mark_firsts
-from beam_jobs.text.splits import SPLITS
-from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, overlaps
+from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
+from amazon_electra.beam_jobs.deduplication.common_ngrams import (
+    CommonNGrams,
+    HashFilter,
+    NGramTexts,
+)
+from amazon_electra.beam_jobs.deduplication.evaluation_texts import (
+    list_forms,
+    read_evaluation_texts,
+)
+from amazon_electra.beam_jobs.deduplication.exact import ROW_NUMBER
+from amazon_electra.beam_jobs.deduplication.overlaps import (
+    RUN,
+    count_shared_runs,
+    drop_repeated_runs,
+    list_ngrams,
+)
+from amazon_electra.beam_jobs.reading.work_units import UnitSize
+from amazon_electra.beam_jobs.text.spans import expand_spans, find_runs, mark_firsts
+from amazon_electra.beam_jobs.text.splits import SPLITS
+from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
 HELD_OUT_SPLITS = ("dev", "test")
 """The splits that models are chosen and judged by."""

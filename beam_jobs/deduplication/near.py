@@ -25,15 +25,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.core import storage
-from beam_jobs.deduplication import buckets
-from beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
-from beam_jobs.deduplication.clusters import EARLIER_DUMP, LINK, choose_parents
-from beam_jobs.deduplication.exact import BUCKET_ROWS, pack_rows, read_first_halves
-from beam_jobs.deduplication.held_out import join_sentences
-from beam_jobs.reading.work_units import UnitSize
-from beam_jobs.text.spans import find_runs, mark_firsts
-from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.deduplication import buckets
+from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
+from amazon_electra.beam_jobs.deduplication.clusters import EARLIER_DUMP, LINK, choose_parents
+from amazon_electra.beam_jobs.deduplication.exact import BUCKET_ROWS, pack_rows, read_first_halves
+from amazon_electra.beam_jobs.deduplication.held_out import join_sentences
+from amazon_electra.beam_jobs.reading.work_units import UnitSize
+from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
+from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
 if TYPE_CHECKING:
     from datasketch import MinHash

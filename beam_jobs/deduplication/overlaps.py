@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from beam_jobs.deduplication import evaluation_texts
-from beam_jobs.text.spans import drop_repeats, expand_spans, find_runs, mark_firsts
-from beam_jobs.text.word_runs import Words
+from amazon_electra.beam_jobs.deduplication import evaluation_texts
+from amazon_electra.beam_jobs.text.spans import drop_repeats, expand_spans, find_runs, mark_firsts
+from amazon_electra.beam_jobs.text.word_runs import Words
 
 RUN_WORDS = 8
 MIN_OVERLAP = 0.5

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from beam_jobs.deduplication.overlaps import RUN_WORDS, WHOLE
-from beam_jobs.text.word_runs import list_words, split_words
+from amazon_electra.beam_jobs.deduplication.overlaps import RUN_WORDS, WHOLE
+from amazon_electra.beam_jobs.text.word_runs import list_words, split_words
 
 MIN_SHARE = 0.05
 """Of the reviews to train on: when so many are withheld, it is reported with the phrases."""

@@ -37,9 +37,9 @@ from apache_beam.options.pipeline_options import (
     TestOptions,
 )
 
-from beam_jobs.core.errors import TransientError, UserError
-from beam_jobs.core.terminal import print
-from beam_jobs.engine import flink, staged_package
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.engine import flink, staged_package
 
 LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}
 """Values of --runner that mean FnApiRunner."""

@@ -4,7 +4,7 @@ of Python whose lines name the classes of exceptions, with what the engine says 
 
 import re
 
-from beam_jobs.core.errors import (
+from amazon_electra.beam_jobs.core.errors import (
     AWAY_STATUSES,
     DISK_FULL,
     NETWORK_ERRORS,

@@ -32,11 +32,11 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
 )
 
-from beam_jobs.core.errors import JobFailed, TransientError, UserError, name_setting
-from beam_jobs.core.files import hash_bytes
-from beam_jobs.core.progress import announce_job, format_count
-from beam_jobs.core.terminal import print
-from beam_jobs.engine.failures import AGAIN, describe_failure
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError, name_setting
+from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core.progress import announce_job, format_count
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.engine.failures import AGAIN, describe_failure
 
 CONNECT_SECONDS = 5.0
 SETTLE_SECONDS = 6.0

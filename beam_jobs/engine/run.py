@@ -24,12 +24,12 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineState
 
-from beam_jobs.core.errors import JobFailed, TransientError, is_network_error
-from beam_jobs.core.progress import announce_job
-from beam_jobs.engine import beam_options, flink
-from beam_jobs.engine.failures import AGAIN, describe_failure, translate_error
-from beam_jobs.engine.flink import FlinkJob
-from beam_jobs.engine.worker_check import add_worker_check, leave_probe
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, is_network_error
+from amazon_electra.beam_jobs.core.progress import announce_job
+from amazon_electra.beam_jobs.engine import beam_options, flink
+from amazon_electra.beam_jobs.engine.failures import AGAIN, describe_failure, translate_error
+from amazon_electra.beam_jobs.engine.flink import FlinkJob
+from amazon_electra.beam_jobs.engine.worker_check import add_worker_check, leave_probe
 
 POLL_SECONDS = 0.5
 POLL_PAUSE, MAX_POLL_PAUSE = 100, 60.0

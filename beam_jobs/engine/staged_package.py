@@ -38,8 +38,8 @@ setuptools.setup(
     name="beam-jobs",
     version="{version}",
     python_requires=">=3.11",
-    packages=setuptools.find_packages(),
-    package_data={{"beam_jobs": ["sample/lexicon.json"]}},
+    packages=setuptools.find_namespace_packages(include=["amazon_electra*"]),
+    package_data={{"amazon_electra.beam_jobs": ["sample/lexicon.json"]}},
     install_requires={requirements},
 )
 """
@@ -49,7 +49,7 @@ def write_package(folder: Path) -> Path:
     """Write the package into an empty folder and return its setup.py, for `--setup_file`."""
     shutil.copytree(
         Path(__file__).parents[1],
-        folder / "beam_jobs",
+        folder / "amazon_electra" / "beam_jobs",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     pinned = [f"{name}=={installed}" for name in REQUIREMENTS if (installed := find_version(name))]

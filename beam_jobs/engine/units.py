@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from apache_beam.metrics import Metrics
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import (
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import (
     DISK_FULL,
     JobFailed,
     TransientError,
@@ -17,7 +17,7 @@ from beam_jobs.core.errors import (
     describe_error,
     is_network_error,
 )
-from beam_jobs.engine.failures import AGAIN
+from amazon_electra.beam_jobs.engine.failures import AGAIN
 
 T = TypeVar("T")
 ATTEMPTS = 4

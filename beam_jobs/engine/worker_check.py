@@ -14,9 +14,9 @@ from pathlib import Path
 
 import apache_beam as beam
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_bytes
 
 PROBE = ".seen-by-workers.tmp"
 """File in the output folder that the workers must find; its name is cleared like any temporary."""

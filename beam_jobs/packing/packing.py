@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.packing.filling import fill_sequences
-from beam_jobs.text.spans import drop_repeats, expand_spans
+from amazon_electra.beam_jobs.packing.filling import fill_sequences
+from amazon_electra.beam_jobs.text.spans import drop_repeats, expand_spans
 
 SPECIALS = 2
 """Tokens around each piece: [CLS] and [SEP]."""

@@ -6,16 +6,16 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.config import ShardsOptions
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_bytes
-from beam_jobs.core.nesting import load_json
-from beam_jobs.core.special_tokens import count_rows
-from beam_jobs.engine import beam_options
-from beam_jobs.packing import corpus_units
-from beam_jobs.packing.corpus_units import CorpusUnit
-from beam_jobs.packing.tokenization import load_tokenizer
+from amazon_electra.beam_jobs.config import ShardsOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.special_tokens import count_rows
+from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.packing import corpus_units
+from amazon_electra.beam_jobs.packing.corpus_units import CorpusUnit
+from amazon_electra.beam_jobs.packing.tokenization import load_tokenizer
 
 FOOTER_VERSION = 1
 PACKING_VERSION = 4

@@ -14,16 +14,22 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.parquet import read_footer, write_tables
-from beam_jobs.core.progress import Progress
-from beam_jobs.core.special_tokens import find_specials
-from beam_jobs.engine.units import add_to_counters, attempt, check_failed
-from beam_jobs.packing.corpus_units import CorpusUnit
-from beam_jobs.packing.packing import SPECIALS, Counts, Tokens, build_shard_schema, pack_documents
-from beam_jobs.packing.plan import Packing, ShardsPlan
-from beam_jobs.packing.tokenization import TextIds, WordIds, load_tokenizer
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.parquet import read_footer, write_tables
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.special_tokens import find_specials
+from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
+from amazon_electra.beam_jobs.packing.corpus_units import CorpusUnit
+from amazon_electra.beam_jobs.packing.packing import (
+    SPECIALS,
+    Counts,
+    Tokens,
+    build_shard_schema,
+    pack_documents,
+)
+from amazon_electra.beam_jobs.packing.plan import Packing, ShardsPlan
+from amazon_electra.beam_jobs.packing.tokenization import TextIds, WordIds, load_tokenizer
 
 SHARD_NAME = r"shard-\d{5,}\.parquet"
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
 
-from beam_jobs.core.special_tokens import find_specials
-from beam_jobs.text.spans import expand_spans
+from amazon_electra.beam_jobs.core.special_tokens import find_specials
+from amazon_electra.beam_jobs.text.spans import expand_spans
 
 PLAIN = r"^[!-Z\\\]^-~]+$"
 """Printable ASCII without the space and the opening bracket."""

@@ -24,9 +24,9 @@ from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.limits import UNLIMITED_BYTES, Limits
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.limits import UNLIMITED_BYTES, Limits
 
 deflate: Any = zlib
 with suppress(ImportError):

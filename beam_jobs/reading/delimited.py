@@ -10,10 +10,10 @@ from functools import cache
 from itertools import compress, islice
 from typing import Any, NamedTuple
 
-from beam_jobs.reading import fields
-from beam_jobs.reading.format import Format
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import (
+from amazon_electra.beam_jobs.reading import fields
+from amazon_electra.beam_jobs.reading.format import Format
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import (
     Item,
     Reject,
     Stream,

@@ -8,24 +8,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import (
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import (
     delimited,
     fields,
     json_documents,
     json_records,
 )
-from beam_jobs.reading.compression import (
+from amazon_electra.beam_jobs.reading.compression import (
     Compression,
     PlainStream,
     name_new_file,
     refuse_unless_text,
 )
-from beam_jobs.reading.format import RowFormat
-from beam_jobs.reading.formats import OURS, find_format, list_formats
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import (
+from amazon_electra.beam_jobs.reading.format import RowFormat
+from amazon_electra.beam_jobs.reading.formats import OURS, find_format, list_formats
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import (
     LIST,
     Item,
     Reject,

@@ -16,17 +16,17 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.reading.label_values import join_values
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import (
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.reading.label_values import join_values
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import (
     LIST,
     collect_values,
     expand_record,
     join_texts,
     name_list,
 )
-from beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating
+from amazon_electra.beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "text": (

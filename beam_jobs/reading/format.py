@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading.compression import refuse_unless_text
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Item, Stream, Tally, find_line_end
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading.compression import refuse_unless_text
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import Item, Stream, Tally, find_line_end
 
 NOT_UTF8 = re.compile("[\udc80-\udcff]+")
 PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")

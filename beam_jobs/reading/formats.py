@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.plugins import load_plugins, register_module
-from beam_jobs.core.settings import describe_unknown
-from beam_jobs.reading.compression import PACKED
-from beam_jobs.reading.delimited import Delimited
-from beam_jobs.reading.fasttext import FastText
-from beam_jobs.reading.format import Format
-from beam_jobs.reading.json_documents import JsonTable
-from beam_jobs.reading.json_records import JsonLines, JsonObjects, PythonLines
-from beam_jobs.reading.parquet_records import Parquet
-from beam_jobs.reading.plain_text import PlainText
-from beam_jobs.reading.snap import Snap
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
+from amazon_electra.beam_jobs.core.settings import describe_unknown
+from amazon_electra.beam_jobs.reading.compression import PACKED
+from amazon_electra.beam_jobs.reading.delimited import Delimited
+from amazon_electra.beam_jobs.reading.fasttext import FastText
+from amazon_electra.beam_jobs.reading.format import Format
+from amazon_electra.beam_jobs.reading.json_documents import JsonTable
+from amazon_electra.beam_jobs.reading.json_records import JsonLines, JsonObjects, PythonLines
+from amazon_electra.beam_jobs.reading.parquet_records import Parquet
+from amazon_electra.beam_jobs.reading.plain_text import PlainText
+from amazon_electra.beam_jobs.reading.snap import Snap
 
 OURS: tuple[type[Format], ...] = (
     *(JsonLines, JsonObjects, JsonTable, PythonLines),

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import detection, fields
-from beam_jobs.reading.fields import unwrap
-from beam_jobs.reading.format import RowFormat
-from beam_jobs.reading.formats import find_format
-from beam_jobs.reading.lines import LIST, check_lists, name_list
-from beam_jobs.reading.work_units import DumpFile
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import detection, fields
+from amazon_electra.beam_jobs.reading.fields import unwrap
+from amazon_electra.beam_jobs.reading.format import RowFormat
+from amazon_electra.beam_jobs.reading.formats import find_format
+from amazon_electra.beam_jobs.reading.lines import LIST, check_lists, name_list
+from amazon_electra.beam_jobs.reading.work_units import DumpFile
 
 ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
 """Of a column with ids of the records: in small letters, without separators and `review`."""

@@ -16,11 +16,19 @@ from typing import Any
 
 import orjson
 
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.reading import fields, json_records
-from beam_jobs.reading.format import WholeFormat
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import BLOCK_BYTES, LIST, Item, Reject, Stream, Tally, make_reject
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.reading import fields, json_records
+from amazon_electra.beam_jobs.reading.format import WholeFormat
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import (
+    BLOCK_BYTES,
+    LIST,
+    Item,
+    Reject,
+    Stream,
+    Tally,
+    make_reject,
+)
 
 TOKEN = re.compile(rb"(%b)(\s*+:)?|[{}\[\]]" % json_records.STRING.pattern, re.DOTALL)
 START = rb"(?:\xef\xbb\xbf)?\s*+\{\s*+"

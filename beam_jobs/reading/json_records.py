@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from beam_jobs.reading.format import Format
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import (
+from amazon_electra.beam_jobs.reading.format import Format
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import (
     BLOCK_BYTES,
     GIVE_UP_FACTOR,
     Item,

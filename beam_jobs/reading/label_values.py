@@ -15,7 +15,7 @@ from typing import Any
 
 import xxhash
 
-from beam_jobs.core.progress import format_count
+from amazon_electra.beam_jobs.core.progress import format_count
 
 SEVERAL = "\x1f"
 """Between the values of a list, which are in order."""

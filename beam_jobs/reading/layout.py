@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.core.limits import Limits
 
 Labels = Literal["polarity", "stars", "unknown"]
 

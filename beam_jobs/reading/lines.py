@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading.layout import Layout
 
 BLOCK_BYTES = 1 << 20
 GIVE_UP_FACTOR = 4

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.limits import Limits
-from beam_jobs.core.parquet import BoundedParquet
-from beam_jobs.reading import fields
-from beam_jobs.reading.dates import SECONDS_OF_A_DAY
-from beam_jobs.reading.format import Piece, RowFormat
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import (
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.core.parquet import BoundedParquet
+from amazon_electra.beam_jobs.reading import fields
+from amazon_electra.beam_jobs.reading.dates import SECONDS_OF_A_DAY
+from amazon_electra.beam_jobs.reading.format import Piece, RowFormat
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import (
     LIST,
     Item,
     Tally,

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from beam_jobs.reading.format import Format
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import (
+from amazon_electra.beam_jobs.reading.format import Format
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import (
     Item,
     Reject,
     Stream,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 
 NUMBER = r"([0-9]+(?:[.,][0-9]+)?)"
 UNIT = (

@@ -23,21 +23,21 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from beam_jobs.config import DumpOptions
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import detection, fields
-from beam_jobs.reading.compression import (
+from amazon_electra.beam_jobs.config import DumpOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import detection, fields
+from amazon_electra.beam_jobs.reading.compression import (
     Compression,
     PlainStream,
     detect_compression,
     list_zip_members,
 )
-from beam_jobs.reading.format import RowFormat
-from beam_jobs.reading.formats import find_format
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Item, Tally, WrongFile, make_reject
-from beam_jobs.text.splits import KEY_FIELDS
+from amazon_electra.beam_jobs.reading.format import RowFormat
+from amazon_electra.beam_jobs.reading.formats import find_format
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import Item, Tally, WrongFile, make_reject
+from amazon_electra.beam_jobs.text.splits import KEY_FIELDS
 
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
 MIN_UNIT_BYTES, MAX_UNIT_BYTES = 4_000_000, 64_000_000  # bytes of a dump, uncompressed

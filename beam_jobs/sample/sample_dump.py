@@ -30,11 +30,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from beam_jobs.config import SampleOptions
-from beam_jobs.core import storage
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import read_options
+from amazon_electra.beam_jobs.config import SampleOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import read_options
 
 LEXICON: dict[str, Any] = json.loads(
     resources.files(__package__).joinpath("lexicon.json").read_text(encoding="utf-8")
@@ -331,7 +331,7 @@ def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    program = "python -m beam_jobs.sample.sample_dump"
+    program = "python -m amazon_electra.beam_jobs.sample.sample_dump"
     options = read_options(SampleOptions, argv, program, "Write a synthetic review dump.")
     try:
         return write_sample(options.output, options.reviews, options.seed)

@@ -12,12 +12,12 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from beam_jobs.config import ScoringPrecision
-from beam_jobs.core import storage
-from beam_jobs.core.command import keep_freed_memory
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_bytes
-from beam_jobs.core.model_folder import (
+from amazon_electra.beam_jobs.config import ScoringPrecision
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import keep_freed_memory
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core.model_folder import (
     ONNX,
     PIPELINE,
     PROBE,
@@ -118,7 +118,9 @@ def read_config(folder: str) -> ModelConfig:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
         why = f"config.json is not that of a classifier ({where}: {first['msg']})"
-    raise UserError(f"{why}; `python -m model.export` writes such a folder", "model", folder)
+    raise UserError(
+        f"{why}; `python -m amazon_electra.model.export` writes such a folder", "model", folder
+    )
 
 
 def read_parts(folder: str, config: ModelConfig) -> Iterator[tuple[str, ModelConfig, float]]:
@@ -149,7 +151,9 @@ def list_model_files(folder: str, config: ModelConfig, precision: ScoringPrecisi
             if name == QUANTIZED:
                 raise UserError(f"{folder} has no {QUANTIZED}; leave it out", "precision", "int8")
             raise UserError(
-                f"has no {name}; `python -m model.export` writes such a folder", "model", folder
+                f"has no {name}; `python -m amazon_electra.model.export` writes such a folder",
+                "model",
+                folder,
             )
     return names
 

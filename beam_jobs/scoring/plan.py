@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.config import ScoringOptions
-from beam_jobs.core import storage
-from beam_jobs.core.files import choose_free_name
-from beam_jobs.corpus import plan as corpus_plan
-from beam_jobs.corpus.plan import WORK_NAME, Folders
-from beam_jobs.engine import beam_options
-from beam_jobs.reading import work_units
-from beam_jobs.reading.formats import strip_endings
-from beam_jobs.reading.ids import add_id_column
-from beam_jobs.reading.work_units import DumpFile
-from beam_jobs.scoring.classifier import hash_model, name_version
+from amazon_electra.beam_jobs.config import ScoringOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.files import choose_free_name
+from amazon_electra.beam_jobs.corpus import plan as corpus_plan
+from amazon_electra.beam_jobs.corpus.plan import WORK_NAME, Folders
+from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.formats import strip_endings
+from amazon_electra.beam_jobs.reading.ids import add_id_column
+from amazon_electra.beam_jobs.reading.work_units import DumpFile
+from amazon_electra.beam_jobs.scoring.classifier import hash_model, name_version
 
 COSTLIER = 8
 """Times what preparing a byte takes that scoring it takes, at least: units are so much smaller, and

@@ -25,24 +25,24 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from apache_beam.utils.shared import Shared
 
-from beam_jobs.config import CorpusOptions, ScoreFormat, ScoringOptions
-from beam_jobs.core import storage
-from beam_jobs.core.command import give_memory_back
-from beam_jobs.core.model_folder import read_review
-from beam_jobs.corpus.prepare import join_title, make_title
-from beam_jobs.corpus.result import read_finished, sum_counts
-from beam_jobs.engine.units import add_to_counters, attempt, check_failed
-from beam_jobs.reading import work_units
-from beam_jobs.reading.fields import choose_text
-from beam_jobs.reading.formats import find_format
-from beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
-from beam_jobs.reading.lines import Reject, Tally
-from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
-from beam_jobs.scoring.classifier import Classifier, load_classifier
-from beam_jobs.scoring.plan import ScoringPlan
-from beam_jobs.text import personal_data
-from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.mojibake import repair_mojibake
+from amazon_electra.beam_jobs.config import CorpusOptions, ScoreFormat, ScoringOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import give_memory_back
+from amazon_electra.beam_jobs.core.model_folder import read_review
+from amazon_electra.beam_jobs.corpus.prepare import join_title, make_title
+from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
+from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.fields import choose_text
+from amazon_electra.beam_jobs.reading.formats import find_format
+from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
+from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
+from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classifier
+from amazon_electra.beam_jobs.scoring.plan import ScoringPlan
+from amazon_electra.beam_jobs.text import personal_data
+from amazon_electra.beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
 
 LONGEST_TITLE: int = CorpusOptions.model_fields["max_characters"].default
 """Characters, as of a corpus that was made with the defaults."""

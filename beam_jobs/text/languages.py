@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from beam_jobs.text.word_runs import count_words
+from amazon_electra.beam_jobs.text.word_runs import count_words
 
 MAX_CHARACTERS = 200  # characters
 MIN_WORDS = 5

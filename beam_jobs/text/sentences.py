@@ -32,9 +32,9 @@ from nltk.tokenize.punkt import (
     PunktTrainer,
 )
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.text.spans import (
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.text.spans import (
     build_strings,
     cut_strings,
     drop_repeats,

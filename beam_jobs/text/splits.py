@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 
 SPLITS = ("pretrain", "train", "dev", "test")
 DEFAULT_SHARES = "pretrain=80,train=8,dev=4,test=8"

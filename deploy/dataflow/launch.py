@@ -5,7 +5,7 @@ as its options.
 import importlib
 import os
 
-from beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.command import main
 
 if __name__ == "__main__":
-    main(importlib.import_module(f"beam_jobs.{os.environ['JOB']}").run)
+    main(importlib.import_module(f"amazon_electra.beam_jobs.{os.environ['JOB']}").run)

@@ -1,8 +1,9 @@
 """`run` and `score` as functions: what the commands of these names do.
 
-Each works in a process of its own (`python -m flows.api.commands`): Prefect reads its settings when
-it is imported, and a notebook may have imported it; torch, MLflow and Prefect stay out of the
-caller's memory; and Ctrl-C ends the run as in a terminal, so that the same call continues it.
+Each works in a process of its own (`python -m amazon_electra.flows.api.commands`): Prefect reads
+its settings when it is imported, and a notebook may have imported it; torch, MLflow and Prefect
+stay out of the caller's memory; and Ctrl-C ends the run as in a terminal, so that the same call
+continues it.
 """
 
 import argparse
@@ -16,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from beam_jobs.core import storage
-from beam_jobs.core.command import USER_ERROR
-from beam_jobs.core.errors import JobFailed, TransientError, UserError
-from beam_jobs.core.files import write_json
-from beam_jobs.core.guard import GRACE_SECONDS, guard_command
-from beam_jobs.core.settings import Settings
-from beam_jobs.core.terminal import print
-from flows.configuration.form import Addition, Parameters, Scoring
-from flows.configuration.form_tools import fill_form
-from flows.runner.processes import PYTHON_ENVIRONMENT
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command import USER_ERROR
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.guard import GRACE_SECONDS, guard_command
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.configuration.form import Addition, Parameters, Scoring
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT
+from amazon_electra.flows.store.store import Store
 
 Section = Mapping[str, Any] | Settings
 Dump = str | Path | Sequence[str | Path] | Section
@@ -161,7 +162,7 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as folder:
         write_json(Path(folder) / REQUEST, request)
-        job = [sys.executable, "-m", "flows.api.commands", command, folder]
+        job = [sys.executable, "-m", "amazon_electra.flows.api.commands", command, folder]
         process = subprocess.Popen(
             guard_command(job, GRACE_SECONDS),
             stdin=subprocess.PIPE,
@@ -201,8 +202,8 @@ def raise_failure(code: int, line: str) -> NoReturn:
 
 def main() -> None:
     """Carry out the request in a folder, as the command would."""
-    from flows.cli.main import attempt
-    from flows.cli.run_commands import execute_graph, label_dump, score_with_folder
+    from amazon_electra.flows.cli.main import attempt
+    from amazon_electra.flows.cli.run_commands import execute_graph, label_dump, score_with_folder
 
     command, folder = sys.argv[1], Path(sys.argv[2])
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.terminal import print
-from flows.dumps.public_dumps import fetch_dump, find_address, read_releases
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.dumps.public_dumps import fetch_dump, find_address, read_releases
 
 
 def add_dump_commands(commands: Any) -> None:

@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.terminal import print
-from beam_jobs.text.languages import list_languages
-from model.encoders.known import describe_encoders
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.text.languages import list_languages
+from amazon_electra.model.encoders.known import describe_encoders
 
 
 def add_encoders_command(commands: Any) -> None:
@@ -28,7 +28,7 @@ def add_encoders_command(commands: Any) -> None:
 
 def list_encoders(arguments: argparse.Namespace) -> None:
     """Print the table; the machine is measured for a tenth of a second."""
-    from model.device import open_device  # torch takes seconds
+    from amazon_electra.model.device import open_device  # torch takes seconds
 
     language = arguments.language
     if language and language not in list_languages():

@@ -13,10 +13,10 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from beam_jobs.core.errors import TransientError, UserError
-from beam_jobs.core.settings import OptionParser
-from beam_jobs.core.terminal import accept_all_characters, print
-from flows.cli import (
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.settings import OptionParser
+from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
+from amazon_electra.flows.cli import (
     dumps_command,
     encoders_command,
     run_commands,
@@ -24,14 +24,14 @@ from flows.cli import (
     store_commands,
     study_command,
 )
-from flows.cli.options import build_store
-from flows.configuration.form import spell_for_commands
-from flows.runner.processes import JobFailed
-from flows.servers.access import restrict_store
-from flows.servers.health import ServerFailed
-from flows.servers.prefect_server import check_database_file
-from flows.servers.settings import NO_TELEMETRY
-from model.recipes import RECIPES
+from amazon_electra.flows.cli.options import build_store
+from amazon_electra.flows.configuration.form import spell_for_commands
+from amazon_electra.flows.runner.processes import JobFailed
+from amazon_electra.flows.servers.access import restrict_store
+from amazon_electra.flows.servers.health import ServerFailed
+from amazon_electra.flows.servers.prefect_server import check_database_file
+from amazon_electra.flows.servers.settings import NO_TELEMETRY
+from amazon_electra.model.recipes import RECIPES
 
 FULL_BYTES = 1_000_000
 """With less room than this on its disk SQLite and others fail, each in its own words."""

@@ -4,12 +4,12 @@ import argparse
 import os
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import OptionParser
-from flows.servers import mlflow_server
-from flows.store.store import Store
-from model.encoders.places import FORMS
-from model.tracking.registry import Registry
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import OptionParser
+from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.encoders.places import FORMS
+from amazon_electra.model.tracking.registry import Registry
 
 START = "pretraining.start_from"
 

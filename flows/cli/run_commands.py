@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import format_count
-from beam_jobs.core.storage import is_remote
-from beam_jobs.core.terminal import print
-from beam_jobs.reading.label_values import describe_contradictions
-from flows.cli import terminal
-from flows.cli.options import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.progress import format_count
+from amazon_electra.beam_jobs.core.storage import is_remote
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.reading.label_values import describe_contradictions
+from amazon_electra.flows.cli import terminal
+from amazon_electra.flows.cli.options import (
     START,
     add_command,
     add_dump_options,
@@ -24,7 +24,7 @@ from flows.cli.options import (
     demand_dump,
     open_store,
 )
-from flows.configuration.form import (
+from amazon_electra.flows.configuration.form import (
     Addition,
     AdditionParameters,
     Corpus,
@@ -34,22 +34,22 @@ from flows.configuration.form import (
     Scoring,
     spell_for_commands,
 )
-from flows.configuration.form_tools import fill_form
-from flows.dumps import expected_corpus, labels, preview
-from flows.runner.stage_runner import Plan
-from flows.servers import prefect_server
-from flows.stages import scores as scoring
-from flows.stages.contrastive_adaptation import MIN_TITLES, is_contrast_automatic
-from flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
-from flows.stages.origin import describe_origin, make_origin
-from flows.stages.pretraining import MIN_TOKENS, PASSES, is_adaptation_optional
-from flows.store.stage import Stage
-from flows.store.store import Store
-from flows.ui.plan_page import list_lines
-from model.encoders.known import warn_of_languages
-from model.pretraining.input.pairs import MIN_PAIRS
-from model.recipes import RECIPES
-from model.report.owner import list_short_answers
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.dumps import expected_corpus, labels, preview
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.servers import prefect_server
+from amazon_electra.flows.stages import scores as scoring
+from amazon_electra.flows.stages.contrastive_adaptation import MIN_TITLES, is_contrast_automatic
+from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
+from amazon_electra.flows.stages.origin import describe_origin, make_origin
+from amazon_electra.flows.stages.pretraining import MIN_TOKENS, PASSES, is_adaptation_optional
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.ui.plan_page import list_lines
+from amazon_electra.model.encoders.known import warn_of_languages
+from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS
+from amazon_electra.model.recipes import RECIPES
+from amazon_electra.model.report.owner import list_short_answers
 
 SHOWN_LANGUAGES = 4
 
@@ -167,7 +167,7 @@ def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
 def print_plan(form: Parameters | Addition) -> None:
     """Print the files of the dump, the resolved settings as JSON, then a line per stage."""
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
-    from flows import add_dump, domain_adaptation
+    from amazon_electra.flows import add_dump, domain_adaptation
 
     plan = Plan(Store(form.store, is_dry=True))
     corpus = getattr(form, "corpus", None)
@@ -265,8 +265,8 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
         make_origin(form, Plan(store))
 
     def run() -> dict[str, Any]:
-        from flows.add_dump import add_dump
-        from flows.domain_adaptation import domain_adaptation
+        from amazon_electra.flows.add_dump import add_dump
+        from amazon_electra.flows.domain_adaptation import domain_adaptation
 
         flow: Any = add_dump if isinstance(form, Addition) else domain_adaptation
         return flow(**{name: getattr(form, name) for name in type(form).model_fields})
@@ -326,7 +326,7 @@ def label_dump(form: Scoring) -> dict[str, Any]:
     scoring.find_model(form.model.alias, store)
 
     def run() -> dict[str, Any]:
-        from flows.score import score
+        from amazon_electra.flows.score import score
 
         return score(**{name: getattr(form, name) for name in type(form).model_fields})
 
@@ -338,7 +338,7 @@ def label_dump(form: Scoring) -> dict[str, Any]:
 
 def print_folder_plan(model: str, form: Scoring) -> None:
     """Print the files of the dump, the model folder and where the scores would go."""
-    from beam_jobs.scoring.classifier import name_version
+    from amazon_electra.beam_jobs.scoring.classifier import name_version
 
     version = name_version(model, form.model.precision)
     dump = build_dump_stage(form.dump, Store(form.store, is_dry=True))
@@ -351,7 +351,7 @@ def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
     """Label the records of a dump with a model folder: neither a server nor a store is needed.
     Return the totals.
     """
-    from beam_jobs import scoring_job
+    from amazon_electra.beam_jobs import scoring_job
 
     store = Store(form.store)
     paths = [

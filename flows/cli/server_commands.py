@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.terminal import print
-from flows.cli.options import add_command, build_store, open_registry, open_store
-from flows.servers import access, prefect_server, settings, up
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.cli.options import add_command, build_store, open_registry, open_store
+from amazon_electra.flows.servers import access, prefect_server, settings, up
 
 WATCHER = "watch-dumps/watch-dumps"
 """Deployment of the flow that looks for new dumps."""
@@ -133,7 +133,7 @@ def promote_version(arguments: argparse.Namespace) -> None:
         )
     os.environ.update(settings.build_client_environment(root))
 
-    from flows.runs.champion import approve_version
+    from amazon_electra.flows.runs.champion import approve_version
 
     waited = approve_version(registry, version, arguments.reason)
     about = "; the run that waited for it continues" if waited else ""

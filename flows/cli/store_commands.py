@@ -5,16 +5,22 @@ import json
 import os
 from typing import Any
 
-import flows.stages.all  # noqa: F401 - each module adds its class
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.terminal import print
-from flows.cli.options import add_command, open_registry, open_store
-from flows.store.difference import find_differences
-from flows.store.flatten import flatten_parameters
-from flows.store.stage import ExistingStage
-from flows.store.store import Manifest, Store
-from flows.store.usage import Run, list_begun_runs, list_prunable, list_runs, name_folder
-from flows.ui.headlines import summarize_manifest
+import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.cli.options import add_command, open_registry, open_store
+from amazon_electra.flows.store.difference import find_differences
+from amazon_electra.flows.store.flatten import flatten_parameters
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.flows.store.usage import (
+    Run,
+    list_begun_runs,
+    list_prunable,
+    list_runs,
+    name_folder,
+)
+from amazon_electra.flows.ui.headlines import summarize_manifest
 
 SHOWN = 88
 """Characters of a value that `show` prints; --json has all of it."""

@@ -6,20 +6,25 @@ import time
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import parse_assignments
-from beam_jobs.core.terminal import print
-from flows.cli import terminal
-from flows.cli.options import add_command, add_dump_options, add_start_option, build_store
-from flows.configuration.form import Parameters, fill_parameters, spell_for_commands
-from flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
-from flows.dumps import labels
-from flows.runner.stage_runner import Plan
-from flows.stages.dump import build_dump_stage, list_files
-from flows.store.store import Store
-from flows.studies.study_reading import LoadedStudy, load_study
-from flows.ui.plan_page import list_lines
-from model.config import FinetuningSettings
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import parse_assignments
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.cli import terminal
+from amazon_electra.flows.cli.options import (
+    add_command,
+    add_dump_options,
+    add_start_option,
+    build_store,
+)
+from amazon_electra.flows.configuration.form import Parameters, fill_parameters, spell_for_commands
+from amazon_electra.flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
+from amazon_electra.flows.dumps import labels
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.stages.dump import build_dump_stage, list_files
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
+from amazon_electra.flows.ui.plan_page import list_lines
+from amazon_electra.model.config import FinetuningSettings
 
 EPILOG = """A study is arms × tasks × seeds × settings in a YAML file;
 flows/studies/shipped/README.md lists the shipped ones. With --dump, ${corpus}, ${shards} and
@@ -86,7 +91,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         return
 
     def run() -> dict[str, Any]:
-        from flows.study import OF_DATA, study
+        from amazon_electra.flows.study import OF_DATA, study
 
         return study(study=choice, **{name: getattr(parameters, name) for name in OF_DATA})
 
@@ -130,7 +135,7 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Parameters, StudyChoice]
 
 def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:
     """Print a line per stage and cell: complete or to do."""
-    from flows.study import build_study_graph
+    from amazon_electra.flows.study import build_study_graph
 
     plan = Plan(Store(parameters.store, is_dry=True))
     build_study_graph(loaded)(parameters, plan)

@@ -19,16 +19,16 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from beam_jobs.core.progress import ProgressBars, format_report
-from beam_jobs.core.terminal import escape_controls
-from flows.configuration.form import spell_for_commands
-from flows.store.stage import Stage
-from flows.store.store import Manifest, Store
-from flows.ui.headlines import summarize_manifest
-from model.report.sections import format_change, format_with_interval, get_title
+from amazon_electra.beam_jobs.core.progress import ProgressBars, format_report
+from amazon_electra.beam_jobs.core.terminal import escape_controls
+from amazon_electra.flows.configuration.form import spell_for_commands
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.flows.ui.headlines import summarize_manifest
+from amazon_electra.model.report.sections import format_change, format_with_interval, get_title
 
 if TYPE_CHECKING:
-    from flows.configuration.form import Addition, Parameters
+    from amazon_electra.flows.configuration.form import Addition, Parameters
 
 LINE_SECONDS = 10.0
 """Time between two plain lines about the same stage."""
@@ -117,7 +117,7 @@ def run_in_terminal(
     form: "Parameters | Addition", run: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return what `run` returns: it imports and calls a flow, once the Prefect server is known."""
-    from flows.servers import health, prefect_server
+    from amazon_electra.flows.servers import health, prefect_server
 
     health.check_named_server("PREFECT_API_URL")
     if form.promotion.mode != "off" or "champion" in form.finetuning.arms:
@@ -128,15 +128,15 @@ def run_in_terminal(
     health.interrupt_on_signals(signal.SIGTERM)
 
     def load_libraries() -> None:  # Prefect and MLflow take seconds
-        importlib.import_module("flows.runs.graph_run")
+        importlib.import_module("amazon_electra.flows.runs.graph_run")
         importlib.import_module("mlflow")
 
     prefect_server.connect_prefect(store.root, load_libraries)
 
     from prefect import tags
 
-    from flows.runner.stage_runner import listeners
-    from flows.servers.settings import TAG
+    from amazon_electra.flows.runner.stage_runner import listeners
+    from amazon_electra.flows.servers.settings import TAG
 
     with Terminal() as terminal:
         before = listeners.set((terminal,))

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from beam_jobs.core.settings import SECRET
-from beam_jobs.core.variables import read_names
+from amazon_electra.beam_jobs.core.settings import SECRET
+from amazon_electra.beam_jobs.core.variables import read_names
 
 SECRET_PARAMETER = re.compile(
     r"[?&;#](x-(amz|goog)-(signature|credential|security-token)|sig|signature|\w*token|jwt"

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from beam_jobs.config import (
+from amazon_electra.beam_jobs.config import (
     CorpusOptions,
     FormatConfig,
     LabelConfig,
@@ -26,17 +26,22 @@ from beam_jobs.config import (
     ShardsOptions,
     SplitConfig,
 )
-from beam_jobs.core.errors import UserError, spell_settings
-from beam_jobs.core.settings import Settings, format_value, replace_settings, spell_as_option
-from beam_jobs.text.splits import DEFAULT_SHARES
-from flows.configuration.addresses import Address
-from flows.configuration.form_tools import fill_form, make_form_field
-from flows.configuration.study_file import MOST_AT_ONCE, Seed
-from model.arms import list_arms
-from model.config import PretrainingConfig, RecipeChoice, RecipeName
-from model.encoders.places import FORMS, find_kind, parse_place
-from model.finetuning.tasks import corpus, list_star_tasks
-from model.options import (
+from amazon_electra.beam_jobs.core.errors import UserError, spell_settings
+from amazon_electra.beam_jobs.core.settings import (
+    Settings,
+    format_value,
+    replace_settings,
+    spell_as_option,
+)
+from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES
+from amazon_electra.flows.configuration.addresses import Address
+from amazon_electra.flows.configuration.form_tools import fill_form, make_form_field
+from amazon_electra.flows.configuration.study_file import MOST_AT_ONCE, Seed
+from amazon_electra.model.arms import list_arms
+from amazon_electra.model.config import PretrainingConfig, RecipeChoice, RecipeName
+from amazon_electra.model.encoders.places import FORMS, find_kind, parse_place
+from amazon_electra.model.finetuning.tasks import corpus, list_star_tasks
+from amazon_electra.model.options import (
     ContrastiveConfig,
     Device,
     FinetuneOptions,
@@ -44,8 +49,8 @@ from model.options import (
     PretrainOptions,
     VocabularyOptions,
 )
-from model.pretraining.objectives import check_objective, find_objective
-from model.recipes import RECIPES, apply_settings, check_start_is_not_needed
+from amazon_electra.model.pretraining.objectives import check_objective, find_objective
+from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 CONTRASTIVE = "contrastive"
 """The objective that trains on titles and bodies, not on shards."""

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, Field
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import (
     Settings,
     build_settings,
     describe_unknown,

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from beam_jobs.core.settings import Settings, format_value
-from flows.configuration.addresses import Address
-from model.arms import find_arm
-from model.finetuning.request import is_part_of_teacher, split_arm
-from model.finetuning.tasks import TASKS
+from amazon_electra.beam_jobs.core.settings import Settings, format_value
+from amazon_electra.flows.configuration.addresses import Address
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.finetuning.request import is_part_of_teacher, split_arm
+from amazon_electra.model.finetuning.tasks import TASKS
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 MOST_AT_ONCE = 64

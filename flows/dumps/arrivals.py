@@ -12,12 +12,12 @@ from glob import has_magic
 from pathlib import PurePosixPath
 from typing import Any
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import TransientError, UserError, name_setting
-from beam_jobs.core.hosts import check_host
-from beam_jobs.reading.compression import PACKED
-from beam_jobs.reading.formats import list_endings
-from flows.configuration.addresses import explain_refusal
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError, name_setting
+from amazon_electra.beam_jobs.core.hosts import check_host
+from amazon_electra.beam_jobs.reading.compression import PACKED
+from amazon_electra.beam_jobs.reading.formats import list_endings
+from amazon_electra.flows.configuration.addresses import explain_refusal
 
 UNFINISHED = (".", "_")
 """How names begin under which files are written before they are whole; others that are written end

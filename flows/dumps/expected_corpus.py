@@ -6,19 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.corpus.classes import choose_classes, warn_of_label
-from beam_jobs.deduplication import exact, held_out
-from beam_jobs.reading import fields
-from beam_jobs.reading.dates import Notation, count_dates, decide_notation, parse_day, resolve_days
-from beam_jobs.reading.label_values import decide_values
-from beam_jobs.reading.stars import decide_scales
-from beam_jobs.reading.work_units import check_split_field
-from beam_jobs.text import splits
-from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.mojibake import repair_mojibake
-from flows.configuration.form import Corpus, Dump
-from flows.dumps.preview import WITHHOLDING_TEXTS, Preview, count_ratings
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.corpus.classes import choose_classes, warn_of_label
+from amazon_electra.beam_jobs.deduplication import exact, held_out
+from amazon_electra.beam_jobs.reading import fields
+from amazon_electra.beam_jobs.reading.dates import (
+    Notation,
+    count_dates,
+    decide_notation,
+    parse_day,
+    resolve_days,
+)
+from amazon_electra.beam_jobs.reading.label_values import decide_values
+from amazon_electra.beam_jobs.reading.stars import decide_scales
+from amazon_electra.beam_jobs.reading.work_units import check_split_field
+from amazon_electra.beam_jobs.text import splits
+from amazon_electra.beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
+from amazon_electra.flows.configuration.form import Corpus, Dump
+from amazon_electra.flows.dumps.preview import WITHHOLDING_TEXTS, Preview, count_ratings
 
 MAX_TEXTS = WITHHOLDING_TEXTS
 """Of a dump whose corpus is foretold: its texts are compared with one another in memory."""

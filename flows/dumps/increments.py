@@ -12,9 +12,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import build_settings, format_value
-from flows.configuration.form import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import build_settings, format_value
+from amazon_electra.flows.configuration.form import (
     Addition,
     AdditionParameters,
     Corpus,
@@ -22,25 +22,29 @@ from flows.configuration.form import (
     Pretraining,
     Shards,
 )
-from flows.runner.logs import find_run_logger
-from flows.runner.stage_runner import StageMaker
-from flows.stages.continued_pretraining import EarlierTraining, build_continued_stage, inherit_rates
-from flows.stages.contrastive_adaptation import (
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.stages.continued_pretraining import (
+    EarlierTraining,
+    build_continued_stage,
+    inherit_rates,
+)
+from amazon_electra.flows.stages.contrastive_adaptation import (
     ContrastiveAdaptation,
     build_contrastive_stage,
     has_titles,
 )
-from flows.stages.corpus import Corpus as CorpusStage
-from flows.stages.corpus import build_corpus_stage
-from flows.stages.dump import list_dump
-from flows.stages.pretraining import ADAPTATIONS
-from flows.stages.shards import PackedShards, build_dev_stage, build_shards_stage
-from flows.stages.vocabulary import Vocabulary
-from flows.stages.vocabulary_fit import build_vocabulary_fit_stage
-from flows.store.stage import ExistingStage, Stage, dict_of
-from flows.store.store import Manifest, Store
-from model.pretraining.input.pairs import MIN_PAIRS
-from model.recipes import RECIPES
+from amazon_electra.flows.stages.corpus import Corpus as CorpusStage
+from amazon_electra.flows.stages.corpus import build_corpus_stage
+from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.stages.pretraining import ADAPTATIONS
+from amazon_electra.flows.stages.shards import PackedShards, build_dev_stage, build_shards_stage
+from amazon_electra.flows.stages.vocabulary import Vocabulary
+from amazon_electra.flows.stages.vocabulary_fit import build_vocabulary_fit_stage
+from amazon_electra.flows.store.stage import ExistingStage, Stage, dict_of
+from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS
+from amazon_electra.model.recipes import RECIPES
 
 WARMUP = "0.1"
 """Share of the steps in which the learning rate of a round rises again from nothing."""

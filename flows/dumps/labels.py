@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.corpus.classes import MIN_LABELLED
-from beam_jobs.reading import fields
-from beam_jobs.reading.fields import MAX_CLASSES
-from beam_jobs.reading.label_values import (
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.corpus.classes import MIN_LABELLED
+from amazon_electra.beam_jobs.reading import fields
+from amazon_electra.beam_jobs.reading.fields import MAX_CLASSES
+from amazon_electra.beam_jobs.reading.label_values import (
     decide_values,
     describe_contradictions,
     describe_values,
 )
-from beam_jobs.reading.stars import BINARY, decide_scales
-from flows.configuration.form import Corpus, Dump, Parameters
-from flows.dumps.expected_corpus import check_split, foretell_corpus
-from flows.dumps.preview import (
+from amazon_electra.beam_jobs.reading.stars import BINARY, decide_scales
+from amazon_electra.flows.configuration.form import Corpus, Dump, Parameters
+from amazon_electra.flows.dumps.expected_corpus import check_split, foretell_corpus
+from amazon_electra.flows.dumps.preview import (
     Preview,
     count_classes,
     count_ratings,
@@ -27,12 +27,12 @@ from flows.dumps.preview import (
     list_files,
     read_previews,
 )
-from flows.runner.stage_runner import StageMaker
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.finetuning.examples import SPLITS, Split
-from model.finetuning.tasks import has_dev, list_star_tasks
-from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, SPLITS_WITHOUT_DEV
+from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.finetuning.examples import SPLITS, Split
+from amazon_electra.model.finetuning.tasks import has_dev, list_star_tasks
+from amazon_electra.model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, SPLITS_WITHOUT_DEV
 
 CLASS_NAMES = ("sentiment", "label", "polarity", "class", "category", "liked", "target", "votedup")
 """What names of columns with classes end with, in files without stars."""

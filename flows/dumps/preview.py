@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.config import DumpOptions
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.core.progress import format_count
-from beam_jobs.deduplication import exact, held_out, phrases
-from beam_jobs.reading import detection, fields, work_units
-from beam_jobs.reading.compression import PlainStream
-from beam_jobs.reading.format import RowFormat, WholeFormat
-from beam_jobs.reading.formats import find_format
-from beam_jobs.reading.ids import ID, add_id_column, format_id, warn_of_ids
-from beam_jobs.reading.label_values import decide_values, describe_values
-from beam_jobs.reading.lines import Reject, Tally
-from beam_jobs.reading.stars import (
+from amazon_electra.beam_jobs.config import DumpOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.progress import format_count
+from amazon_electra.beam_jobs.deduplication import exact, held_out, phrases
+from amazon_electra.beam_jobs.reading import detection, fields, work_units
+from amazon_electra.beam_jobs.reading.compression import PlainStream
+from amazon_electra.beam_jobs.reading.format import RowFormat, WholeFormat
+from amazon_electra.beam_jobs.reading.formats import find_format
+from amazon_electra.beam_jobs.reading.ids import ID, add_id_column, format_id, warn_of_ids
+from amazon_electra.beam_jobs.reading.label_values import decide_values, describe_values
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
+from amazon_electra.beam_jobs.reading.stars import (
     BINARY,
     NPS,
     Scale,
@@ -32,10 +32,10 @@ from beam_jobs.reading.stars import (
     parse_scale,
     show_rating,
 )
-from beam_jobs.reading.work_units import DumpFile, list_dump_files
-from beam_jobs.text import cleaning, languages, mojibake, splits
-from flows.configuration.form import Dump
-from flows.store.stage import Stage
+from amazon_electra.beam_jobs.reading.work_units import DumpFile, list_dump_files
+from amazon_electra.beam_jobs.text import cleaning, languages, mojibake, splits
+from amazon_electra.flows.configuration.form import Dump
+from amazon_electra.flows.store.stage import Stage
 
 PREVIEW_BYTES = 1 << 20
 """Uncompressed bytes of a file that are looked at."""

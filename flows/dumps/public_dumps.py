@@ -21,12 +21,12 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
-from beam_jobs.core.errors import JobFailed, TransientError, UserError
-from beam_jobs.core.files import hash_file
-from beam_jobs.core.hosts import check_host, open_checked_url
-from beam_jobs.core.locks import try_lock
-from beam_jobs.core.progress import Progress
-from beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.beam_jobs.core.files import hash_file
+from amazon_electra.beam_jobs.core.hosts import check_host, open_checked_url
+from amazon_electra.beam_jobs.core.locks import try_lock
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.terminal import print
 
 HUB = "hf://datasets/"
 BLOCK = 1 << 20  # bytes

@@ -1,4 +1,5 @@
-"""Runs jobs one after the other in one process: `python -m flows.runner.job_process DESCRIPTOR`.
+"""Runs jobs one after the other in one process: `python -m amazon_electra.flows.runner.job_process
+DESCRIPTOR`.
 
 Each line that the descriptor gives is a job: JSON of its module, its arguments and the log that its
 stderr is appended to. The answer is a line on stdout: its result and its cost. Start and imports,
@@ -18,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from beam_jobs.core.command import (
+from amazon_electra.beam_jobs.core.command import (
     exit_at_signal,
     give_memory_back,
     redirect_stdout_to_stderr,

@@ -10,11 +10,11 @@ from prefect.context import FlowRunContext
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.transactions import CommitMode, transaction
 
-from beam_jobs.core.errors import TransientError, UserError
-from flows.runner.logs import find_run_logger
-from flows.runner.processes import JobFailed, end_children_on_error
-from flows.runner.stage_runner import StageRunner, allocate_threads
-from flows.store.stage import ACCELERATOR, Stage
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.processes import JobFailed, end_children_on_error
+from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
+from amazon_electra.flows.store.stage import ACCELERATOR, Stage
 
 T = TypeVar("T")
 

@@ -24,10 +24,10 @@ from typing import Any, BinaryIO, Self, TypeVar
 
 import psutil
 
-from beam_jobs.core.errors import NETWORK_ERRORS, UserError
-from beam_jobs.core.guard import GRACE_SECONDS, guard_command
-from beam_jobs.core.variables import read_number_variable
-from flows.runner.logs import find_run_logger
+from amazon_electra.beam_jobs.core.errors import NETWORK_ERRORS, UserError
+from amazon_electra.beam_jobs.core.guard import GRACE_SECONDS, guard_command
+from amazon_electra.beam_jobs.core.variables import read_number_variable
+from amazon_electra.flows.runner.logs import find_run_logger
 
 POLL_SECONDS = 0.1
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
@@ -351,7 +351,7 @@ class JobProcess(Child):
         self.environment = dict(environment)
         orders, written = os.pipe()
         self._orders = os.fdopen(written, "wb", buffering=0)
-        command = [sys.executable, "-m", "flows.runner.job_process", str(orders)]
+        command = [sys.executable, "-m", "amazon_electra.flows.runner.job_process", str(orders)]
         try:
             super().__init__(command, log, environment, [orders])
         finally:

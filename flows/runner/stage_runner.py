@@ -13,17 +13,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import TransientError, UserError
-from flows.runner.processes import JobFailed, KeptProcesses, read_hang_seconds, run_job
-from flows.store.flatten import flatten_numbers, flatten_parameters
-from flows.store.stage import Stage
-from flows.store.store import Manifest, Store, read_result_of_earlier_job
-from model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.flows.runner.processes import (
+    JobFailed,
+    KeptProcesses,
+    read_hang_seconds,
+    run_job,
+)
+from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Manifest, Store, read_result_of_earlier_job
+from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
 
 log = logging.getLogger("amazon_electra")
 T = TypeVar("T")
-RUN_STAGE = "flows.run_stage"
+RUN_STAGE = "amazon_electra.flows.run_stage"
 TRAINED = ("discriminator", "encoder")
 """Folder of what a pre-training made (model/pretraining/outputs.py), the first that is there."""
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from prefect.artifacts import create_table_artifact
 
-from beam_jobs.core.errors import UserError
-from flows.runner.stage_runner import StageRunner
-from flows.store.stage import Stage
-from flows.store.store import Manifest
-from flows.ui import artifacts
-from model.evaluation.metrics import METRICS
-from model.evaluation.predictions import read_predictions
-from model.evaluation.significance import compare_arms
-from model.report.sections import format_change, format_with_interval, get_title
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Manifest
+from amazon_electra.flows.ui import artifacts
+from amazon_electra.model.evaluation.metrics import METRICS
+from amazon_electra.model.evaluation.predictions import read_predictions
+from amazon_electra.model.evaluation.significance import compare_arms
+from amazon_electra.model.report.sections import format_change, format_with_interval, get_title
 
 
 class Answers:

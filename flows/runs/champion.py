@@ -24,19 +24,19 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from flows.configuration.form import Parameters, Promotion
-from flows.runner.logs import find_run_logger
-from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from flows.stages.arms import AS_PUBLISHED
-from flows.stages.pretraining import ADAPTATIONS
-from flows.store.stage import ExistingStage, Stage
-from flows.store.store import Store
-from model.arms import TFIDF_ARM
-from model.report.document import escape_markdown
-from model.tracking.mlflow_client import hide_credentials
-from model.tracking.mlflow_run import Tracking
-from model.tracking.registry import Registry, RegistryAway
-from model.tracking.served_model import write_served_model
+from amazon_electra.flows.configuration.form import Parameters, Promotion
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
+from amazon_electra.flows.stages.arms import AS_PUBLISHED
+from amazon_electra.flows.stages.pretraining import ADAPTATIONS
+from amazon_electra.flows.store.stage import ExistingStage, Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.arms import TFIDF_ARM
+from amazon_electra.model.report.document import escape_markdown
+from amazon_electra.model.tracking.mlflow_client import hide_credentials
+from amazon_electra.model.tracking.mlflow_run import Tracking
+from amazon_electra.model.tracking.registry import Registry, RegistryAway
+from amazon_electra.model.tracking.served_model import write_served_model
 
 SETTLE_SECONDS = 120
 """For MLflow to take what a run has sent, before its model is registered."""

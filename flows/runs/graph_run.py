@@ -12,28 +12,28 @@ from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.core.hosts import check_host
-from beam_jobs.core.storage import is_remote
-from flows.configuration.form import Parameters
-from flows.runner.logs import find_run_logger
-from flows.runner.pools.maker import PoolStageMaker
-from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.stage_runner import Plan, StageMaker, StageRunner, listeners
-from flows.runs.answers import Answers
-from flows.runs.champion import Champion, find_champion, register_model
-from flows.runs.lost_runs import crash_lost_runs, follow_run
-from flows.servers import mlflow_server
-from flows.servers.access import restrict_store
-from flows.servers.settings import PAUSED_EVENT
-from flows.stages import pretraining
-from flows.stages.dump import list_dump, name_dump
-from flows.store.flatten import flatten_numbers, flatten_parameters
-from flows.store.stage import Stage
-from flows.store.store import Manifest, Store
-from flows.ui import artifacts, plan_page
-from flows.ui.headlines import summarize_manifest
-from model.tracking.mlflow_run import FLOW_RUN, Tracking
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.hosts import check_host
+from amazon_electra.beam_jobs.core.storage import is_remote
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.pools.maker import PoolStageMaker
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
+from amazon_electra.flows.runner.stage_runner import Plan, StageMaker, StageRunner, listeners
+from amazon_electra.flows.runs.answers import Answers
+from amazon_electra.flows.runs.champion import Champion, find_champion, register_model
+from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run
+from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.servers.access import restrict_store
+from amazon_electra.flows.servers.settings import PAUSED_EVENT
+from amazon_electra.flows.stages import pretraining
+from amazon_electra.flows.stages.dump import list_dump, name_dump
+from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.flows.ui import artifacts, plan_page
+from amazon_electra.flows.ui.headlines import summarize_manifest
+from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
 
 
 def name_run() -> str:
@@ -60,7 +60,7 @@ def check_engine(parameters: Parameters) -> None:
     """Raise UserError or TransientError, in one line, where the engine could not run the jobs."""
     engine = parameters.engine
     if engine.kind == "flink":  # asks the job server, and the JobManager for slots and versions
-        from beam_jobs.engine import flink  # loads Beam, which takes seconds
+        from amazon_electra.beam_jobs.engine import flink  # loads Beam, which takes seconds
 
         for name in ("job_endpoint", "flink_master"):
             check_host(

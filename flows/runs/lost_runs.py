@@ -20,12 +20,12 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed
 
-from beam_jobs.core.locks import exclusive_lock, try_lock
-from flows.runner.logs import find_run_logger
-from flows.runner.processes import end_children_on_error
-from flows.servers.health import count_signals
-from flows.store.store import Store
-from flows.store.usage import RUN_MARK, list_run_marks
+from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.processes import end_children_on_error
+from amazon_electra.flows.servers.health import count_signals
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.usage import RUN_MARK, list_run_marks
 
 
 @contextmanager

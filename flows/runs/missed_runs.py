@@ -15,9 +15,9 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Cancelled
 from prefect.types import DateTime
 
-from beam_jobs.core.progress import format_count
-from beam_jobs.core.terminal import print
-from flows.servers.settings import TAG
+from amazon_electra.beam_jobs.core.progress import format_count
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.servers.settings import TAG
 
 LOOK_SECONDS = 10.0
 """As often as Prefect's runner looks for runs that are due."""

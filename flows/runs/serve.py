@@ -1,4 +1,6 @@
-"""`python -m flows.runs.serve STORE` serves the deployments; `amazon-electra up` starts it."""
+"""`python -m amazon_electra.flows.runs.serve STORE` serves the deployments; `amazon-electra up`
+starts it.
+"""
 
 import asyncio
 import sys
@@ -8,14 +10,14 @@ from pathlib import Path
 from prefect.exceptions import TerminationSignal
 from prefect.runner import Runner
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.terminal import print
-from flows.runs.lost_runs import crash_lost_runs
-from flows.runs.missed_runs import watch_for_missed_runs
-from flows.servers.settings import READY_FILE, read_run_limit
-from flows.store.store import Store
-from flows.ui import automations
-from flows.ui.deployments import build_deployments
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.runs.lost_runs import crash_lost_runs
+from amazon_electra.flows.runs.missed_runs import watch_for_missed_runs
+from amazon_electra.flows.servers.settings import READY_FILE, read_run_limit
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.ui import automations
+from amazon_electra.flows.ui.deployments import build_deployments
 
 
 def serve_deployments(store: Path) -> None:

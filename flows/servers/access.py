@@ -8,9 +8,9 @@ import stat
 import sys
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import atomic_path
-from beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.core.terminal import print
 
 GROUP_VARIABLE = "AMAZON_ELECTRA_STORE_GROUP"
 """Environment variable: `true` lets the store's group read and write too."""

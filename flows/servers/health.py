@@ -1,5 +1,5 @@
-"""Ports and health checks of the servers: `python -m flows.servers.health URL` fails where one does
-not answer.
+"""Ports and health checks of the servers: `python -m amazon_electra.flows.servers.health URL`
+fails where one does not answer.
 """
 
 import os
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from flows.runner.processes import Child, Terminated
-from flows.servers.settings import HOST
+from amazon_electra.flows.runner.processes import Child, Terminated
+from amazon_electra.flows.servers.settings import HOST
 
 START_SECONDS = 300.0
 """The first start creates the database, which took 8 s on two idle cores."""

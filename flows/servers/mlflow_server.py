@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError
-from flows.runner.processes import PYTHON_ENVIRONMENT, Child
-from flows.servers.prefect_server import find_running_servers, set_database_driver
-from flows.servers.settings import HOST, NO_TELEMETRY
-from flows.store.store import Store
-from model.tracking.mlflow_client import is_new_database
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT, Child
+from amazon_electra.flows.servers.prefect_server import find_running_servers, set_database_driver
+from amazon_electra.flows.servers.settings import HOST, NO_TELEMETRY
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_client import is_new_database
 
 
 def resolve_mlflow_uri(store: Path) -> str:
@@ -38,7 +38,7 @@ def start_mlflow_server(store: Path, port: int) -> Child:
     command = [sys.executable, "-m", "mlflow", "server", *address, *guarded]
     database = resolve_mlflow_database(store)
     if is_new_database(database):  # a server that is interrupted while it makes one leaves half
-        maker = [sys.executable, "-m", "model.tracking.mlflow_client", database]
+        maker = [sys.executable, "-m", "amazon_electra.model.tracking.mlflow_client", database]
         subprocess.run(maker, check=True, env=os.environ | PYTHON_ENVIRONMENT)
     settings = {
         **NO_TELEMETRY,

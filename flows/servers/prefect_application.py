@@ -1,6 +1,6 @@
 """Prefect's own application behind five guards.
 
-`python -m flows.servers.prefect_application --host HOST --port PORT` serves it.
+`python -m amazon_electra.flows.servers.prefect_application --host HOST --port PORT` serves it.
 
 - It answers under its own names alone. A page that makes its own name stand for this machine's
   address would else pass for the UI, and start runs.
@@ -43,8 +43,8 @@ from starlette.responses import JSONResponse
 from starlette.status import HTTP_503_SERVICE_UNAVAILABLE, WS_1008_POLICY_VIOLATION
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from beam_jobs.core.locks import exclusive_lock
-from flows.servers.settings import ADMIN_HEADER, ADMIN_VARIABLE
+from amazon_electra.beam_jobs.core.locks import exclusive_lock
+from amazon_electra.flows.servers.settings import ADMIN_HEADER, ADMIN_VARIABLE
 
 LOCAL_NAMES = ["127.0.0.1", "localhost"]
 HOSTS_VARIABLE = "AMAZON_ELECTRA_PREFECT_HOSTS"

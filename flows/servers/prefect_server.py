@@ -18,12 +18,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError
-from flows.runner.processes import Child
-from flows.servers import store_lock
-from flows.servers.access import make_prefect_password, use_passwords
-from flows.servers.health import find_free_port, is_healthy, wait_until_healthy
-from flows.servers.settings import HOST, build_admin_environment, build_client_environment
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.runner.processes import Child
+from amazon_electra.flows.servers import store_lock
+from amazon_electra.flows.servers.access import make_prefect_password, use_passwords
+from amazon_electra.flows.servers.health import find_free_port, is_healthy, wait_until_healthy
+from amazon_electra.flows.servers.settings import (
+    HOST,
+    build_admin_environment,
+    build_client_environment,
+)
 
 log = logging.getLogger("amazon_electra")
 
@@ -54,7 +58,7 @@ def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {
     check_database_file(store / "prefect" / "prefect.db")
     (store / "prefect").mkdir(parents=True, exist_ok=True)
     address = ["--host", HOST, "--port", str(port)]
-    command = [sys.executable, "-m", "flows.servers.prefect_application", *address]
+    command = [sys.executable, "-m", "amazon_electra.flows.servers.prefect_application", *address]
     url = f"http://{HOST}:{port}/api"
     # A change needs a token, which no page but the server's own UI may read; Prefect's default
     # answers the pages of every origin.

@@ -5,7 +5,7 @@ import os
 import secrets
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 
 HOST = "127.0.0.1"
 TAG = "amazon-electra"

@@ -10,8 +10,8 @@ from typing import Any
 
 import psutil
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.locks import try_lock
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.locks import try_lock
 
 
 @contextmanager

@@ -19,16 +19,16 @@ from typing import Any
 
 import psutil
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import write_json
-from beam_jobs.core.terminal import print
-from flows.runner.processes import PYTHON_ENVIRONMENT, Child
-from flows.servers import health, settings
-from flows.servers.health import ServerFailed, is_healthy, wait_until_healthy
-from flows.servers.mlflow_server import start_mlflow_server
-from flows.servers.prefect_server import start_prefect_server
-from flows.servers.settings import HOST, READY_FILE
-from flows.servers.store_lock import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT, Child
+from amazon_electra.flows.servers import health, settings
+from amazon_electra.flows.servers.health import ServerFailed, is_healthy, wait_until_healthy
+from amazon_electra.flows.servers.mlflow_server import start_mlflow_server
+from amazon_electra.flows.servers.prefect_server import start_prefect_server
+from amazon_electra.flows.servers.settings import HOST, READY_FILE
+from amazon_electra.flows.servers.store_lock import (
     find_owner,
     hold_store,
     is_up,
@@ -90,7 +90,7 @@ def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
 def start_deployments(store: Path, mlflow_port: int) -> Child:
     """Start the process that serves the deployments."""
     (store / READY_FILE).unlink(missing_ok=True)
-    command = [sys.executable, "-m", "flows.runs.serve", str(store)]
+    command = [sys.executable, "-m", "amazon_electra.flows.runs.serve", str(store)]
     environment = {
         "MLFLOW_TRACKING_URI": f"http://{HOST}:{mlflow_port}",
         "PREFECT_RUNNER_POLL_FREQUENCY": "3",
@@ -107,7 +107,7 @@ def start_detached(store: Path, words: list[str]) -> None:
     log.parent.mkdir(exist_ok=True)
     with open(log, "ab") as output:
         log_start = output.tell()
-        command = [sys.executable, "-m", "flows.cli.main", "up", *words]
+        command = [sys.executable, "-m", "amazon_electra.flows.cli.main", "up", *words]
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

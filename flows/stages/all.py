@@ -1,6 +1,6 @@
 """Every stage of the project: importing this lets a request name any of them."""
 
-from flows.stages import (  # noqa: F401
+from amazon_electra.flows.stages import (  # noqa: F401
     corpus,
     dump,
     evaluation,

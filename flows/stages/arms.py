@@ -6,18 +6,18 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import Arm, Parameters
-from flows.stages.cells import Cell, build_cell
-from flows.stages.finetuning import Finetuning, Start
-from flows.stages.origin import POSITIONS, describe_origin, get_name
-from flows.stages.pretraining import ADAPTATIONS
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.arms import find_arm
-from model.arms import list_arms as list_methods
-from model.finetuning.tasks import count_labelled, has_dev
-from model.recipes import RECIPES
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import Arm, Parameters
+from amazon_electra.flows.stages.cells import Cell, build_cell
+from amazon_electra.flows.stages.finetuning import Finetuning, Start
+from amazon_electra.flows.stages.origin import POSITIONS, describe_origin, get_name
+from amazon_electra.flows.stages.pretraining import ADAPTATIONS
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.arms import list_arms as list_methods
+from amazon_electra.model.finetuning.tasks import count_labelled, has_dev
+from amazon_electra.model.recipes import RECIPES
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
 """How reports call the new encoder of a run with a published start, and end the name of that one.

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from flows.runner.stage_runner import StageMaker
-from flows.stages.evaluation import build_evaluation_stage
-from flows.stages.finetuning import PART, Finetuning, build_finetuning_stage
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.arms import find_arm
+from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.stages.evaluation import build_evaluation_stage
+from amazon_electra.flows.stages.finetuning import PART, Finetuning, build_finetuning_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.arms import find_arm
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flows.configuration.form import Increment, Parameters
-from flows.stages.pretraining import (
+from amazon_electra.flows.configuration.form import Increment, Parameters
+from amazon_electra.flows.stages.pretraining import (
     Pretraining,
     build_training,
     describe_training,
 )
-from flows.store.stage import Stage
-from model.recipes import OLD_HEAD_SETTINGS
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.model.recipes import OLD_HEAD_SETTINGS
 
 OF_A_NEW_HEAD = ("head_steps", "head_tokens", "trunk_learning_rate")
 

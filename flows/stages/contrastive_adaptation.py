@@ -7,14 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.settings import replace_settings
-from flows.configuration.form import Parameters
-from flows.stages.origin import get_name
-from flows.stages.pretraining import divide_cores, locate_encoder
-from flows.store.stage import Resources, Stage
-from flows.store.store import Store
-from model.options import FREE_CONTRASTIVE_SETTINGS, ContrastiveConfig
-from model.pretraining.input.pairs import has_pairs
+from amazon_electra.beam_jobs.core.settings import replace_settings
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.stages.origin import get_name
+from amazon_electra.flows.stages.pretraining import divide_cores, locate_encoder
+from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.options import FREE_CONTRASTIVE_SETTINGS, ContrastiveConfig
+from amazon_electra.model.pretraining.input.pairs import has_pairs
 
 MIN_TITLES = 2_000
 """Usable titles in the pretrain split from which on a run adapts by contrast unless it is asked for
@@ -49,7 +49,7 @@ class ContrastiveAdaptation(Stage):
         return [stage for name, stage in self.inputs.items() if name.startswith("corpus")]
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.contrastive import adapt_contrastively
+        from amazon_electra.model.contrastive import adapt_contrastively
 
         start = self.inputs.get("base") or self.inputs["origin"]
         return asdict(

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.config import CorpusConfig
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import Parameters
-from flows.stages.dump import hash_files, list_files, locate_dump, locate_files
-from flows.store.stage import Resources, Stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.config import CorpusConfig
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.stages.dump import hash_files, list_files, locate_dump, locate_files
+from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.store import Store
 
 
 class Corpus(Stage):
@@ -23,7 +23,7 @@ class Corpus(Stage):
     ends_run = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from beam_jobs.corpus_job import make_corpus
+        from amazon_electra.beam_jobs.corpus_job import make_corpus
 
         far = self.resources.is_far
         withheld = self.files.get("withhold", ())

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.core.hosts import check_host
-from beam_jobs.core.settings import Settings
-from beam_jobs.sample.sample_dump import is_sample, write_sample
-from flows.configuration.form import Dump
-from flows.runner.stage_runner import StageMaker
-from flows.store.stage import KnownFile, Stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.hosts import check_host
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.beam_jobs.sample.sample_dump import is_sample, write_sample
+from amazon_electra.flows.configuration.form import Dump
+from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.store.stage import KnownFile, Stage
+from amazon_electra.flows.store.store import Store
 
 SAMPLE = re.compile(r".*/samples/sample-(\d+)\.json\.gz")
 """Path of a synthetic dump, on any host."""

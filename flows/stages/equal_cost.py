@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from flows.stages.external import locate_stage
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.recipes import RECIPES, Recipe, apply_settings
+from amazon_electra.flows.stages.external import locate_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.recipes import RECIPES, Recipe, apply_settings
 
 
 def resolve_recipe(stage: Stage) -> Recipe:
@@ -44,9 +44,9 @@ def resolve_steps(pretraining: Stage) -> Recipe:
 
 def count_flops(store: Store, pretraining: Stage, recipe: Recipe, device: str) -> float:
     """Return the matrix products of a whole pre-training with these settings on this device."""
-    from model.device import expect_document_attention
-    from model.pretraining.assembly import estimate_sequence_flops
-    from model.pretraining.input.sequences import Shards
+    from amazon_electra.model.device import expect_document_attention
+    from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
+    from amazon_electra.model.pretraining.input.sequences import Shards
 
     within_documents = expect_document_attention(device, recipe.pretraining.precision)
     shards = Shards.open(Path(locate_stage(store, pretraining.inputs["shards"])))

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from beam_jobs.core.settings import Settings
-from flows.stages.external import locate_stage
-from flows.store.stage import Stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.stages.external import locate_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
 
 
 class EvaluationConfig(Settings):
@@ -34,7 +34,7 @@ class Evaluation(Stage):
         return [stage for name, stage in self.inputs.items() if name.startswith("fold ")]
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.evaluate import evaluate
+        from amazon_electra.model.evaluate import evaluate
 
         return evaluate(
             store.fetch(self.inputs["model"]),

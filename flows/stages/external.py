@@ -4,10 +4,10 @@ import hashlib
 import json
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import Settings
-from flows.store.stage import Stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
 
 INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "stage.json", "README.md"}
 """Files that say how a folder came about, not what it holds."""

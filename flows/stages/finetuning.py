@@ -6,20 +6,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.settings import format_value
-from flows.stages.evaluation import build_evaluation_stage
-from flows.stages.external import locate_stage
-from flows.stages.origin import locate_origin
-from flows.stages.pretraining import locate_encoder, resolve_recipe
-from flows.store.stage import Resources, Stage
-from flows.store.store import Store
-from model.arms import find_arm
-from model.config import FinetuningSettings
-from model.encoders.config import copy_architecture, describe_start, write_architecture
-from model.finetuning.request import FinetuneConfig, change_settings
-from model.pretraining.input.sequences import Shards
-from model.pretraining.objectives import find_objective
-from model.recipes import RECIPES
+from amazon_electra.beam_jobs.core.settings import format_value
+from amazon_electra.flows.stages.evaluation import build_evaluation_stage
+from amazon_electra.flows.stages.external import locate_stage
+from amazon_electra.flows.stages.origin import locate_origin
+from amazon_electra.flows.stages.pretraining import locate_encoder, resolve_recipe
+from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.encoders.config import (
+    copy_architecture,
+    describe_start,
+    write_architecture,
+)
+from amazon_electra.model.finetuning.request import FinetuneConfig, change_settings
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.recipes import RECIPES
 
 PART = "part "
 """Before the arm of an input that another arm combines."""
@@ -47,7 +51,7 @@ class Finetuned(Stage):
         return describe_finetuning(self)
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.finetune import finetune
+        from amazon_electra.model.finetune import finetune
 
         config = self.config
         if search := self.inputs.get("search"):

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.files import write_json
-from beam_jobs.core.settings import Settings
-from flows.stages.external import locate_stage
-from flows.store.stage import Resources, Stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.stages.external import locate_stage
+from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.store import Store
 
 
 class LatencyConfig(Settings):
@@ -26,7 +26,7 @@ class Latency(Stage):
     runs_beside = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.evaluation.latency import measure_latency
+        from amazon_electra.model.evaluation.latency import measure_latency
 
         data = Path(locate_stage(store, self.inputs["data"]))
         model = store.fetch(self.inputs["model"])

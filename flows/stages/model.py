@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.settings import Settings
-from flows.stages.cells import Cell
-from flows.stages.external import locate_stage
-from flows.store.stage import Stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.stages.cells import Cell
+from amazon_electra.flows.stages.external import locate_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
 
 
 class ModelCell(Settings):
@@ -35,7 +35,7 @@ class Model(Stage):
     headline = ("temperature", "calibration.test.after", "int8.changed")
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.export import ExportCell, export
+        from amazon_electra.model.export import ExportCell, export
 
         cells = [
             ExportCell(

@@ -14,19 +14,19 @@ from typing import Any
 
 from pydantic import Field
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import Settings
-from flows.configuration.form import Parameters, name_origin
-from flows.runner.logs import find_run_logger
-from flows.runner.stage_runner import StageMaker
-from flows.servers.mlflow_server import resolve_mlflow_uri
-from flows.stages.external import build_external_stage
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.encoders import known
-from model.encoders.card import read_card
-from model.encoders.config import count_positions, read_config
-from model.encoders.places import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.configuration.form import Parameters, name_origin
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
+from amazon_electra.flows.stages.external import build_external_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.encoders import known
+from amazon_electra.model.encoders.card import read_card
+from amazon_electra.model.encoders.config import count_positions, read_config
+from amazon_electra.model.encoders.places import (
     FORMS,
     Kind,
     find_distribution,
@@ -35,8 +35,8 @@ from model.encoders.places import (
     is_download_error,
     parse_place,
 )
-from model.tracking.mlflow_client import hide_credentials
-from model.tracking.registry import Registry, RegistryAway
+from amazon_electra.model.tracking.mlflow_client import hide_credentials
+from amazon_electra.model.tracking.registry import Registry, RegistryAway
 
 ENCODER = "encoder"
 """Folder of the encoder in that of its stage, which has the job's log too."""
@@ -101,7 +101,7 @@ class Origin(Stage):
     headline = ("layers", "hidden", "parameters", "vocabulary_size")
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.origin import load_origin
+        from amazon_electra.model.origin import load_origin
 
         generator = self.result.get("generator") or None
         return load_origin(self.result["place"], folder / ENCODER, generator)

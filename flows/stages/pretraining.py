@@ -10,22 +10,26 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import Settings
-from flows.configuration.form import Parameters
-from flows.runner.logs import find_run_logger
-from flows.runner.processes import run_job
-from flows.stages.equal_cost import count_equal_flops, count_equal_tokens, resolve_recipe
-from flows.stages.external import locate_stage
-from flows.stages.origin import MODEL_TYPE, locate_origin
-from flows.store.stage import Resources, Stage
-from flows.store.store import Store
-from model.finetuning.examples import Split
-from model.finetuning.tasks import has_dev
-from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
-from model.options import PretrainConfig, TrainingResources
-from model.pretraining.objectives import find_objective
-from model.recipes import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.processes import run_job
+from amazon_electra.flows.stages.equal_cost import (
+    count_equal_flops,
+    count_equal_tokens,
+    resolve_recipe,
+)
+from amazon_electra.flows.stages.external import locate_stage
+from amazon_electra.flows.stages.origin import MODEL_TYPE, locate_origin
+from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.finetuning.examples import Split
+from amazon_electra.model.finetuning.tasks import has_dev
+from amazon_electra.model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
+from amazon_electra.model.options import PretrainConfig, TrainingResources
+from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.recipes import (
     GENERATOR_DEPTH,
     MASK_PROBABILITIES,
     NEW_HEAD_SETTINGS,
@@ -110,7 +114,7 @@ class Pretraining(Stage):
         }
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.pretrain import pretrain
+        from amazon_electra.model.pretrain import pretrain
 
         config, origin, base = self.config, self.inputs.get("origin"), self.inputs.get("base")
         validation = probe = None
@@ -186,7 +190,7 @@ def check_device(device: str) -> None:
         return
     with TemporaryDirectory() as folder:
         try:
-            run_job("model.device", [device], Path(folder, "log.txt"))
+            run_job("amazon_electra.model.device", [device], Path(folder, "log.txt"))
         except UserError as missing:
             raise UserError(missing.message, "pretraining.device", missing.value) from None
 

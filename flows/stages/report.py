@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from beam_jobs.core.settings import Settings
-from flows.configuration.form import Addition, Parameters
-from flows.configuration.form_tools import list_changes
-from flows.stages.arms import ADAPTED, pair_adapted
-from flows.stages.cells import Cell
-from flows.stages.external import list_place_files
-from flows.stages.origin import get_name, read_origin
-from flows.stages.pretraining import ADAPTATIONS
-from flows.store.stage import Stage
-from flows.store.store import Manifest, Store
-from model.questions.of_model import SUSPICIOUS
-from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.configuration.form import Addition, Parameters
+from amazon_electra.flows.configuration.form_tools import list_changes
+from amazon_electra.flows.stages.arms import ADAPTED, pair_adapted
+from amazon_electra.flows.stages.cells import Cell
+from amazon_electra.flows.stages.external import list_place_files
+from amazon_electra.flows.stages.origin import get_name, read_origin
+from amazon_electra.flows.stages.pretraining import ADAPTATIONS
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.model.questions.of_model import SUSPICIOUS
+from amazon_electra.model.report.inputs import (
+    ArmFacts,
+    CellFacts,
+    ReportInput,
+    StageFacts,
+    TrainingFacts,
+)
 
 STUDY = "study.json"
 """File of the report's folder with what it shows."""
@@ -47,7 +53,7 @@ class Report(Stage):
             self.describe(store).write(folder / STUDY)
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.report.report import write_report
+        from amazon_electra.model.report.report import write_report
 
         return write_report(folder / STUDY, folder)
 

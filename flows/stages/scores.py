@@ -5,22 +5,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.config import ScoringConfig
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import choose_free_name
-from flows.configuration.form import Scoring
-from flows.runner.stage_runner import StageMaker
-from flows.servers import mlflow_server
-from flows.stages.dump import (
+from amazon_electra.beam_jobs.config import ScoringConfig
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import choose_free_name
+from amazon_electra.flows.configuration.form import Scoring
+from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.stages.dump import (
     DumpListing,
     ListedDump,
     list_dump,
     locate_dump,
 )
-from flows.store.stage import ExistingStage, Resources, Stage, dict_of
-from flows.store.store import Store
-from model.tracking.registry import Registry
+from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage, dict_of
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.registry import Registry
 
 Scored = dict[tuple[str, str], tuple[Stage, list[str]]]
 """The stage and its files of scores by the name and SHA-256 of the file that was scored."""
@@ -59,7 +59,7 @@ class Scores(Stage):
     ends_run = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from beam_jobs.scoring_job import score
+        from amazon_electra.beam_jobs.scoring_job import score
 
         return score(
             self.config,

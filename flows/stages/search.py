@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
-from flows.stages.finetuning import Finetuning, describe_finetuning, locate_sources
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.finetuning.request import FinetuneConfig
+from amazon_electra.flows.stages.finetuning import Finetuning, describe_finetuning, locate_sources
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.finetuning.request import FinetuneConfig
 
 
 class SearchConfig(FinetuneConfig):
@@ -32,7 +32,7 @@ class Search(Stage):
         return {**describe_finetuning(self), **searched}
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.finetuning.search import search
+        from amazon_electra.model.finetuning.search import search
 
         return search(
             self.config.narrow(FinetuneConfig),

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from beam_jobs.config import ShardsConfig
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import Parameters, Shards
-from flows.runner.logs import find_run_logger
-from flows.stages.corpus import choose_engine
-from flows.stages.dump import hash_files, locate_files
-from flows.stages.origin import POSITIONS, describe_origin, get_name, open_vocabulary
-from flows.store.stage import Resources, Stage
-from flows.store.store import Store
-from model.recipes import RECIPES
+from amazon_electra.beam_jobs.config import ShardsConfig
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import Parameters, Shards
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.stages.corpus import choose_engine
+from amazon_electra.flows.stages.dump import hash_files, locate_files
+from amazon_electra.flows.stages.origin import POSITIONS, describe_origin, get_name, open_vocabulary
+from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.recipes import RECIPES
 
 DEV_REVIEWS = 10_000
 """Dev reviews that are packed, at most about: 1,024 sequences of 512 tokens hold 5,000."""
@@ -30,7 +30,7 @@ class PackedShards(Stage):
     ends_run = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from beam_jobs.shards_job import make_shards
+        from amazon_electra.beam_jobs.shards_job import make_shards
 
         far = self.resources.is_far
         corpus = store.open_input(self.inputs["corpus"], far)

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from flows.configuration.form import Parameters
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.options import VocabularyConfig
-from model.recipes import RECIPES
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.options import VocabularyConfig
+from amazon_electra.model.recipes import RECIPES
 
 
 class Vocabulary(Stage):
@@ -19,7 +19,7 @@ class Vocabulary(Stage):
     ends_run = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.vocabulary import train_vocabulary
+        from amazon_electra.model.vocabulary import train_vocabulary
 
         return train_vocabulary(self.config, store.fetch(self.inputs["corpus"]), folder)
 

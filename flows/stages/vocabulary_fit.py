@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from flows.stages.origin import open_vocabulary
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.options import VocabularyFitConfig
+from amazon_electra.flows.stages.origin import open_vocabulary
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.options import VocabularyFitConfig
 
 
 class VocabularyFit(Stage):
@@ -19,7 +19,7 @@ class VocabularyFit(Stage):
     headline = ("words", "unknown_rate", "tokens_per_word")
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        from model.vocabulary_fit import measure_vocabulary_fit
+        from amazon_electra.model.vocabulary_fit import measure_vocabulary_fit
 
         corpus, vocabulary = self.inputs["corpus"], self.inputs["vocabulary"]
         place = Path(open_vocabulary(store, vocabulary))

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from beam_jobs.core.errors import TransientError
-from beam_jobs.core.files import stat_files
-from beam_jobs.core.variables import read_number_variable
-from flows.store.bucket import Bucket
+from amazon_electra.beam_jobs.core.errors import TransientError
+from amazon_electra.beam_jobs.core.files import stat_files
+from amazon_electra.beam_jobs.core.variables import read_number_variable
+from amazon_electra.flows.store.bucket import Bucket
 
 log = logging.getLogger("amazon_electra")
 

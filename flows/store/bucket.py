@@ -10,7 +10,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from beam_jobs.core.errors import (
+from amazon_electra.beam_jobs.core.errors import (
     TransientError,
     UserError,
     describe_error,

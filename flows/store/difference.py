@@ -4,8 +4,8 @@ differ.
 
 from collections.abc import Iterator
 
-from flows.store.flatten import flatten_parameters
-from flows.store.store import Manifest, Store
+from amazon_electra.flows.store.flatten import flatten_parameters
+from amazon_electra.flows.store.store import Manifest, Store
 
 ABSENT = "–"
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import check_name, hash_file, stat_files, write_json
-from beam_jobs.core.locks import exclusive_lock, try_lock
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import check_name, hash_file, stat_files, write_json
+from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
 
 MANIFEST = "manifest.json"
 MAKER = ".maker"

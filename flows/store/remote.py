@@ -23,15 +23,35 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from beam_jobs.core.errors import TransientError, UserError, name_setting
-from beam_jobs.core.files import atomic_path, hash_bytes, hash_file, stat_files, write_json
-from beam_jobs.core.hosts import check_host
-from beam_jobs.core.locks import exclusive_lock, try_lock
-from beam_jobs.core.variables import read_number_variable
-from flows.configuration.addresses import has_secret
-from flows.store.attempt import AT_ONCE, RENEWALS, Attempt, Sign, read_lease_seconds, read_signs
-from flows.store.bucket import Bucket
-from flows.store.place import MAKER, MANIFEST, Place, check_path, is_part, is_stage_folder
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError, name_setting
+from amazon_electra.beam_jobs.core.files import (
+    atomic_path,
+    hash_bytes,
+    hash_file,
+    stat_files,
+    write_json,
+)
+from amazon_electra.beam_jobs.core.hosts import check_host
+from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
+from amazon_electra.beam_jobs.core.variables import read_number_variable
+from amazon_electra.flows.configuration.addresses import has_secret
+from amazon_electra.flows.store.attempt import (
+    AT_ONCE,
+    RENEWALS,
+    Attempt,
+    Sign,
+    read_lease_seconds,
+    read_signs,
+)
+from amazon_electra.flows.store.bucket import Bucket
+from amazon_electra.flows.store.place import (
+    MAKER,
+    MANIFEST,
+    Place,
+    check_path,
+    is_part,
+    is_stage_folder,
+)
 
 log = logging.getLogger("amazon_electra")
 

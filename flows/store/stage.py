@@ -9,7 +9,7 @@ and what is shown of it.
 
 Config and inputs are plain JSON (`write_request`, `read_request`), so the child process that makes
 a stage, a worker on another host and a person who debugs all start from the same file:
-`python -m flows.run_stage STORE STAGE/FINGERPRINT`.
+`python -m amazon_electra.flows.run_stage STORE STAGE/FINGERPRINT`.
 
 Bump `version` when the output changes: the code itself is not part of the fingerprint, since most
 changes of it change no byte of the output.
@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_bytes
-from beam_jobs.core.plugins import load_plugins, register_module
-from beam_jobs.core.settings import Settings, join_mistakes
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
+from amazon_electra.beam_jobs.core.settings import Settings, join_mistakes
 
 if TYPE_CHECKING:
-    from flows.store.store import Store
+    from amazon_electra.flows.store.store import Store
 
 ACCELERATOR = "accelerator"
 """Tag of the stages that need the machine's one GPU, TPU or all its cores."""

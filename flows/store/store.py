@@ -24,12 +24,12 @@ from typing import Any
 
 from fsspec.core import url_to_fs
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_bytes, hash_file, write_json
-from beam_jobs.core.nesting import load_json
-from flows.store.place import MAKER, MANIFEST, Place, check_path
-from flows.store.stage import REQUEST, Stage, read_request, write_request
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_bytes, hash_file, write_json
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.flows.store.place import MAKER, MANIFEST, Place, check_path
+from amazon_electra.flows.store.stage import REQUEST, Stage, read_request, write_request
 
 log = logging.getLogger("amazon_electra")
 
@@ -165,7 +165,9 @@ class Store:
         return published
 
     def write_request(self, stage: Stage) -> None:
-        """Write what `python -m flows.run_stage` needs to make a stage into its folder."""
+        """Write what `python -m amazon_electra.flows.run_stage` needs to make a stage into its
+        folder.
+        """
         write_json(self.folder(stage) / REQUEST, write_request([stage]))
 
     def read_request(self, path: str) -> Stage:
@@ -241,7 +243,7 @@ class Store:
 
 def open_place(given: str) -> Place:
     """Return the place of an address, of a folder, or of a machine's part of an address."""
-    from flows.store.remote import open_remote_place, read_remote_address
+    from amazon_electra.flows.store.remote import open_remote_place, read_remote_address
 
     if "://" in given:
         return open_remote_place(given)

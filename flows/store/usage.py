@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.locks import try_lock
-from flows.store.stage import find_class
-from flows.store.store import Manifest, Store
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.locks import try_lock
+from amazon_electra.flows.store.stage import find_class
+from amazon_electra.flows.store.store import Manifest, Store
 
 RUN_MARK = "process.lock"
 """In a run's folder of the store: locked for as long as the process of the run lives."""

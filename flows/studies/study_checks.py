@@ -8,18 +8,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import format_value
-from flows.configuration.form import SHAPE
-from flows.configuration.study_file import Arm, Study, StudyTask
-from model.config import FinetuningSettings
-from model.encoders.places import FORMS, find_kind
-from model.finetuning import search
-from model.finetuning.examples import Task
-from model.finetuning.request import change_settings, check_for_task, is_part_of_teacher
-from model.finetuning.splits import check_data
-from model.finetuning.tasks import TASKS, corpus, find_task, table
-from model.recipes import RECIPES, apply_settings, check_start_is_not_needed
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import format_value
+from amazon_electra.flows.configuration.form import SHAPE
+from amazon_electra.flows.configuration.study_file import Arm, Study, StudyTask
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.encoders.places import FORMS, find_kind
+from amazon_electra.model.finetuning import search
+from amazon_electra.model.finetuning.examples import Task
+from amazon_electra.model.finetuning.request import (
+    change_settings,
+    check_for_task,
+    is_part_of_teacher,
+)
+from amazon_electra.model.finetuning.splits import check_data
+from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task, table
+from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 NOT_THERE = {
     "shards.json": "is no folder of shards",

@@ -10,15 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.core.nesting import list_strings
-from beam_jobs.core.settings import parse_field
-from flows.configuration.form import Parameters
-from flows.configuration.form_tools import list_changes
-from flows.configuration.study_file import Study, StudyChoice, expand_grid
-from flows.studies.study_checks import find_missing_places, find_mistakes
-from model.config import FinetuningSettings
-from model.yaml_text import load_yaml
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.nesting import list_strings
+from amazon_electra.beam_jobs.core.settings import parse_field
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.form_tools import list_changes
+from amazon_electra.flows.configuration.study_file import Study, StudyChoice, expand_grid
+from amazon_electra.flows.studies.study_checks import find_missing_places, find_mistakes
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.yaml_text import load_yaml
 
 SHIPPED = Path(__file__).parent / "shipped"
 VARIABLE = re.compile(r"\$\{(\w+)\}")

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import Field
 
-from beam_jobs.core.settings import Settings
-from flows.configuration.form import Parameters
-from flows.configuration.study_file import Arm, StudyChoice
-from flows.stages.report import (
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.study_file import Arm, StudyChoice
+from amazon_electra.flows.stages.report import (
     Report,
     describe_dump,
     describe_origins,
@@ -22,11 +22,11 @@ from flows.stages.report import (
     list_changed_settings,
     list_written_steps,
 )
-from flows.store.stage import Stage
-from flows.store.store import Manifest, Store
-from flows.studies.study_reading import LoadedStudy, find_study_file
-from flows.studies.study_stages import StudyStages
-from model.report.inputs import ArmFacts, CellFacts, ReportInput, TrainingFacts
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.flows.studies.study_reading import LoadedStudy, find_study_file
+from amazon_electra.flows.studies.study_stages import StudyStages
+from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, TrainingFacts
 
 
 class StudyConfig(Settings):

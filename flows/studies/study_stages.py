@@ -11,26 +11,26 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
-from beam_jobs.core.settings import format_value
-from flows.configuration.study_file import Arm, StudyTask
-from flows.stages.evaluation import build_evaluation_stage
-from flows.stages.external import build_external_stage
-from flows.stages.finetuning import Finetuning, Start, build_finetuning_stage
-from flows.stages.latency import build_latency_stage
-from flows.stages.origin import build_origin_stage
-from flows.stages.pretraining import (
+from amazon_electra.beam_jobs.core.settings import format_value
+from amazon_electra.flows.configuration.study_file import Arm, StudyTask
+from amazon_electra.flows.stages.evaluation import build_evaluation_stage
+from amazon_electra.flows.stages.external import build_external_stage
+from amazon_electra.flows.stages.finetuning import Finetuning, Start, build_finetuning_stage
+from amazon_electra.flows.stages.latency import build_latency_stage
+from amazon_electra.flows.stages.origin import build_origin_stage
+from amazon_electra.flows.stages.pretraining import (
     Budget,
     PretrainingRequest,
     build_equal_training,
     build_training,
 )
-from flows.stages.search import build_search_stage
-from flows.store.stage import Resources, Stage
-from flows.store.store import Store
-from flows.studies.study_reading import LoadedStudy
-from model.encoders.places import find_kind
-from model.finetuning import search
-from model.finetuning.request import is_part_of_teacher
+from amazon_electra.flows.stages.search import build_search_stage
+from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_reading import LoadedStudy
+from amazon_electra.model.encoders.places import find_kind
+from amazon_electra.model.finetuning import search
+from amazon_electra.model.finetuning.request import is_part_of_teacher
 
 DEV = "dev_shards"
 """Source that measures pre-trainings on shards that stages make."""

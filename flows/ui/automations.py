@@ -1,6 +1,6 @@
 """What Prefect does by itself: one training at a time, lost runs marked, failures reported.
 
-`up` creates this; elsewhere `python -m flows.ui.automations` does.
+`up` creates this; elsewhere `python -m amazon_electra.flows.ui.automations` does.
 """
 
 import os
@@ -14,8 +14,14 @@ from prefect.events.actions import CallWebhook, ChangeFlowRunState, DoNothing
 from prefect.events.schemas.automations import Posture
 from pydantic import SecretStr
 
-from flows.servers.settings import LOST_PART_SECONDS, LOST_SECONDS, PART_FLOW, PAUSED_EVENT, TAG
-from flows.store.stage import ACCELERATOR
+from amazon_electra.flows.servers.settings import (
+    LOST_PART_SECONDS,
+    LOST_SECONDS,
+    PART_FLOW,
+    PAUSED_EVENT,
+    TAG,
+)
+from amazon_electra.flows.store.stage import ACCELERATOR
 
 OUR_RUNS: dict[str, str | list[str]] = {
     "prefect.resource.role": "tag",

@@ -1,6 +1,7 @@
 """Serves the deployments of flows/ui/prefect.yaml on this machine.
 
-`python -m flows.ui.deployments` prints where that file is, for deploy/deployments.sh.
+`python -m amazon_electra.flows.ui.deployments` prints where that file is, for
+deploy/deployments.sh.
 """
 
 import logging
@@ -9,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from beam_jobs.core.terminal import print
-from flows.servers.settings import PART_FLOW, TAG
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.servers.settings import PART_FLOW, TAG
+from amazon_electra.flows.store.store import Store
 
 log = logging.getLogger("amazon_electra")
 

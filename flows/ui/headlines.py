@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flows.store.flatten import flatten_numbers
-from flows.store.stage import find_class
+from amazon_electra.flows.store.flatten import flatten_numbers
+from amazon_electra.flows.store.stage import find_class
 
 
 def summarize_manifest(manifest: Mapping[str, Any]) -> str:

@@ -6,11 +6,11 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from flows.runner.stage_runner import Plan
-from flows.stages.pretraining import resolve_recipe
-from flows.store.stage import Stage
-from model.pretraining.budget import describe_small_budget
-from model.recipes import apply_settings
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.stages.pretraining import resolve_recipe
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.model.pretraining.budget import describe_small_budget
+from amazon_electra.model.recipes import apply_settings
 
 OPEN_BUDGETS = ("same_flops_as", "same_tokens_as", "epochs")
 """Parameters of a pre-training from which its steps follow once other stages are made."""

@@ -10,10 +10,10 @@ An arm of another package is added by `register`; its module is an entry point o
 
 from importlib import import_module
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.plugins import load_plugins, register_module
-from beam_jobs.core.settings import describe_unknown
-from model.arms.arm import Arm
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
+from amazon_electra.beam_jobs.core.settings import describe_unknown
+from amazon_electra.model.arms.arm import Arm
 
 OURS = ("finetuned", "frozen", "joined", "stack", "tfidf")
 """Modules of this package that hold an arm each."""

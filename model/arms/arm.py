@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from beam_jobs.core.files import write_json
-from beam_jobs.core.model_folder import apply_temperature
-from model.arms.out_of_fold import OutOfFold
-from model.config import Precision
-from model.finetuning.examples import Example, Shape, Task
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.model_folder import apply_temperature
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.config import Precision
+from amazon_electra.model.finetuning.examples import Example, Shape, Task
 
 if TYPE_CHECKING:
-    from model.evaluation.predictions import Predictions
-    from model.finetuning.request import Request
+    from amazon_electra.model.evaluation.predictions import Predictions
+    from amazon_electra.model.finetuning.request import Request
 
 WORK = "attempts"
 """Folder in that of a fit, which is removed after it."""
@@ -137,7 +137,7 @@ class Arm(ABC):
 
     def predict_examples(self, examples: Sequence[Example], task: Task) -> "Predictions":
         """Return the predictions for examples of a task."""
-        from model.evaluation.predict import make_predictions
+        from amazon_electra.model.evaluation.predict import make_predictions
 
         return make_predictions(list(self.predict_logits(examples)), [], examples, task)
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from model.arms import register
-from model.arms.arm import Arm, Exported, Resources
-from model.finetuning.examples import Example, Task
-from model.finetuning.request import Request
+from amazon_electra.model.arms import register
+from amazon_electra.model.arms.arm import Arm, Exported, Resources
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.request import Request
 
 if TYPE_CHECKING:
-    from model.evaluation.predictions import Predictions
+    from amazon_electra.model.evaluation.predictions import Predictions
 
 
 @register
@@ -51,7 +51,7 @@ classify(["A lamp that broke on the first day."])"""
         resources: Resources,
         output: Path,
     ) -> Self:
-        from model.finetuning.fit import find_tokenizer, train_network  # loads torch
+        from amazon_electra.model.finetuning.fit import find_tokenizer, train_network  # loads torch
 
         model, head, facts = train_network(request, train, dev, resources.device, output)
         return cls(model, head, find_tokenizer(request.start), resources, facts)
@@ -60,16 +60,16 @@ classify(["A lamp that broke on the first day."])"""
         return np.stack(self._predict(examples)[0])
 
     def predict_examples(self, examples: Sequence[Example], task: Task) -> "Predictions":
-        from model.evaluation.predict import make_predictions
+        from amazon_electra.model.evaluation.predict import make_predictions
 
         logits, features = self._predict(examples)
         return make_predictions(logits, features, examples, task, self.head.threshold)
 
     def _predict(self, examples: Sequence[Example]) -> tuple[list[np.ndarray], Any]:
         """Return the logits of each example, or window, in the shape of the task, and features."""
-        from model.device import open_device
-        from model.finetuning import network
-        from model.finetuning.feature_cache import load_features
+        from amazon_electra.model.device import open_device
+        from amazon_electra.model.finetuning import network
+        from amazon_electra.model.finetuning.feature_cache import load_features
 
         featurizer = self.head.make_featurizer(network.load_tokenizer(self.tokenizer))
         features = load_features(featurizer, examples, self.resources.cache)
@@ -78,13 +78,13 @@ classify(["A lamp that broke on the first day."])"""
         return network.predict_logits(self.model, features, self.head.shape, device), features
 
     def save(self, folder: Path) -> None:
-        from model.finetuning.network import save_finetuned
+        from amazon_electra.model.finetuning.network import save_finetuned
 
         save_finetuned(self.model, self.head, self.tokenizer, folder)
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        from model.finetuning.network import load_finetuned
+        from amazon_electra.model.finetuning.network import load_finetuned
 
         model, head, _ = load_finetuned(folder)
         return cls(model, head, folder, resources, {})
@@ -92,6 +92,6 @@ classify(["A lamp that broke on the first day."])"""
     def export(
         self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
     ) -> Exported:
-        from model.arms.onnx import write_network
+        from amazon_electra.model.arms.onnx import write_network
 
         return write_network(Path(self.tokenizer), examples, temperature, task, folder)

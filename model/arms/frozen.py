@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from beam_jobs.core.terminal import print
-from model.arms import register
-from model.arms.arm import Arm, Exported, Resources
-from model.arms.out_of_fold import group_examples, list_labels
-from model.finetuning.examples import Example, Task
-from model.finetuning.request import Request
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.arms import register
+from amazon_electra.model.arms.arm import Arm, Exported, Resources
+from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.request import Request
 
 
 @register
@@ -66,8 +66,8 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         resources: Resources,
         output: Path,
     ) -> Self:
-        from model.arms.regression import summarize_attempts
-        from model.arms.states import MOST_LABELS, fit_pipeline
+        from amazon_electra.model.arms.regression import summarize_attempts
+        from amazon_electra.model.arms.states import MOST_LABELS, fit_pipeline
 
         arm, train = cls.open(train, request, resources, MOST_LABELS)
         arm.pipeline, fitted = fit_pipeline(
@@ -88,9 +88,9 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         """Return the arm without its regression, and the training examples that it learns from: the
         first `most_labels`, as more states would not fit into memory.
         """
-        from model.arms.states import open_encoder
-        from model.device import open_device
-        from model.finetuning import network
+        from amazon_electra.model.arms.states import open_encoder
+        from amazon_electra.model.device import open_device
+        from amazon_electra.model.finetuning import network
 
         task, settings, source = request.task, request.settings, request.start.encoder
         device = open_device(resources.device, settings.precision)
@@ -118,10 +118,10 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
 
     def compute_states(self, examples: Sequence[Example]) -> np.ndarray:
         """Return the states of examples, float32 [examples, layers · width]."""
-        from model.arms import states
-        from model.device import open_device
-        from model.finetuning import network
-        from model.finetuning.feature_cache import load_features
+        from amazon_electra.model.arms import states
+        from amazon_electra.model.device import open_device
+        from amazon_electra.model.finetuning import network
+        from amazon_electra.model.finetuning.feature_cache import load_features
 
         featurizer = self.head.make_featurizer(network.load_tokenizer(self.source))
         features = load_features(featurizer, examples, self.resources.cache)
@@ -132,23 +132,23 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         )
 
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
-        from model.arms.regression import compute_logits
+        from amazon_electra.model.arms.regression import compute_logits
 
         return compute_logits(self.pipeline, self.compute_states(examples), self.head.labels)
 
     def save(self, folder: Path) -> None:
-        from model.arms.regression import save_pipeline
-        from model.finetuning.network import save_finetuned
+        from amazon_electra.model.arms.regression import save_pipeline
+        from amazon_electra.model.finetuning.network import save_finetuned
 
         save_pipeline(self.pipeline, folder)
         save_finetuned(self.encoder.cpu(), self.head, self.source, folder)
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        from model.arms.regression import load_pipeline
-        from model.arms.states import open_encoder
-        from model.device import open_device
-        from model.finetuning.network import make_task, read_task_head
+        from amazon_electra.model.arms.regression import load_pipeline
+        from amazon_electra.model.arms.states import open_encoder
+        from amazon_electra.model.device import open_device
+        from amazon_electra.model.finetuning.network import make_task, read_task_head
 
         head = read_task_head(folder)
         device = open_device(resources.device, resources.precision)
@@ -162,6 +162,6 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         """Write one graph from ids to calibrated logits, and the encoder in a folder of its own:
         beside the graph transformers would take it for a classifier and draw a head for it.
         """
-        from model.arms.onnx import write_states_classifier
+        from amazon_electra.model.arms.onnx import write_states_classifier
 
         return write_states_classifier(self, examples, temperature, folder)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from model.arms import register
-from model.arms.arm import Resources
-from model.arms.frozen import Frozen
-from model.arms.out_of_fold import group_examples, list_labels
-from model.arms.parts import Part, Parts
-from model.arms.tfidf import Tfidf
-from model.finetuning.examples import Example
-from model.finetuning.request import Request
+from amazon_electra.model.arms import register
+from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.arms.frozen import Frozen
+from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
+from amazon_electra.model.arms.parts import Part, Parts
+from amazon_electra.model.arms.tfidf import Tfidf
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.request import Request
 
 MOST_LABELS = 50_000
 """Labels that it learns from at most: their states take 0.6 GB where the encoder's width is 384,
@@ -35,8 +35,10 @@ class Joined(Parts):
         resources: Resources,
         output: Path,
     ) -> Self:
-        from model.arms.words import prepare_texts
-        from model.arms.words_and_states import fit_pipelines  # scikit-learn: 2 CPU seconds
+        from amazon_electra.model.arms.words import prepare_texts
+        from amazon_electra.model.arms.words_and_states import (
+            fit_pipelines,  # scikit-learn: 2 CPU seconds
+        )
 
         task = request.task
         frozen, train = Frozen.open(train, request, resources, MOST_LABELS)

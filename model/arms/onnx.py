@@ -11,18 +11,18 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import write_json
-from beam_jobs.core.model_folder import ONNX, QUANTIZED
-from beam_jobs.core.terminal import print
-from model.arms.arm import Exported
-from model.arms.regression import ABSENT
-from model.device import open_device
-from model.finetuning import network
-from model.finetuning.examples import Example, Task
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.model_folder import ONNX, QUANTIZED
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.arms.arm import Exported
+from amazon_electra.model.arms.regression import ABSENT
+from amazon_electra.model.device import open_device
+from amazon_electra.model.finetuning import network
+from amazon_electra.model.finetuning.examples import Example, Task
 
 if TYPE_CHECKING:
-    from model.arms.frozen import Frozen
+    from amazon_electra.model.arms.frozen import Frozen
 
 CHECKED_TEXTS = 1_000
 """Texts of dev on which ONNX is compared with torch."""
@@ -130,7 +130,7 @@ def write_states_classifier(
     calibrated, and the encoder as sentence-transformers loads it: it gives the mean of the last
     layer's states.
     """
-    from model.arms.states import LAYERS, open_encoder
+    from amazon_electra.model.arms.states import LAYERS, open_encoder
 
     head, source = arm.head, Path(arm.source)
     encoder: Any = open_encoder(

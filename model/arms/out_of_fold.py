@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import atomic_path
-from model.evaluation.predictions import compute_log_loss
-from model.finetuning.examples import Example, fold_text
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.model.evaluation.predictions import compute_log_loss
+from amazon_electra.model.finetuning.examples import Example, fold_text
 
 FILE = "out_of_fold.parquet"
 FOLDS = 5

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from beam_jobs.core.files import write_json
-from model.arms import find_arm
-from model.arms.arm import Arm, Exported, Resources, write_config
-from model.evaluation.predictions import compute_log_softmax
-from model.finetuning.examples import Example, Task
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.arms.arm import Arm, Exported, Resources, write_config
+from amazon_electra.model.evaluation.predictions import compute_log_softmax
+from amazon_electra.model.finetuning.examples import Example, Task
 
 PARTS = "parts.json"
 """Lists the folders in a fitted one, with the weight of each."""
@@ -37,7 +37,7 @@ class Parts(Arm):
     format = "parts"
     usage = """# Models whose logits are added, each in a folder: pipeline() does not load this one.
 # `amazon-electra score` and `mlflow models serve` do; in Python:
-from beam_jobs.scoring.classifier import load_classifier
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 
 classifier = load_classifier("THIS FOLDER", "fp32")
 classifier.score(["A lamp that broke on the first day."])"""

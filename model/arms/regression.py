@@ -19,12 +19,12 @@ from sklearn.metrics import f1_score
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.model_folder import PIPELINE, check_pipeline
-from beam_jobs.core.progress import Progress
-from model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
-from model.evaluation.predictions import compute_log_loss
-from model.finetuning.examples import Example
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.model_folder import PIPELINE, check_pipeline
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
+from amazon_electra.model.evaluation.predictions import compute_log_loss
+from amazon_electra.model.finetuning.examples import Example
 
 STEPS = 200
 """Of L-BFGS at most; those of the largest C need 30 to 90."""

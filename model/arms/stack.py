@@ -7,14 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
-from model.arms import find_arm, register
-from model.arms.arm import Resources
-from model.arms.out_of_fold import OutOfFold
-from model.arms.parts import Part, Parts, sum_logits
-from model.evaluation.predictions import compute_log_loss
-from model.finetuning.examples import Example
-from model.finetuning.request import Request
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.arms import find_arm, register
+from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.arms.parts import Part, Parts, sum_logits
+from amazon_electra.model.evaluation.predictions import compute_log_loss
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.request import Request
 
 SHARES = tuple(number / 10 for number in range(1, 10))
 """Of the first part that are tried; the rest is the second one's."""

@@ -18,13 +18,13 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from beam_jobs.core.progress import Progress
-from model.arms.regression import Fitted, fit_regression
-from model.device import Device
-from model.finetuning.examples import Task
-from model.finetuning.feature_cache import keep_arrays, read_arrays
-from model.finetuning.features import Feature, collate_features
-from model.finetuning.network import (
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.model.arms.regression import Fitted, fit_regression
+from amazon_electra.model.device import Device
+from amazon_electra.model.finetuning.examples import Task
+from amazon_electra.model.finetuning.feature_cache import keep_arrays, read_arrays
+from amazon_electra.model.finetuning.features import Feature, collate_features
+from amazon_electra.model.finetuning.network import (
     Head,
     load_encoder,
     open_autocast,

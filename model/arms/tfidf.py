@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from beam_jobs.core.model_folder import PIPELINE
-from model.arms import register
-from model.arms.arm import Arm, Exported, Resources
-from model.arms.out_of_fold import group_examples, list_labels
-from model.finetuning.examples import Example, Task
-from model.finetuning.request import Request
+from amazon_electra.beam_jobs.core.model_folder import PIPELINE
+from amazon_electra.model.arms import register
+from amazon_electra.model.arms.arm import Arm, Exported, Resources
+from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.request import Request
 
 
 @register
@@ -41,8 +41,11 @@ classifier.predict(["A lamp that broke on the first day."])"""
         resources: Resources,
         output: Path,
     ) -> Self:
-        from model.arms.regression import summarize_attempts
-        from model.arms.words import fit_pipeline, prepare_texts  # scikit-learn: 2 CPU seconds
+        from amazon_electra.model.arms.regression import summarize_attempts
+        from amazon_electra.model.arms.words import (  # scikit-learn: 2 CPU seconds
+            fit_pipeline,
+            prepare_texts,
+        )
 
         labels = request.task.labels
         pipeline, fitted = fit_pipeline(
@@ -58,21 +61,21 @@ classifier.predict(["A lamp that broke on the first day."])"""
         return arm
 
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
-        from model.arms.words import predict_logits
+        from amazon_electra.model.arms.words import predict_logits
 
         return predict_logits(self.pipeline, examples, self.labels)
 
     def save(self, folder: Path) -> None:
-        from model.arms.regression import save_pipeline
-        from model.arms.words import drop_addresses
+        from amazon_electra.model.arms.regression import save_pipeline
+        from amazon_electra.model.arms.words import drop_addresses
 
         drop_addresses(self.pipeline)
         save_pipeline(self.pipeline, folder)
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        from model.arms.regression import load_pipeline
-        from model.finetuning.network import read_task_head
+        from amazon_electra.model.arms.regression import load_pipeline
+        from amazon_electra.model.finetuning.network import read_task_head
 
         labels = read_task_head(folder).labels
         return cls(load_pipeline(folder, len(labels)), labels, {}, folder)

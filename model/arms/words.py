@@ -14,9 +14,9 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
-from beam_jobs.core.terminal import print
-from model.arms.regression import Fitted, compute_logits, fit_regression
-from model.finetuning.examples import Example
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.arms.regression import Fitted, compute_logits, fit_regression
+from amazon_electra.model.finetuning.examples import Example
 
 N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
 """Units and lengths. Characters within words add half a point of accuracy and 1.4 of macro-F1 on

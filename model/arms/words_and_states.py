@@ -11,10 +11,10 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from model.arms import states as state_arm
-from model.arms import words as word_arm
-from model.arms.out_of_fold import assign_folds
-from model.arms.regression import (
+from amazon_electra.model.arms import states as state_arm
+from amazon_electra.model.arms import words as word_arm
+from amazon_electra.model.arms.out_of_fold import assign_folds
+from amazon_electra.model.arms.regression import (
     Attempt,
     Fitted,
     cross_validate,

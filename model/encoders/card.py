@@ -5,8 +5,8 @@ torch.
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.nesting import load_json
-from model.yaml_text import load_yaml
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.model.yaml_text import load_yaml
 
 UNKNOWN = "unknown"
 

@@ -11,16 +11,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from beam_jobs.core.files import check_regular, link_path, write_json
-from beam_jobs.core.nesting import load_json
-from beam_jobs.core.settings import join_mistakes
-from model.config import Architecture
-from model.encoders.names import DEFAULTS, KINDS, Kind, Role
-from model.encoders.places import Fail
-from model.encoders.vocabulary import find_special
-from model.pretraining.input.sequences import Shards
-from model.pretraining.objectives import find_objective
-from model.recipes import Recipe
+from amazon_electra.beam_jobs.core.files import check_regular, link_path, write_json
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.settings import join_mistakes
+from amazon_electra.model.config import Architecture
+from amazon_electra.model.encoders.names import DEFAULTS, KINDS, Kind, Role
+from amazon_electra.model.encoders.places import Fail
+from amazon_electra.model.encoders.vocabulary import find_special
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.recipes import Recipe
 
 Config = Mapping[str, Any]
 

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from beam_jobs.core.files import write_json
-from beam_jobs.core.nesting import load_json
-from model.encoders.config import TRAINED_LENGTH
-from model.encoders.names import EMBEDDINGS
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.model.encoders.config import TRAINED_LENGTH
+from amazon_electra.model.encoders.names import EMBEDDINGS
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 """The last one where it is WordPiece."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.config import Architecture, Objective
-from model.pretraining.network.flops import MatrixFlops
-from model.recipes import GENERATOR_DEPTH, MASK_PROBABILITIES
+from amazon_electra.model.config import Architecture, Objective
+from amazon_electra.model.pretraining.network.flops import MatrixFlops
+from amazon_electra.model.recipes import GENERATOR_DEPTH, MASK_PROBABILITIES
 
 LENGTH = 128
 """Tokens of a sequence by which costs are computed."""

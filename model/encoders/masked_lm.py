@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from model.encoders.places import Fail
+from amazon_electra.model.encoders.places import Fail
 
 MAX_SURPLUS = 1024
 """Rows of a table of vectors beyond the tokenizer's ids: tables are filled up for the speed of

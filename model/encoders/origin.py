@@ -11,22 +11,22 @@ from typing import Any
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_file, write_json
-from beam_jobs.core.special_tokens import count_rows
-from model.config import Architecture
-from model.encoders import weights as encoder_weights
-from model.encoders.card import read_card, read_json
-from model.encoders.config import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_file, write_json
+from amazon_electra.beam_jobs.core.special_tokens import count_rows
+from amazon_electra.model.config import Architecture
+from amazon_electra.model.encoders import weights as encoder_weights
+from amazon_electra.model.encoders.card import read_card, read_json
+from amazon_electra.model.encoders.config import (
     TRAINED_LENGTH,
     Config,
     find_kind,
     read_architecture,
     read_config,
 )
-from model.encoders.masked_lm import check_size, load_masked_lm
-from model.encoders.places import Fail, find_published
-from model.encoders.vocabulary import (
+from amazon_electra.model.encoders.masked_lm import check_size, load_masked_lm
+from amazon_electra.model.encoders.places import Fail, find_published
+from amazon_electra.model.encoders.vocabulary import (
     check_entries,
     list_all_entries,
     load_published_tokenizer,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from beam_jobs.core.errors import TransientError, UserError, is_network_error
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError, is_network_error
 
 Fail = Callable[[str], UserError]
 """Makes the error that names option and place."""
@@ -180,7 +180,7 @@ def copy_from_registry(place: str, scratch: Path, fail: Fail) -> Found:
         raise fail("set MLFLOW_TRACKING_URI to the address of MLflow")
     parts = parse_place("registry", place)
     name = parts["name"]
-    from model.tracking.registry import Registry, RegistryAway
+    from amazon_electra.model.tracking.registry import Registry, RegistryAway
 
     try:
         folder, number = Registry(uri, name).copy_model(parts["alias"], parts["version"], scratch)

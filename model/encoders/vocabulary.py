@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, normalizers
 
-from beam_jobs.core.files import write_json
-from beam_jobs.core.nesting import load_json
-from beam_jobs.core.special_tokens import find_specials
-from model.encoders.places import Fail
-from model.wordpiece import build_tokenizer_of, list_entries, write_tokenizer
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.special_tokens import find_specials
+from amazon_electra.model.encoders.places import Fail
+from amazon_electra.model.wordpiece import build_tokenizer_of, list_entries, write_tokenizer
 
 if TYPE_CHECKING:  # the flows, which read entries, load no torch
     from torch import Tensor

@@ -14,10 +14,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from model.config import Architecture
-from model.encoders.config import MIN_TYPES, Config, find_kind
-from model.encoders.names import UNTIED, rename_weight
-from model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, Fail
+from amazon_electra.model.config import Architecture
+from amazon_electra.model.encoders.config import MIN_TYPES, Config, find_kind
+from amazon_electra.model.encoders.names import UNTIED, rename_weight
+from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, Fail
 
 Weights = dict[str, Tensor]
 WORDS = "electra.embeddings.word_embeddings.weight"

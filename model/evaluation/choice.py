@@ -9,11 +9,15 @@ from typing import Protocol, TypeVar
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from beam_jobs.core.model_folder import MIN_PROBABILITY, apply_temperature, take_logarithms
-from model.arms.out_of_fold import OutOfFold
-from model.evaluation.predict import predict_classes
-from model.evaluation.predictions import Predictions, compute_log_softmax
-from model.finetuning.examples import Example
+from amazon_electra.beam_jobs.core.model_folder import (
+    MIN_PROBABILITY,
+    apply_temperature,
+    take_logarithms,
+)
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.evaluation.predict import predict_classes
+from amazon_electra.model.evaluation.predictions import Predictions, compute_log_softmax
+from amazon_electra.model.finetuning.examples import Example
 
 TEMPERATURES = (0.2, 10.0)
 """Between which the best one is looked for: a dev set without a mistake would take none at all."""

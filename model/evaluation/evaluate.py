@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.core.files import write_json
-from model.arms import find_arm
-from model.arms.arm import Resources
-from model.config import FinetuningSettings, Precision
-from model.evaluation.metrics import METRICS, count_confusions
-from model.evaluation.predictions import (
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.config import FinetuningSettings, Precision
+from amazon_electra.model.evaluation.metrics import METRICS, count_confusions
+from amazon_electra.model.evaluation.predictions import (
     Predictions,
     join_predictions,
     read_predictions,
     write_predictions,
 )
-from model.evaluation.significance import compute_interval
-from model.finetuning import network
-from model.finetuning.examples import Example, Split, Task, load_examples
-from model.finetuning.network import read_task_head
-from model.finetuning.request import choose_sampling
-from model.finetuning.tasks.corpus import locate_reviews
+from amazon_electra.model.evaluation.significance import compute_interval
+from amazon_electra.model.finetuning import network
+from amazon_electra.model.finetuning.examples import Example, Split, Task, load_examples
+from amazon_electra.model.finetuning.network import read_task_head
+from amazon_electra.model.finetuning.request import choose_sampling
+from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
 
 CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
 """What metrics.json says of result.json: of a fine-tuning, and of a baseline."""

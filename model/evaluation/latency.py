@@ -1,5 +1,5 @@
-"""Measures what a fine-tuned model costs: `python -m model.evaluation.latency --model DIR --task
-NAME --data DIR --output FILE`.
+"""Measures what a fine-tuned model costs: `python -m amazon_electra.model.evaluation.latency
+--model DIR --task NAME --data DIR --output FILE`.
 
 It times the way from text to answer, tokenizing included, on a fixed number of threads: p50 and p99
 per review, one at a time and in batches of 32 (each with the number of batches timed), reviews per
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from beam_jobs.core.command import main
-from beam_jobs.core.files import write_json
-from beam_jobs.core.settings import read_options
-from model.device import open_device
-from model.finetuning.examples import Example, Sampling, load_examples
-from model.finetuning.network import load_finetuned, predict_logits, prepare_network
-from model.finetuning.tasks import find_task
-from model.options import LatencyOptions
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model.device import open_device
+from amazon_electra.model.finetuning.examples import Example, Sampling, load_examples
+from amazon_electra.model.finetuning.network import load_finetuned, predict_logits, prepare_network
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.options import LatencyOptions
 
 REVIEWS = 256
 WARM_UP = 16
@@ -34,7 +34,9 @@ SECONDS = 60.0
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    arguments = read_options(LatencyOptions, argv, "python -m model.evaluation.latency", __doc__)
+    arguments = read_options(
+        LatencyOptions, argv, "python -m amazon_electra.model.evaluation.latency", __doc__
+    )
 
     result = measure_latency(
         arguments.model, arguments.task, arguments.data, arguments.threads, arguments.device

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from model.evaluation.predictions import Predictions
+from amazon_electra.model.evaluation.predictions import Predictions
 
 BINS = 15
 """Of the expected calibration error (Guo et al. 2017, arXiv 1706.04599)."""

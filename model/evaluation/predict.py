@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from model.evaluation import spans
-from model.evaluation.predictions import Predictions, compute_log_softmax
-from model.finetuning.examples import Example, Task
-from model.finetuning.features import Feature
+from amazon_electra.model.evaluation import spans
+from amazon_electra.model.evaluation.predictions import Predictions, compute_log_softmax
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.features import Feature
 
 
 def make_predictions(

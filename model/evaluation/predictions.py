@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import atomic_path
 
 
 @dataclass(frozen=True)

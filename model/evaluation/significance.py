@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
-from model.evaluation.metrics import BINS, METRICS, Metric
-from model.evaluation.predictions import Predictions
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.evaluation.metrics import BINS, METRICS, Metric
+from amazon_electra.model.evaluation.predictions import Predictions
 
 SAMPLES = 2000
 """Bootstrap samples, and permutations of the randomization test."""

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from model.evaluation.predictions import Predictions, compute_log_softmax
-from model.finetuning.examples import Example
-from model.finetuning.features import Feature
+from amazon_electra.model.evaluation.predictions import Predictions, compute_log_softmax
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.features import Feature
 
 CANDIDATES = 20
 """Best starts and ends that are combined (BERT's n_best_size)."""

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from beam_jobs.core.files import atomic_path, write_json
-from model.evaluation.metrics import rank_dev_metrics
+from amazon_electra.beam_jobs.core.files import atomic_path, write_json
+from amazon_electra.model.evaluation.metrics import rank_dev_metrics
 
 
 @dataclass

@@ -17,15 +17,15 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import nn
 
-from beam_jobs.core.errors import UserError
-from model.config import FinetuningSettings
-from model.device import Device
-from model.finetuning import network
-from model.finetuning.examples import Example, Task
-from model.finetuning.features import PackedFeatures
-from model.finetuning.network import predict_logits, select_inputs
-from model.finetuning.request import choose_layers
-from model.finetuning.training import Training, compute_supervised_loss
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.device import Device
+from amazon_electra.model.finetuning import network
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.features import PackedFeatures
+from amazon_electra.model.finetuning.network import predict_logits, select_inputs
+from amazon_electra.model.finetuning.request import choose_layers
+from amazon_electra.model.finetuning.training import Training, compute_supervised_loss
 
 SHAPES = ("classification", "regression", "choice")
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 
 Shape = Literal["classification", "regression", "tokens", "span", "choice"]
 Split = Literal["train", "dev", "test"]

@@ -13,9 +13,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from beam_jobs.core.files import atomic_path
-from model.finetuning.examples import Example
-from model.finetuning.features import Featurizer, PackedFeatures
+from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures
 
 FORMAT = 3
 MOST_EXAMPLES = 200_000

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from tokenizers import Encoding, Tokenizer
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import Example, Shape
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Example, Shape
 
 IGNORED = -100
 """Label of what has no label: word pieces after a word's first, padding (torch's ignore_index)."""

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from beam_jobs.core import parquet
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.limits import Limits
-from beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core import parquet
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.core.nesting import load_json
 
 TABBED = (".tsv", ".txt")
 Quoting = Literal[0, 3]

@@ -14,29 +14,34 @@ import numpy as np
 import torch
 from torch import nn
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import Progress
-from beam_jobs.core.terminal import print
-from model.config import FinetuningSettings
-from model.device import Device, open_device
-from model.evaluation import metrics, spans
-from model.evaluation.predict import make_predictions
-from model.finetuning import network
-from model.finetuning.checkpoint import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.device import Device, open_device
+from amazon_electra.model.evaluation import metrics, spans
+from amazon_electra.model.evaluation.predict import make_predictions
+from amazon_electra.model.finetuning import network
+from amazon_electra.model.finetuning.checkpoint import (
     Attempt,
     read_checkpoint_step,
     read_finished_attempt,
     write_attempt,
 )
-from model.finetuning.distillation import DistillationLoss, Teacher, cut_teacher, load_teacher
-from model.finetuning.examples import Example, Task
-from model.finetuning.feature_cache import load_features
-from model.finetuning.features import Featurizer, PackedFeatures
-from model.finetuning.losses import balance_class_weights
-from model.finetuning.network import Head
-from model.finetuning.request import Request, Start, load_split
-from model.finetuning.training import Training, train
-from model.tracking.metrics_log import MetricsLog
+from amazon_electra.model.finetuning.distillation import (
+    DistillationLoss,
+    Teacher,
+    cut_teacher,
+    load_teacher,
+)
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.feature_cache import load_features
+from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures
+from amazon_electra.model.finetuning.losses import balance_class_weights
+from amazon_electra.model.finetuning.network import Head
+from amazon_electra.model.finetuning.request import Request, Start, load_split
+from amazon_electra.model.finetuning.training import Training, train
+from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 
 @dataclass(frozen=True)

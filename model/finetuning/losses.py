@@ -4,8 +4,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from model.config import FinetuningSettings
-from model.finetuning.features import IGNORED
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.finetuning.features import IGNORED
 
 
 def compute_classification_loss(

@@ -18,13 +18,13 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.core.files import write_json
-from model.config import FinetuningSettings
-from model.device import Device
-from model.encoders.config import START, TRAINED_LENGTH, count_positions
-from model.finetuning.examples import Shape, Task
-from model.finetuning.features import (
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.device import Device
+from amazon_electra.model.encoders.config import START, TRAINED_LENGTH, count_positions
+from amazon_electra.model.finetuning.examples import Shape, Task
+from amazon_electra.model.finetuning.features import (
     Feature,
     Featurizer,
     collate_features,
@@ -32,8 +32,8 @@ from model.finetuning.features import (
     list_lengths,
     round_length,
 )
-from model.finetuning.heads import replace_last_layer
-from model.pretraining.network.initial_weights import draw_start_weights
+from amazon_electra.model.finetuning.heads import replace_last_layer
+from amazon_electra.model.pretraining.network.initial_weights import draw_start_weights
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names architectures give dropout rates in config.json."""

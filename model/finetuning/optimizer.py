@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from model.config import FinetuningSettings
+from amazon_electra.model.config import FinetuningSettings
 
 
 def build_optimizer(

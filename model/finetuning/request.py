@@ -11,16 +11,16 @@ from typing import Any
 
 from pydantic import Field
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import replace_settings
-from model.arms import find_arm, list_arms
-from model.config import FinetuningSettings
-from model.finetuning import VERSION
-from model.finetuning.examples import Example, Sampling, Split, Task, load_examples
-from model.finetuning.tasks import find_task
-from model.finetuning.tasks.corpus import LABEL
-from model.options import FittingConfig
-from model.recipes import RECIPES
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import replace_settings
+from amazon_electra.model.arms import find_arm, list_arms
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.finetuning import VERSION
+from amazon_electra.model.finetuning.examples import Example, Sampling, Split, Task, load_examples
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.tasks.corpus import LABEL
+from amazon_electra.model.options import FittingConfig
+from amazon_electra.model.recipes import RECIPES
 
 PART_OF_TEACHER = re.compile(r"half|layers:([1-9][0-9]*)")
 

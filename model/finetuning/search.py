@@ -1,8 +1,8 @@
 """Search fine-tuning settings on dev with Optuna: trials that fall behind are pruned, a killed
 search goes on.
 
-`python -m model.finetuning.search` takes what model.finetune takes, and --space FILE: JSON of
-setting → choices, or {"low", "high", "log"}. The test split is never looked at.
+`python -m amazon_electra.model.finetuning.search` takes what model.finetune takes, and --space
+FILE: JSON of setting → choices, or {"low", "high", "log"}. The test split is never looked at.
 """
 
 import math
@@ -11,25 +11,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import make_writable_folder, write_json
-from beam_jobs.core.nesting import load_json
-from beam_jobs.core.settings import describe_unknown, format_value, read_options
-from model.config import FinetuningSettings
-from model.finetune import read_config
-from model.finetuning.request import (
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.settings import describe_unknown, format_value, read_options
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.finetune import read_config
+from amazon_electra.model.finetuning.request import (
     OF_DISTILLATION,
     FinetuneConfig,
     Request,
     change_settings,
     make_request,
 )
-from model.options import SearchOptions
+from amazon_electra.model.options import SearchOptions
 
 if TYPE_CHECKING:
-    from model.finetuning.distillation import Teacher
-    from model.finetuning.fit import PreparedData
+    from amazon_electra.model.finetuning.distillation import Teacher
+    from amazon_electra.model.finetuning.fit import PreparedData
 
 Space = Mapping[str, Any]
 """Setting → list of choices, or {"low", "high", "log"}; `learning_rate` is a grid of one."""
@@ -87,8 +87,8 @@ def search(
     except ImportError:
         raise UserError("a search needs optuna: pip install optuna") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    from model.device import open_device
-    from model.finetuning.fit import load_start_teacher, prepare_data
+    from amazon_electra.model.device import open_device
+    from amazon_electra.model.finetuning.fit import load_start_teacher, prepare_data
 
     request.check()
     make_writable_folder("output", output)
@@ -111,7 +111,9 @@ def search(
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Read the options and call `search`."""
-    options = read_options(SearchOptions, argv, "python -m model.finetuning.search", __doc__)
+    options = read_options(
+        SearchOptions, argv, "python -m amazon_electra.model.finetuning.search", __doc__
+    )
     space = read_space(options.space, distils=options.teacher is not None)
     config, sources = read_config(options)
     sources.pop("parts")  # an arm of other arms has no settings to search
@@ -145,8 +147,8 @@ class Objective:
     def __call__(self, trial: Any) -> float:
         import optuna
 
-        from model.device import open_device
-        from model.finetuning.fit import train_first_rate
+        from amazon_electra.model.device import open_device
+        from amazon_electra.model.finetuning.fit import train_first_rate
 
         settings = self.request.settings
         drawn = make_settings(draw_settings(trial, self.space))

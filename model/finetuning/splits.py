@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import (
     SPLITS,
     Example,
     ExampleFile,

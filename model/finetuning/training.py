@@ -14,22 +14,26 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from model.config import FinetuningSettings
-from model.device import Device
-from model.evaluation.metrics import rank_dev_metrics
-from model.finetuning import checkpoint, losses
-from model.finetuning.checkpoint import Attempt, Position
-from model.finetuning.examples import Shape
-from model.finetuning.features import (
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.device import Device
+from amazon_electra.model.evaluation.metrics import rank_dev_metrics
+from amazon_electra.model.finetuning import checkpoint, losses
+from amazon_electra.model.finetuning.checkpoint import Attempt, Position
+from amazon_electra.model.finetuning.examples import Shape
+from amazon_electra.model.finetuning.features import (
     Feature,
     collate_features,
     draw_training_batches,
     list_lengths,
     round_length,
 )
-from model.finetuning.network import open_autocast, select_inputs
-from model.finetuning.optimizer import build_optimizer, get_learning_rate, set_learning_rate
-from model.pretraining.network.dropout import PooledDropout
+from amazon_electra.model.finetuning.network import open_autocast, select_inputs
+from amazon_electra.model.finetuning.optimizer import (
+    build_optimizer,
+    get_learning_rate,
+    set_learning_rate,
+)
+from amazon_electra.model.pretraining.network.dropout import PooledDropout
 
 EVALUATIONS = 5
 """Evaluations on dev in a training: with few labels more cost as much as the training."""

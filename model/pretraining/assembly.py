@@ -9,36 +9,40 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.special_tokens import find_specials
-from beam_jobs.core.terminal import print
-from model.config import PretrainingConfig
-from model.device import Device
-from model.encoders.card import read_json
-from model.encoders.config import TRAINED_LENGTH
-from model.encoders.origin import describe_start
-from model.encoders.vocabulary import find_special
-from model.pretraining import loop
-from model.pretraining.adaptation.anchor import Anchor, Probe
-from model.pretraining.budget import Budget
-from model.pretraining.checkpoint import identify_run
-from model.pretraining.input.batches import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.special_tokens import find_specials
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.config import PretrainingConfig
+from amazon_electra.model.device import Device
+from amazon_electra.model.encoders.card import read_json
+from amazon_electra.model.encoders.config import TRAINED_LENGTH
+from amazon_electra.model.encoders.origin import describe_start
+from amazon_electra.model.encoders.vocabulary import find_special
+from amazon_electra.model.pretraining import loop
+from amazon_electra.model.pretraining.adaptation.anchor import Anchor, Probe
+from amazon_electra.model.pretraining.budget import Budget
+from amazon_electra.model.pretraining.checkpoint import identify_run
+from amazon_electra.model.pretraining.input.batches import (
     Batches,
     SpecialTokens,
     number_documents,
     sum_squared_lengths,
 )
-from model.pretraining.input.masking import Replacement, count_slots
-from model.pretraining.input.mixture import Mixture, Replay
-from model.pretraining.input.sequences import Shards, Stream
-from model.pretraining.network import flops
-from model.pretraining.network.electra import Electra
-from model.pretraining.network.encoder import initialize_weights
-from model.pretraining.network.initial_weights import Origin, describe_origin, load_weights
-from model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
-from model.pretraining.objectives import find_objective
-from model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
-from model.recipes import Recipe
+from amazon_electra.model.pretraining.input.masking import Replacement, count_slots
+from amazon_electra.model.pretraining.input.mixture import Mixture, Replay
+from amazon_electra.model.pretraining.input.sequences import Shards, Stream
+from amazon_electra.model.pretraining.network import flops
+from amazon_electra.model.pretraining.network.electra import Electra
+from amazon_electra.model.pretraining.network.encoder import initialize_weights
+from amazon_electra.model.pretraining.network.initial_weights import (
+    Origin,
+    describe_origin,
+    load_weights,
+)
+from amazon_electra.model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
+from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
+from amazon_electra.model.recipes import Recipe
 
 
 def build_training(

@@ -4,8 +4,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from beam_jobs.core.errors import UserError
-from model.recipes import Recipe
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.recipes import Recipe
 
 MEASURED_TOKENS = 64e6  # of the longest pre-training that was measured: docs/results.md
 SECONDS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

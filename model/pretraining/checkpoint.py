@@ -22,10 +22,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.terminal import print
-from model.pretraining.input.sequences import Shards
-from model.recipes import Recipe
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.recipes import Recipe
 
 TENSORS, NUMBERS = "state.safetensors", "state.json"
 PREFIX, TEMPORARY, DAMAGED = "step-", "writing-", "damaged-"

@@ -20,21 +20,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import Progress
-from beam_jobs.core.terminal import print
-from model.config import AdaptationConfig, PretrainingConfig
-from model.device import Device
-from model.pretraining import checkpoint
-from model.pretraining import optimizer as optimizers
-from model.pretraining.adaptation.anchor import ACCURACY, Anchor, Probe
-from model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
-from model.pretraining.input.masking import count_slots
-from model.pretraining.network.dropout import Place
-from model.pretraining.network.electra import ReplacedHead
-from model.pretraining.network.encoder import Layer
-from model.pretraining.network.flops import MatrixFlops
-from model.pretraining.network.masked_prediction import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
+from amazon_electra.model.device import Device
+from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.pretraining import optimizer as optimizers
+from amazon_electra.model.pretraining.adaptation.anchor import ACCURACY, Anchor, Probe
+from amazon_electra.model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
+from amazon_electra.model.pretraining.input.masking import count_slots
+from amazon_electra.model.pretraining.network.dropout import Place
+from amazon_electra.model.pretraining.network.electra import ReplacedHead
+from amazon_electra.model.pretraining.network.encoder import Layer
+from amazon_electra.model.pretraining.network.flops import MatrixFlops
+from amazon_electra.model.pretraining.network.masked_prediction import (
     Batch,
     OwnModel,
     PretrainingModel,
@@ -42,11 +42,11 @@ from model.pretraining.network.masked_prediction import (
     Sums,
     TokenHead,
 )
-from model.pretraining.objectives import find_objective
-from model.pretraining.step_graphs import CaptureFailed, StepGraphs
-from model.pretraining.validation import VALIDATIONS, Validation, describe_collapse
-from model.processes import name_losses
-from model.tracking.metrics_log import MetricsLog
+from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.pretraining.step_graphs import CaptureFailed, StepGraphs
+from amazon_electra.model.pretraining.validation import VALIDATIONS, Validation, describe_collapse
+from amazon_electra.model.processes import name_losses
+from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 COMPILED = {

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from beam_jobs.core.terminal import escape_controls
-from model.encoders.card import UNKNOWN
-from model.pretraining.input.sequences import Shards
-from model.pretraining.objectives import find_objective
-from model.recipes import Recipe
+from amazon_electra.beam_jobs.core.terminal import escape_controls
+from amazon_electra.model.encoders.card import UNKNOWN
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.recipes import Recipe
 
 ROWS = 10  # of the curve
 LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")

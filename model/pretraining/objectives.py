@@ -7,13 +7,13 @@ is trained, so that importing this loads no torch.
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.plugins import load_plugins, register_module
-from beam_jobs.core.settings import describe_unknown
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
+from amazon_electra.beam_jobs.core.settings import describe_unknown
 
 if TYPE_CHECKING:
-    from model.config import Architecture, PretrainingConfig
-    from model.pretraining.network.masked_prediction import OwnModel
+    from amazon_electra.model.config import Architecture, PretrainingConfig
+    from amazon_electra.model.pretraining.network.masked_prediction import OwnModel
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
 

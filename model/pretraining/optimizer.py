@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.config import AdaptationConfig, PretrainingConfig
-from model.pretraining.network.masked_prediction import PretrainingModel
+from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
+from amazon_electra.model.pretraining.network.masked_prediction import PretrainingModel
 
 HEAD_WARMUP = 0.25
 """Share of the steps in which a head learns alone that warm it up at most. So it was in the runs of

@@ -9,21 +9,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.files import write_json
-from model.encoders import config as encoder_config
-from model.encoders import export
-from model.encoders.card import read_json
-from model.encoders.names import Role, map_names
-from model.encoders.vocabulary import find_special
-from model.pretraining import loop
-from model.pretraining.input.sequences import Shards
-from model.pretraining.model_card import render_model_card
-from model.pretraining.network.electra import Electra
-from model.pretraining.network.initial_weights import Origin
-from model.pretraining.network.transformers_mlm import TransformersMlm
-from model.pretraining.validation import describe_collapse
-from model.recipes import Recipe
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.encoders import config as encoder_config
+from amazon_electra.model.encoders import export
+from amazon_electra.model.encoders.card import read_json
+from amazon_electra.model.encoders.names import Role, map_names
+from amazon_electra.model.encoders.vocabulary import find_special
+from amazon_electra.model.pretraining import loop
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.model_card import render_model_card
+from amazon_electra.model.pretraining.network.electra import Electra
+from amazon_electra.model.pretraining.network.initial_weights import Origin
+from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
+from amazon_electra.model.pretraining.validation import describe_collapse
+from amazon_electra.model.recipes import Recipe
+from amazon_electra.model.tracking.metrics_log import read_metrics
 
 MEASURES = ("loss", "auc", "accuracy", "effective_rank", "mean_cosine")
 """Parts of the names of what result.json has of the log."""
@@ -156,7 +156,7 @@ def mirror_to_mlflow(training: loop.Training, recipe: Recipe) -> Iterator[None]:
     if not uri or started_by_flow or not training.device.is_rank0 or find_spec("mlflow") is None:
         yield
         return
-    from model.tracking.mlflow_run import Tracking
+    from amazon_electra.model.tracking.mlflow_run import Tracking
 
     parameters = {
         "recipe": recipe.name,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.pretraining.network.masked_prediction import Batch, Sums
+from amazon_electra.model.pretraining.network.masked_prediction import Batch, Sums
 
 WARM_UP = 2
 """Steps that are taken and undone before a graph: torch.compile compiles and AdamW makes its

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from model.device import Device
-from model.pretraining.input.batches import Arrays, Batches
-from model.pretraining.network.electra import Electra, corrupt_batch
-from model.pretraining.network.encoder import build_attention
-from model.pretraining.network.masked_prediction import Batch, PretrainingModel
+from amazon_electra.model.device import Device
+from amazon_electra.model.pretraining.input.batches import Arrays, Batches
+from amazon_electra.model.pretraining.network.electra import Electra, corrupt_batch
+from amazon_electra.model.pretraining.network.encoder import build_attention
+from amazon_electra.model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
 VALIDATIONS = 10
 """Of a run that does not say how often."""

@@ -11,14 +11,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from beam_jobs.core.files import atomic_path
-from beam_jobs.core.model_folder import apply_temperature, take_logarithms
-from model.evaluation.predictions import Predictions
-from model.finetuning.examples import Task
-from model.finetuning.tasks.corpus import LABEL, locate_reviews
-from model.questions.giveaways import find_giveaway
-from model.questions.trust import TARGETS, Trust, choose_threshold, choose_thresholds_by_class
-from model.questions.wrong_labels import WrongLabels, find_wrong_labels
+from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.core.model_folder import apply_temperature, take_logarithms
+from amazon_electra.model.evaluation.predictions import Predictions
+from amazon_electra.model.finetuning.examples import Task
+from amazon_electra.model.finetuning.tasks.corpus import LABEL, locate_reviews
+from amazon_electra.model.questions.giveaways import find_giveaway
+from amazon_electra.model.questions.trust import (
+    TARGETS,
+    Trust,
+    choose_threshold,
+    choose_thresholds_by_class,
+)
+from amazon_electra.model.questions.wrong_labels import WrongLabels, find_wrong_labels
 
 SUSPICIOUS = "suspicious.csv"
 HEADER = ("file", "row", "id", "given", "suggested", "confidence", "contradicted", "text")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from model.evaluation.significance import compute_exact_interval
+from amazon_electra.model.evaluation.significance import compute_exact_interval
 
 LEVEL = 0.95
 """With which a promise holds."""

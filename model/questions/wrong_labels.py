@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from model.evaluation.significance import compute_exact_interval
-from model.finetuning.examples import fold_text
+from amazon_electra.model.evaluation.significance import compute_exact_interval
+from amazon_electra.model.finetuning.examples import fold_text
 
 
 @dataclass(frozen=True)

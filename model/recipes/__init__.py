@@ -9,16 +9,16 @@ from typing import Any, get_args
 
 import yaml
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import Settings, replace_settings
-from model.config import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
+from amazon_electra.model.config import (
     AdaptationConfig,
     Architecture,
     FinetuningSettings,
     PretrainingConfig,
     RecipeName,
 )
-from model.pretraining.objectives import find_objective
+from amazon_electra.model.pretraining.objectives import find_objective
 
 
 def read_yaml(name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.terminal import escape_controls
+from amazon_electra.beam_jobs.core.terminal import escape_controls
 
 TEMPLATES = Path(__file__).parent / "templates"
 MARKUP = re.compile(r"[\\`\[~|]|[<&](?=[A-Za-z/!?#])|\*(?=\S)|(?<!\w)_(?=\S)")

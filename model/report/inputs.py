@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 
 
 class Facts(BaseModel):

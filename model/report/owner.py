@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from model.questions.of_model import HEADER, SUSPICIOUS, read_trust
-from model.questions.trust import LEVEL
-from model.report.document import Block, Heading, Paragraph, Table
+from amazon_electra.model.questions.of_model import HEADER, SUSPICIOUS, read_trust
+from amazon_electra.model.questions.trust import LEVEL
+from amazon_electra.model.report.document import Block, Heading, Paragraph, Table
 
 SHOWN = 10
 """Rows of suspicious.csv in the report."""

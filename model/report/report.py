@@ -1,4 +1,4 @@
-"""The report of a study: `python -m model.report.report --study FILE --output DIR`.
+"""The report of a study: `python -m amazon_electra.model.report.report --study FILE --output DIR`.
 
 FILE is study.json, which a run writes after its evaluations (inputs.py). Everything printed is
 computed from the cells' predictions. Writes report.md, report.html (self-contained) and
@@ -11,17 +11,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.command import main
-from beam_jobs.core.files import write_json
-from beam_jobs.core.settings import read_options
-from model.arms import TFIDF_ARM
-from model.encoders.known import warn_of_languages
-from model.options import ReportOptions
-from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
-from model.report.inputs import ArmFacts, ReportInput, read_report_input
-from model.report.owner import build_owner_blocks, warn_of_giveaway
-from model.report.results import MARK, Difference, Results, load_curve, load_results
-from model.report.sections import (
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model.arms import TFIDF_ARM
+from amazon_electra.model.encoders.known import warn_of_languages
+from amazon_electra.model.options import ReportOptions
+from amazon_electra.model.report.document import (
+    Block,
+    Code,
+    Document,
+    Heading,
+    Paragraph,
+    Table,
+    join_names,
+)
+from amazon_electra.model.report.inputs import ArmFacts, ReportInput, read_report_input
+from amazon_electra.model.report.owner import build_owner_blocks, warn_of_giveaway
+from amazon_electra.model.report.results import MARK, Difference, Results, load_curve, load_results
+from amazon_electra.model.report.sections import (
     build_class_table,
     build_cost_blocks,
     build_curve_blocks,
@@ -55,7 +63,9 @@ COMMON_TEXTS = 100
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    arguments = read_options(ReportOptions, argv, "python -m model.report.report", __doc__)
+    arguments = read_options(
+        ReportOptions, argv, "python -m amazon_electra.model.report.report", __doc__
+    )
     return write_report(arguments.study, arguments.output)
 
 

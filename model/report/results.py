@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
-from model.arms.out_of_fold import FILE, OutOfFold
-from model.evaluation import significance
-from model.evaluation.metrics import METRICS, rank_arm
-from model.evaluation.predictions import Predictions, read_predictions
-from model.evaluation.significance import Comparison, SeedPair
-from model.report.inputs import CellFacts, ReportInput
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.arms.out_of_fold import FILE, OutOfFold
+from amazon_electra.model.evaluation import significance
+from amazon_electra.model.evaluation.metrics import METRICS, rank_arm
+from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
+from amazon_electra.model.evaluation.significance import Comparison, SeedPair
+from amazon_electra.model.report.inputs import CellFacts, ReportInput
 
 EXPOSURES = (
     (r"amazon.?qa", r"amazon.?qa|epqa", ""),
@@ -202,7 +202,7 @@ class Results:
         """
         cells = [cell for cell in self.cells if cell.task == task and cell.arm != without]
         if cells and all((cell.finetuned / FILE).is_file() for cell in cells):
-            from model.evaluation.choice import choose_best  # loads torch
+            from amazon_electra.model.evaluation.choice import choose_best  # loads torch
 
             return choose_best(cells).arm
         ranks = {}

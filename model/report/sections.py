@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from model.evaluation.metrics import METRICS, list_class_figures
-from model.evaluation.significance import Comparison
-from model.report.document import Block, Details, Figure, Heading, Paragraph, Table
-from model.report.inputs import ArmFacts, ReportInput
-from model.report.results import MARK, Cell, Difference, Results
+from amazon_electra.model.evaluation.metrics import METRICS, list_class_figures
+from amazon_electra.model.evaluation.significance import Comparison
+from amazon_electra.model.report.document import Block, Details, Figure, Heading, Paragraph, Table
+from amazon_electra.model.report.inputs import ArmFacts, ReportInput
+from amazon_electra.model.report.results import MARK, Cell, Difference, Results
 
 MOST_CLASSES = 10
 """Of a task whose classes have a row each; corpora may have 200."""

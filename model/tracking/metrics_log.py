@@ -8,7 +8,7 @@ import math
 import time
 from pathlib import Path
 
-from beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.core.files import atomic_path
 
 FILE_NAME = "metrics.jsonl"
 

@@ -21,9 +21,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from beam_jobs.core.files import link_path
-from model.tracking.metrics_log import read_metrics
-from model.tracking.mlflow_client import (
+from amazon_electra.beam_jobs.core.files import link_path
+from amazon_electra.model.tracking.metrics_log import read_metrics
+from amazon_electra.model.tracking.mlflow_client import (
     build_run_address,
     create_client,
     hide_credentials,

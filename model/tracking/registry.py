@@ -6,8 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from model.tracking.mlflow_client import create_client, hide_credentials, is_new_database
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.tracking.mlflow_client import (
+    create_client,
+    hide_credentials,
+    is_new_database,
+)
 
 REGISTERED = "amazon-electra"
 """The model's name in the registry."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.core import model_folder
+from amazon_electra.beam_jobs.core import model_folder
 
 SCRIPT = Path(__file__).with_name("serving.py")
 PACKAGES = {

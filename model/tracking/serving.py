@@ -21,7 +21,7 @@ from mlflow.pyfunc import PythonModel, PythonModelContext
 try:
     import model_folder  # MLflow's copy
 except ImportError:  # while MLflow makes the copy
-    from beam_jobs.core import model_folder
+    from amazon_electra.beam_jobs.core import model_folder
 
 BATCH = 32
 Score = Callable[[list[str]], np.ndarray]

@@ -11,14 +11,24 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs import corpus_job
-from beam_jobs.config import CorpusOptions, DumpOptions, ShardsOptions
-from beam_jobs.core.settings import read_known_options
-from beam_jobs.corpus import plan
-from beam_jobs.corpus.prepare import add_dates, count_unit, decide_time_split, prepare_unit
-from beam_jobs.corpus.result import finish_corpus, write_totals
-from beam_jobs.corpus.write import WriteUnits, decide_labels, decide_scales, write_punkt
-from beam_jobs.deduplication import (
+from amazon_electra.beam_jobs import corpus_job
+from amazon_electra.beam_jobs.config import CorpusOptions, DumpOptions, ShardsOptions
+from amazon_electra.beam_jobs.core.settings import read_known_options
+from amazon_electra.beam_jobs.corpus import plan
+from amazon_electra.beam_jobs.corpus.prepare import (
+    add_dates,
+    count_unit,
+    decide_time_split,
+    prepare_unit,
+)
+from amazon_electra.beam_jobs.corpus.result import finish_corpus, write_totals
+from amazon_electra.beam_jobs.corpus.write import (
+    WriteUnits,
+    decide_labels,
+    decide_scales,
+    write_punkt,
+)
+from amazon_electra.beam_jobs.deduplication import (
     buckets,
     clusters,
     common_ngrams,
@@ -27,11 +37,11 @@ from beam_jobs.deduplication import (
     held_out,
     near,
 )
-from beam_jobs.deduplication.buckets import BucketedFiles, Part
-from beam_jobs.packing import shards
-from beam_jobs.packing.plan import plan_shards, prepare_output
-from beam_jobs.reading import work_units
-from beam_jobs.reading.work_units import DumpFile, UnitSize
+from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, Part
+from amazon_electra.beam_jobs.packing import shards
+from amazon_electra.beam_jobs.packing.plan import plan_shards, prepare_output
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.work_units import DumpFile, UnitSize
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
     not Dr. U.S. e.g. battery screen husband said would buy again never ever really quite small large""".split()  # noqa

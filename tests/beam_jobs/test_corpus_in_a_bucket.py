@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from beam_jobs import corpus_job
-from beam_jobs.config import DumpOptions
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.deduplication import buckets
-from beam_jobs.reading.detection import HEAD_BYTES
-from beam_jobs.reading.work_units import list_dump_files
-from beam_jobs.sample import sample_dump
+from amazon_electra.beam_jobs import corpus_job
+from amazon_electra.beam_jobs.config import DumpOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.deduplication import buckets
+from amazon_electra.beam_jobs.reading.detection import HEAD_BYTES
+from amazon_electra.beam_jobs.reading.work_units import list_dump_files
+from amazon_electra.beam_jobs.sample import sample_dump
 from tests.beam_jobs.dumps import look_at, run_steps
 from tests.s3_server import BUCKET, connect, serve_s3
 

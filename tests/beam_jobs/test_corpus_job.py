@@ -8,13 +8,13 @@ import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from beam_jobs import corpus_job
-from beam_jobs.config import CorpusOptions
-from beam_jobs.core.errors import JobFailed, UserError
-from beam_jobs.core.settings import read_known_options
-from beam_jobs.corpus import plan, prepare, result
-from beam_jobs.corpus.write import WrittenUnit
-from beam_jobs.reading.work_units import PreparedUnit
+from amazon_electra.beam_jobs import corpus_job
+from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
+from amazon_electra.beam_jobs.core.settings import read_known_options
+from amazon_electra.beam_jobs.corpus import plan, prepare, result
+from amazon_electra.beam_jobs.corpus.write import WrittenUnit
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.dumps import digests, review, rows_of, run_steps, write_lines
 
 

@@ -7,12 +7,12 @@ from decimal import Decimal
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import work_units
-from beam_jobs.reading.fields import parse_label
-from model.finetuning.examples import SPLITS, Sampling
-from model.finetuning.tasks import find_task
-from model.finetuning.tasks.corpus import locate_reviews
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.fields import parse_label
+from amazon_electra.model.finetuning.examples import SPLITS, Sampling
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
 from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
 
 
@@ -81,7 +81,7 @@ def test_a_column_without_classes_is_told(tmp_path, monkeypatch):
         find_task("label:why", tmp_path / "corpus")
     with pytest.raises(UserError, match=r"no file of the dump has this column; .* has .*asin"):
         run_job(tmp_path / "none", "--input", dump, "--label", "because")
-    monkeypatch.setattr("beam_jobs.corpus.prepare.MAX_VALUES", 100)
+    monkeypatch.setattr("amazon_electra.beam_jobs.corpus.prepare.MAX_VALUES", 100)
     with pytest.raises(UserError, match="`labels='reviewerID'`: more than 100 different values in"):
         run_job(tmp_path / "many", "--input", dump, "--label", "reviewerID")
 

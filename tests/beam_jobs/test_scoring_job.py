@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs import scoring_job
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.scoring import plan as scoring_plan
-from beam_jobs.scoring_job import run
+from amazon_electra.beam_jobs import scoring_job
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.scoring import plan as scoring_plan
+from amazon_electra.beam_jobs.scoring_job import run
 from tests.beam_jobs.scoring.models import expect, write_network
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from beam_jobs import shards_job
-from beam_jobs.core.errors import JobFailed, UserError
-from beam_jobs.engine import beam_options
-from beam_jobs.packing import corpus_units, shards
-from beam_jobs.packing.plan import VOCABULARY_FILES
+from amazon_electra.beam_jobs import shards_job
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
+from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.packing import corpus_units, shards
+from amazon_electra.beam_jobs.packing.plan import VOCABULARY_FILES
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.corpus_folder import write_corpus
 

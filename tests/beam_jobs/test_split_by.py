@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.corpus import write
-from beam_jobs.text.splits import hash_identifier
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.corpus import write
+from amazon_electra.beam_jobs.text.splits import hash_identifier
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 DAY = 86_400

@@ -2,11 +2,11 @@
 
 import pytest
 
-from beam_jobs.config import ScoringOptions
-from beam_jobs.corpus.prepare import make_title
-from beam_jobs.deduplication.held_out import read_held_out_batches
-from beam_jobs.reading import work_units
-from beam_jobs.scoring.score_files import read_rows
+from amazon_electra.beam_jobs.config import ScoringOptions
+from amazon_electra.beam_jobs.corpus.prepare import make_title
+from amazon_electra.beam_jobs.deduplication.held_out import read_held_out_batches
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.scoring.score_files import read_rows
 from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
 
 TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now</b>", "Five Stars"]

@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.config import CorpusConfig
-from beam_jobs.corpus_job import make_corpus
-from model.contrastive import ContrastiveConfig, adapt_contrastively
-from model.encoders.origin import write_origin
-from model.evaluation.metrics import METRICS
-from model.evaluation.predictions import read_predictions
-from model.evaluation.significance import compare_arms
-from model.finetune import finetune
-from model.finetuning.request import FinetuneConfig
+from amazon_electra.beam_jobs.config import CorpusConfig
+from amazon_electra.beam_jobs.corpus_job import make_corpus
+from amazon_electra.model.contrastive import ContrastiveConfig, adapt_contrastively
+from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.evaluation.metrics import METRICS
+from amazon_electra.model.evaluation.predictions import read_predictions
+from amazon_electra.model.evaluation.significance import compare_arms
+from amazon_electra.model.finetune import finetune
+from amazon_electra.model.finetuning.request import FinetuneConfig
 
 TASKS = {"polarity": {}, "balanced polarity": {"sampling": "balanced", "balanced_test": "true"}}
 COUNTS = (50, 200, 800, 3000)

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model.contrastive import Contrast, Texts, load_network
-from model.device import open_device
-from model.finetuning.network import load_tokenizer
-from model.options import ContrastiveConfig
-from model.pretraining.input.pairs import Pairs, find_reason
+from amazon_electra.model.contrastive import Contrast, Texts, load_network
+from amazon_electra.model.device import open_device
+from amazon_electra.model.finetuning.network import load_tokenizer
+from amazon_electra.model.options import ContrastiveConfig
+from amazon_electra.model.pretraining.input.pairs import Pairs, find_reason
 
 
 def read_pairs(pattern: str, count: int) -> Pairs:

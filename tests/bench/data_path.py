@@ -30,10 +30,10 @@ from nltk.tokenize.punkt import PunktSentenceTokenizer
 from tokenizers import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from beam_jobs import corpus_job, shards_job
-from beam_jobs.sample.sample_dump import write_sample
-from beam_jobs.text import sentences
-from model import vocabulary
+from amazon_electra.beam_jobs import corpus_job, shards_job
+from amazon_electra.beam_jobs.sample.sample_dump import write_sample
+from amazon_electra.beam_jobs.text import sentences
+from amazon_electra.model import vocabulary
 from tests.bench.dumps import write_dump
 from tests.bench.measuring import Measured, measure
 

@@ -15,10 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from beam_jobs.config import MAX_SAMPLE_BYTES
-from beam_jobs.core.storage import PATHS_AT_ONCE
-from beam_jobs.deduplication import buckets, exact, held_out
-from beam_jobs.reading.work_units import PreparedUnit, choose_unit_bytes, measure_units
+from amazon_electra.beam_jobs.config import MAX_SAMPLE_BYTES
+from amazon_electra.beam_jobs.core.storage import PATHS_AT_ONCE
+from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out
+from amazon_electra.beam_jobs.reading.work_units import (
+    PreparedUnit,
+    choose_unit_bytes,
+    measure_units,
+)
 
 REVIEW_BYTES = 800
 """Of a record of the 2018 release."""

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.deduplication.exact import hash_text
-from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.splits import DEFAULT_SHARES, SPLITS, assign_splits, parse_shares
-from model.finetuning.examples import Split, assign_split
+from amazon_electra.beam_jobs.deduplication.exact import hash_text
+from amazon_electra.beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES, SPLITS, assign_splits, parse_shares
+from amazon_electra.model.finetuning.examples import Split, assign_split
 
 ASPECTS = 12
 """The most frequent ones are classes."""

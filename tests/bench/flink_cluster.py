@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from flows.configuration.form import Engine
+from amazon_electra.flows.configuration.form import Engine
 from tests.bench.dumps import write_dump
 from tests.flink.cluster import WORKERS, Cluster, start_cluster
 from tests.patience import eventually
@@ -103,7 +103,7 @@ def measure_job(
         words = ["--input", f"s3://store/measured/{files}"]
         if engine.kind == "local":
             words += ["--direct_num_workers", str(workers)]
-        job = cluster.start_job("beam_jobs.corpus_job", output, *words)
+        job = cluster.start_job("amazon_electra.beam_jobs.corpus_job", output, *words)
         assert job.wait() == 0, cluster.read_log(output)[-3000:]
     return {
         "engine": engine.kind,

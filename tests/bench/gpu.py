@@ -31,23 +31,23 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model.config import FinetuningSettings
-from model.device import Device, open_device
-from model.finetuning.features import Feature, collate_features
-from model.finetuning.network import open_autocast, predict_logits
-from model.finetuning.training import Training, train
-from model.pretraining import loop
-from model.pretraining.assembly import build_training
-from model.pretraining.input.batches import prefetch
-from model.pretraining.input.sequences import Shards
-from model.pretraining.network.dropout import Dropout, Noise
-from model.pretraining.network.encoder import (
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.device import Device, open_device
+from amazon_electra.model.finetuning.features import Feature, collate_features
+from amazon_electra.model.finetuning.network import open_autocast, predict_logits
+from amazon_electra.model.finetuning.training import Training, train
+from amazon_electra.model.pretraining import loop
+from amazon_electra.model.pretraining.assembly import build_training
+from amazon_electra.model.pretraining.input.batches import prefetch
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.network.dropout import Dropout, Noise
+from amazon_electra.model.pretraining.network.encoder import (
     DenseAttention,
     FusedAttention,
     build_mask,
     find_blocks,
 )
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.bench.pretrain_step import Plain
 from tests.model.synthetic_shards import write_shards
 

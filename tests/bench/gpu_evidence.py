@@ -30,8 +30,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model.encoders.origin import write_origin
-from model.pretraining.input.pairs import is_title_of_stars
+from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.pretraining.input.pairs import is_title_of_stars
 
 ROOT = Path(__file__).parents[2]
 LENGTH = 128
@@ -85,7 +85,7 @@ class Job:
         time, with its seconds, or its error.
         """
         waiting, running, found = dict(commands), {}, {}
-        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        paths = [str(ROOT), str(ROOT / "deploy" / "package"), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         environment |= {"AMAZON_ELECTRA_PROGRESS": "none", "TOKENIZERS_PARALLELISM": "true"}
         while waiting or running:
@@ -228,14 +228,14 @@ def measure_question(job: Job) -> None:
 
     def contrast(start: Path, output: str, seed: int, epochs: int) -> list[str]:
         return [
-            *("model.contrastive", "--encoder", str(start), "--corpus", str(corpus)),
+            *("amazon_electra.model.contrastive", "--encoder", str(start), "--corpus", str(corpus)),
             *("--output", str(job.work / output), "--set", f"seed={seed}"),
             *("--set", f"epochs={1 if job.toy else epochs}", *toy),
         ]
 
     def mask(output: str, seed: int) -> list[str]:
         return [
-            *("model.pretrain", "--recipe", "published", "--shards", str(shards)),
+            *("amazon_electra.model.pretrain", "--recipe", "published", "--shards", str(shards)),
             *("--start-from", str(job.encoder), "--output", str(job.work / output)),
             *("--set", f"seed={seed}", *mlm_toy),
         ]
@@ -337,11 +337,11 @@ class StateWriter:
     """Writes the frozen states of all labelled reviews for an arm, as the product computes them."""
 
     def __init__(self, job: Job) -> None:
-        from model.device import open_device
-        from model.finetuning import network
-        from model.finetuning.examples import Example
-        from model.finetuning.network import Head
-        from model.finetuning.tasks.corpus import TASKS
+        from amazon_electra.model.device import open_device
+        from amazon_electra.model.finetuning import network
+        from amazon_electra.model.finetuning.examples import Example
+        from amazon_electra.model.finetuning.network import Head
+        from amazon_electra.model.finetuning.tasks.corpus import TASKS
 
         self.work, self.device, self.task = job.work, open_device("auto", "auto"), TASKS[0]
         self.head = Head(
@@ -353,7 +353,7 @@ class StateWriter:
         self.seconds: dict[str, float] = {}
 
     def write(self, arm: str, folder: Path) -> None:
-        from model.arms import states as frozen
+        from amazon_electra.model.arms import states as frozen
 
         began = time.monotonic()
         encoder = frozen.open_encoder(str(folder), self.task, self.head, self.device)
@@ -460,7 +460,7 @@ def count_ngrams(work: Path) -> None:
     from scipy import sparse
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    from model.arms.words import HASHED_FEATURES, N_GRAMS
+    from amazon_electra.model.arms.words import HASHED_FEATURES, N_GRAMS
 
     texts = json.loads((work / "texts.json").read_text())
     for unit, lengths in N_GRAMS:
@@ -479,7 +479,7 @@ def fit_tfidf(work: Path, task: str, count: int, sample: int) -> tuple[Any, ...]
     from scipy import sparse
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    from model.arms.words import N_GRAMS
+    from amazon_electra.model.arms.words import N_GRAMS
 
     train, test, classes = draw(work, task, count, sample)
     parts = []
@@ -575,7 +575,13 @@ def finetune_arms(
             for name in chosen:
                 output = job.work / f"tuned-{name}-{count}-{seed}"
                 commands[f"{name}/{count or 'all'}/{seed}"] = [
-                    *("model.finetune", "--encoder", str(arms[name]), "--task", "polarity"),
+                    *(
+                        "amazon_electra.model.finetune",
+                        "--encoder",
+                        str(arms[name]),
+                        "--task",
+                        "polarity",
+                    ),
                     *("--data", str(labelled), "--output", str(output), "--seed", str(seed)),
                     *("--evaluation", f"{output}-test", "--recipe", "published"),
                     *("--set", f"n_train={count or 'none'}"),
@@ -598,7 +604,7 @@ def measure_objective(job: Job) -> None:
     found: dict[str, Any] = {}
     recipe = "sample" if job.toy else "small"
     seconds = 4 if job.toy else max(30.0, min(110.0, (job.left() - 65) / 2.3))
-    common = ["model.pretrain", "--recipe", recipe, "--shards", str(shards)]
+    common = ["amazon_electra.model.pretrain", "--recipe", recipe, "--shards", str(shards)]
     # a fifteenth of the paper's compute: a higher rate and longer warm-up than for a million steps
     common += ["--set", f"batch={4 if job.toy else 256}"]
     common += [] if job.toy else ["--set", "learning_rate=1e-3", "--set", "warmup=0.1"]
@@ -637,7 +643,14 @@ def measure_objective(job: Job) -> None:
                 if name == "random":
                     start += ["--architecture", found["electra"]["encoder"]]
                 commands[f"{name}-{count}-{seed}"] = [
-                    *("model.finetune", *start, "--task", "polarity", "--data", str(labelled)),
+                    *(
+                        "amazon_electra.model.finetune",
+                        *start,
+                        "--task",
+                        "polarity",
+                        "--data",
+                        str(labelled),
+                    ),
                     *("--output", str(output), "--evaluation", f"{output}-test"),
                     *("--seed", str(seed), "--recipe", recipe, "--set", f"n_train={count}"),
                     *(
@@ -675,7 +688,7 @@ def measure_base(job: Job) -> None:
     for name, start in {"base": folder, "published": job.encoder}.items():
         output = job.work / f"one-epoch-{name}"
         command = [
-            *("model.finetune", "--encoder", str(start), "--task", "polarity"),
+            *("amazon_electra.model.finetune", "--encoder", str(start), "--task", "polarity"),
             *("--data", str(labelled), "--output", str(output), "--recipe", "published"),
             *("--set", "epochs=1", "--set", f"n_train={40 if job.toy else 'none'}"),
         ]

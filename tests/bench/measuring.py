@@ -53,7 +53,11 @@ def _run_commands(commands: Sequence[Sequence[object]], folder: Path) -> None:
     """Run commands; wait for what they leave behind too, so that its CPU time counts."""
     set_child_subreaper = 36  # of prctl(2)
     ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
-    one_thread = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": "."}
+    one_thread = {
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONPATH": ".:deploy/package",
+    }
     for command in commands:
         words = [str(word) for word in command]
         done = subprocess.run(

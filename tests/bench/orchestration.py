@@ -23,12 +23,12 @@ def measured(store: Path) -> dict[str, Any]:
     """Seconds of a first and of a repeated run of the same graph, in a process that has a server
     already.
     """
-    from flows.servers import prefect_server
+    from amazon_electra.flows.servers import prefect_server
 
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     prefect_server.connect_prefect(store)
 
-    from flows.store.store import Store
+    from amazon_electra.flows.store.store import Store
     from tests.flows.toy_graph import run_toy
 
     seconds = []
@@ -51,7 +51,7 @@ def whole_graph(store: Path) -> dict[str, float]:
     """Seconds of the command, its start and its own Prefect server included, on a store where all
     is complete.
     """
-    words = [sys.executable, "-m", "flows.cli.main", "run", "--dump", "sample:600"]
+    words = [sys.executable, "-m", "amazon_electra.flows.cli.main", "run", "--dump", "sample:600"]
     words += ["--set", "pretraining.steps=20", "--store", str(store)]
     seconds = []
     for _ in range(2):

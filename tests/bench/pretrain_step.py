@@ -23,12 +23,12 @@ from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model.device import Device, open_device
-from model.encoders import config as encoder_config
-from model.pretraining import loop
-from model.pretraining.assembly import build_training
-from model.pretraining.input.sequences import Shards
-from model.recipes import RECIPES, Recipe, apply_settings
+from amazon_electra.model.device import Device, open_device
+from amazon_electra.model.encoders import config as encoder_config
+from amazon_electra.model.pretraining import loop
+from amazon_electra.model.pretraining.assembly import build_training
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.recipes import RECIPES, Recipe, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")

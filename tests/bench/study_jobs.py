@@ -28,8 +28,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from flows.store.stage import Stage
-from flows.store.store import Store, read_result_of_earlier_job
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store, read_result_of_earlier_job
 
 WEIGHTS = "model.safetensors"
 TRAINING, CELL = "pretraining", "finetuning"
@@ -57,11 +57,11 @@ def main() -> None:
 
 def list_jobs(chosen: argparse.Namespace) -> None:
     """Write the store's place and every chain of stages that is not complete."""
-    from flows.cli.main import build_parser
-    from flows.cli.study_command import read_choice
-    from flows.runner.stage_runner import Plan
-    from flows.studies.study_reading import load_study
-    from flows.study import build_study_graph
+    from amazon_electra.flows.cli.main import build_parser
+    from amazon_electra.flows.cli.study_command import read_choice
+    from amazon_electra.flows.runner.stage_runner import Plan
+    from amazon_electra.flows.studies.study_reading import load_study
+    from amazon_electra.flows.study import build_study_graph
 
     arguments = build_parser().parse_args(["study", *chosen.words])
     parameters, choice = read_choice(arguments)

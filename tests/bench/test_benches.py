@@ -46,7 +46,7 @@ def figures(bench: str, *words: object) -> dict:
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("dump") / "dump.json.gz"
-    run("-m", "beam_jobs.sample.sample_dump", "--reviews", REVIEWS, "--output", path)
+    run("-m", "amazon_electra.beam_jobs.sample.sample_dump", "--reviews", REVIEWS, "--output", path)
     return path
 
 
@@ -55,12 +55,21 @@ def made(dump) -> Path:
     """Return a folder with the dump's corpus, vocabulary, shards and a pre-trained encoder."""
     folder = dump.parent
     corpus, vocabulary, shards = (folder / name for name in ("corpus", "vocabulary", "shards"))
-    run("-m", "beam_jobs.corpus_job", "--input", dump, "--output", corpus)
-    run("-m", "model.vocabulary", "--corpus", corpus, "--output", vocabulary, "--size", 1000)
+    run("-m", "amazon_electra.beam_jobs.corpus_job", "--input", dump, "--output", corpus)
+    run(
+        "-m",
+        "amazon_electra.model.vocabulary",
+        "--corpus",
+        corpus,
+        "--output",
+        vocabulary,
+        "--size",
+        1000,
+    )
     packing = ["--corpus", corpus, "--vocabulary", vocabulary, "--max_length", 64]
-    run("-m", "beam_jobs.shards_job", *packing, "--output", shards)
+    run("-m", "amazon_electra.beam_jobs.shards_job", *packing, "--output", shards)
     words = ["--shards", shards, "--output", folder / "electra", "--recipe", "sample", "--steps", 3]
-    run("-m", "model.pretrain", *words, "--device", "cpu")
+    run("-m", "amazon_electra.model.pretrain", *words, "--device", "cpu")
     return folder
 
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from model.report.document import Details, Document, Paragraph
-from model.tracking.registry import Registry
+from amazon_electra.model.report.document import Details, Document, Paragraph
+from amazon_electra.model.tracking.registry import Registry
 from tests.patience import eventually
 
 pytestmark = pytest.mark.timeout(2400)

@@ -21,7 +21,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms import environments
 
-from beam_jobs import corpus_job, shards_job
+from amazon_electra.beam_jobs import corpus_job, shards_job
 from tests.beam_jobs.dumps import review, write_lines
 from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units, vocabulary  # noqa: F401
 from tests.gcs_server import serve_gcs
@@ -91,7 +91,7 @@ def staged(cloud, corpus, vocabulary, tmp_path_factory) -> Path:  # noqa: F811
     folder = tmp_path_factory.mktemp("dataflow") / "staged"
     words = ["--corpus", put_folder(cloud, corpus, "corpus-in")]
     words += ["--vocabulary", put_folder(cloud, vocabulary, "vocabulary")]
-    with patch("beam_jobs.packing.corpus_units.MIN_UNIT_ROWS", 150):
+    with patch("amazon_electra.beam_jobs.packing.corpus_units.MIN_UNIT_ROWS", 150):
         stage(
             shards_job.run, [*words, "--output", "gs://bucket/shards", "--max_length", "64"], folder
         )
@@ -117,8 +117,8 @@ def worker_python(staged, tmp_path_factory) -> Path:
 
 def test_the_worker_has_no_torch_and_no_checkout(worker_python, tmp_path):
     found = (
-        "import beam_jobs, importlib.util as u; "
-        "print(beam_jobs.__file__, u.find_spec('torch'), u.find_spec('model'))"
+        "import importlib.util as u; from amazon_electra import beam_jobs; "
+        "print(beam_jobs.__file__, u.find_spec('torch'), u.find_spec('amazon_electra.model'))"
     )
     done = subprocess.run(
         [worker_python, "-c", found], cwd=tmp_path, capture_output=True, text=True, check=True

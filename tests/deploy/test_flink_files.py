@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.configuration.form import Engine
+from amazon_electra.flows.configuration.form import Engine
 from tests.beam_jobs.engine.rest import serve_flink
 
 ROOT = Path(__file__).parents[2]

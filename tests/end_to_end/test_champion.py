@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from prefect.flow_runs import resume_flow_run
 
-from flows.dumps.increments import read_history
-from flows.store.store import Store
-from model.tracking.registry import Registry
+from amazon_electra.flows.dumps.increments import read_history
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.registry import Registry
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.served import serve
 

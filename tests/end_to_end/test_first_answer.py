@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.sample.sample_dump import write_sample
-from flows.cli import main
+from amazon_electra.beam_jobs.sample.sample_dump import write_sample
+from amazon_electra.flows.cli import main
 from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
@@ -24,7 +24,7 @@ def test_ctrl_c_after_the_first_line_leaves_a_model_that_score_loads(tmp_path, b
     words += ["--store", tmp_path / "store", "--set", "pretraining.steps=1000000"]
     words += ["--set", "finetuning.tasks=polarity", "--set", "finetuning.arms=pre-trained,tfidf"]
     run = subprocess.Popen(
-        [sys.executable, "-m", "flows.cli.main", *map(str, words)],
+        [sys.executable, "-m", "amazon_electra.flows.cli.main", *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import pipeline
 
-from flows.store.store import Store
+from amazon_electra.flows.store.store import Store
 from tests.model.encoders.published_kinds import write_kind
 from tests.model.encoders.test_mixed_languages import write_review
 from tests.served import electra

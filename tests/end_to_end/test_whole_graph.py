@@ -15,9 +15,9 @@ from transformers import (
     pipeline,
 )
 
-from beam_jobs.sample.sample_dump import write_sample
-from flows.cli import main
-from model.arms.onnx import run_onnx
+from amazon_electra.beam_jobs.sample.sample_dump import write_sample
+from amazon_electra.flows.cli import main
+from amazon_electra.model.arms.onnx import run_onnx
 from tests.served import electra
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]

@@ -49,7 +49,7 @@ def undisturbed(dump, tmp_path_factory) -> dict[str, str]:
 def start(
     dump: Path, output: Path, *options: str, prepare: Callable[[], None] | None = None
 ) -> subprocess.Popen:
-    command = [sys.executable, "-m", "beam_jobs.corpus_job", *options]
+    command = [sys.executable, "-m", "amazon_electra.beam_jobs.corpus_job", *options]
     command += ["--input", str(dump), "--output", str(output)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare

@@ -11,7 +11,7 @@ import sys
 import psutil
 import pytest
 
-from flows.store.store import Store
+from amazon_electra.flows.store.store import Store
 from tests.flows.test_processes import alive, read_pid
 from tests.patience import eventually
 from tests.served import CLEAN

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 
-from flows.dumps import increments
-from flows.servers.settings import DUMP_EVENT
-from flows.store.store import Store
-from flows.watch import Watch
+from amazon_electra.flows.dumps import increments
+from amazon_electra.flows.servers.settings import DUMP_EVENT
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.watch import Watch
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.served import serve

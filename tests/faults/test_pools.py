@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from flows.store.store import Store
+from amazon_electra.flows.store.store import Store
 from tests.faults.test_remote_store import compare
 from tests.hosts import read_children, serve_for_users, serve_host
 from tests.patience import eventually
@@ -113,7 +113,7 @@ def test_a_cancelled_run_ends_on_both_hosts(shared, data):
 
 
 def is_job(process):
-    return "model.pretrain" in " ".join(process.cmdline())
+    return "amazon_electra.model.pretrain" in " ".join(process.cmdline())
 
 
 def compare_with_local_run(shared, folder):

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.pretrain import run
-from model.pretraining import checkpoint
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.model.pretrain import run
+from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32, "batch": 8}
@@ -22,9 +22,9 @@ SETTINGS |= {"dropout": 0.1, "log_every": 5, "checkpoint_every": 10}
 KILLS, STEPS = 4, 160
 STARVED = """
 import resource, sys
-from beam_jobs.core.command import main
-from model.pretraining.checkpoint import list_checkpoints
-from model.pretrain import run
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.model.pretraining.checkpoint import list_checkpoints
+from amazon_electra.model.pretrain import run
 from pathlib import Path
 from tests.model.pretraining.termination import act_at
 from tests.patience import eventually
@@ -50,7 +50,7 @@ def list_words(shards, output, steps):
     return ["--shards", str(shards), "--output", str(output), *fixed, *sets]
 
 
-def start(shards, output, steps, program=("-m", "model.pretrain")):
+def start(shards, output, steps, program=("-m", "amazon_electra.model.pretrain")):
     return subprocess.Popen(
         [sys.executable, *map(str, program), *list_words(shards, output, steps)],
         stdout=subprocess.PIPE,

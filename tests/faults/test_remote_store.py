@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from flows.store.attempt import VARIABLE
-from flows.store.store import Store
+from amazon_electra.flows.store.attempt import VARIABLE
+from amazon_electra.flows.store.store import Store
 from tests.patience import eventually
 from tests.s3_server import BUCKET, connect, serve_s3
 from tests.served import CLEAN
@@ -28,7 +28,7 @@ AWAY_SECONDS = 30
 
 
 def command(store):
-    words = [sys.executable, "-m", "flows.cli.main", "run", "--dump", "sample:600"]
+    words = [sys.executable, "-m", "amazon_electra.flows.cli.main", "run", "--dump", "sample:600"]
     return [*words, "--store", str(store), *(w for s in SETTINGS for w in ("--set", s))]
 
 

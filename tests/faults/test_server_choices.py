@@ -8,8 +8,8 @@ import httpx
 import psutil
 import pytest
 
-from flows.servers.health import find_free_port
-from flows.store.store import Store
+from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.store.store import Store
 from tests.patience import PATIENCE_SECONDS
 from tests.postgresql import IS_HERE, serve_postgresql
 from tests.served import CLEAN, electra

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import psutil
 
-from flows.servers import health, mlflow_server, prefect_server
-from flows.servers.health import find_free_port, is_healthy
-from flows.servers.settings import HOST
+from amazon_electra.flows.servers import health, mlflow_server, prefect_server
+from amazon_electra.flows.servers.health import find_free_port, is_healthy
+from amazon_electra.flows.servers.settings import HOST
 from tests.flows.test_processes import alive, read_pid
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.served import CLEAN

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from prefect.client.schemas.filters import FlowRunFilter
 
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.patience import eventually
 from tests.served import serve
 
@@ -58,7 +58,7 @@ def _nothing_left_running(served):
     for run in runs:
         if run.state and not run.state.is_final() and run.start_time:
             served.cancel(str(run.id))
-    eventually(lambda: not served.jobs("model.pretrain"))
+    eventually(lambda: not served.jobs("amazon_electra.model.pretrain"))
 
 
 def train(served, seed):
@@ -74,7 +74,11 @@ def train(served, seed):
 def training(served, seed):
     """The process that trains with this seed."""
     return eventually(
-        lambda: [p for p in served.jobs("model.pretrain") if f"seed={seed}" in p.info["cmdline"]]
+        lambda: [
+            p
+            for p in served.jobs("amazon_electra.model.pretrain")
+            if f"seed={seed}" in p.info["cmdline"]
+        ]
     )[0]
 
 
@@ -115,7 +119,7 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
         eventually(lambda: [t for t in client.read_task_runs(**told) if t.name.startswith("pre")])
     folder = folder_of(job)
     trained_for(folder, 10)
-    assert len(served.jobs("model.pretrain")) == 1
+    assert len(served.jobs("amazon_electra.model.pretrain")) == 1
 
     served.cancel(first)
     ended(job)

@@ -21,7 +21,7 @@ import psutil
 import pytest
 import yaml
 
-from flows.configuration.form import Engine
+from amazon_electra.flows.configuration.form import Engine
 from tests.beam_jobs.engine.job_servers import ROOT
 from tests.flink.hosts import Host, Network, can_make_hosts
 from tests.patience import eventually
@@ -150,7 +150,7 @@ class Cluster:
         found = self.s3.environment()  # the shell's
         given = {n: found.get(n, "") if v is None else self._translate(v) for n, v in own.items()}
         environment = given | {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT}:{ROOT}/deploy/package",
             "PATH": f"{PROGRAMS_HERE}:{os.environ['PATH']}",  # a pool runs `python`
             "AWS_EC2_METADATA_DISABLED": "true",
             "OMP_NUM_THREADS": "1",
@@ -189,7 +189,9 @@ class Cluster:
         return self._run("job", [*command, *options, *words], output)
 
     def start_corpus(self, output: str, dump: str = "dump") -> subprocess.Popen:
-        return self.start_job("beam_jobs.corpus_job", output, "--input", f"s3://store/{dump}")
+        return self.start_job(
+            "amazon_electra.beam_jobs.corpus_job", output, "--input", f"s3://store/{dump}"
+        )
 
     def find_names(self, folder: str) -> list[str]:
         return [name.partition("/")[2] for name in self.store.find(f"store/{folder}")]

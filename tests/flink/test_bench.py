@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from beam_jobs.sample.sample_dump import write_sample
+from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from tests.beam_jobs.engine.job_servers import ROOT
 from tests.flink.cluster import NEEDED
 

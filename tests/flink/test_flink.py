@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from beam_jobs import shards_job
-from beam_jobs.core.errors import UserError
-from beam_jobs.engine import flink
+from amazon_electra.beam_jobs import shards_job
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.engine import flink
 from tests.beam_jobs.dumps import review, run_job, write_lines
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401 - a fixture
 from tests.flink.cluster import NEEDED, PYTHON_WORKER, WORKERS, start_cluster
@@ -84,7 +84,9 @@ def test_both_jobs_make_the_bytes_of_the_local_engine(
     assert all(cluster.count_started(name) for name in WORKERS)
     cluster.put(vocabulary)
     words = ["--corpus", "s3://store/corpus", "--vocabulary", f"s3://store/{vocabulary.name}"]
-    job = cluster.start_job("beam_jobs.shards_job", "shards", *words, "--max-length", "64")
+    job = cluster.start_job(
+        "amazon_electra.beam_jobs.shards_job", "shards", *words, "--max-length", "64"
+    )
     assert job.wait() == 0, cluster.read_log("shards")[-3000:]
     local = ["--corpus", str(data / "corpus"), "--vocabulary", str(vocabulary)]
     shards_job.run([*local, "--max-length", "64", "--output", str(tmp_path)])

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from flows.store.stage import Stage, read_request, write_request
-from flows.store.store import Store
+from amazon_electra.flows.store.stage import Stage, read_request, write_request
+from amazon_electra.flows.store.store import Store
 
 FUNCTIONS = {
-    "corpus": "beam_jobs.corpus_job.make_corpus",
-    "shards": "beam_jobs.shards_job.make_shards",
-    "dev-shards": "beam_jobs.shards_job.make_shards",
-    "vocabulary": "model.vocabulary.train_vocabulary",
-    "origin": "model.origin.load_origin",
-    "pretraining": "model.pretrain.pretrain",
-    "contrastive-adaptation": "model.contrastive.adapt_contrastively",
-    "finetuning": "model.finetune.finetune",
-    "scores": "beam_jobs.scoring_job.score",
+    "corpus": "amazon_electra.beam_jobs.corpus_job.make_corpus",
+    "shards": "amazon_electra.beam_jobs.shards_job.make_shards",
+    "dev-shards": "amazon_electra.beam_jobs.shards_job.make_shards",
+    "vocabulary": "amazon_electra.model.vocabulary.train_vocabulary",
+    "origin": "amazon_electra.model.origin.load_origin",
+    "pretraining": "amazon_electra.model.pretrain.pretrain",
+    "contrastive-adaptation": "amazon_electra.model.contrastive.adapt_contrastively",
+    "finetuning": "amazon_electra.model.finetune.finetune",
+    "scores": "amazon_electra.beam_jobs.scoring_job.score",
 }
 
 

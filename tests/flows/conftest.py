@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from flows.configuration.form import fill_parameters
-from flows.runner.stage_runner import Plan
-from flows.servers import prefect_server
-from flows.store.store import Store
+from amazon_electra.flows.configuration.form import fill_parameters
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.servers import prefect_server
+from amazon_electra.flows.store.store import Store
 from tests.flows.made import write_encoder
 from tests.patience import PATIENCE_SECONDS, eventually
 
@@ -33,7 +33,7 @@ def prefect_home(tmp_path_factory, begin_store):
 @pytest.fixture(autouse=True)
 def _patience_with_mlflow(monkeypatch):
     """A slow machine sends to MLflow as much as a fast one before a run ends."""
-    monkeypatch.setattr("model.tracking.mlflow_run.CLOSE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("amazon_electra.model.tracking.mlflow_run.CLOSE_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def encoder(tmp_path):
 @pytest.fixture
 def list_stages(tmp_path):
     """The store, and the stages of a run by their labels, in order."""
-    from flows.domain_adaptation import graph
+    from amazon_electra.flows.domain_adaptation import graph
 
     store = Store(tmp_path / "store")
 

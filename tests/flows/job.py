@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from beam_jobs.core.command import main
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.progress import Progress
 
 BUSY_SECONDS = 3.0
 """CPU time of a job that says nothing meanwhile."""

@@ -9,17 +9,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.configuration.form import Parameters, fill_parameters
-from flows.domain_adaptation import graph
-from flows.runner.processes import FinishedJob
-from flows.runner.stage_runner import Plan, StageMaker
-from flows.stages.corpus import build_corpus_stage
-from flows.stages.dump import list_dump
-from flows.stages.pretraining import build_pretraining_stage
-from flows.stages.shards import build_dev_stage, build_shards_stage
-from flows.stages.vocabulary import build_vocabulary_stage
-from flows.store.stage import Stage
-from flows.store.store import Store
+from amazon_electra.flows.configuration.form import Parameters, fill_parameters
+from amazon_electra.flows.domain_adaptation import graph
+from amazon_electra.flows.runner.processes import FinishedJob
+from amazon_electra.flows.runner.stage_runner import Plan, StageMaker
+from amazon_electra.flows.stages.corpus import build_corpus_stage
+from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.stages.pretraining import build_pretraining_stage
+from amazon_electra.flows.stages.shards import build_dev_stage, build_shards_stage
+from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:

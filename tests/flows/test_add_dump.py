@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows import add_dump, domain_adaptation
-from flows.cli.main import attempt, build_parser
-from flows.configuration.form import Addition, Parameters
-from flows.configuration.form_tools import fill_form
-from flows.runner.stage_runner import Plan
-from flows.stages.arms import list_arms
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows import add_dump, domain_adaptation
+from amazon_electra.flows.cli.main import attempt, build_parser
+from amazon_electra.flows.configuration.form import Addition, Parameters
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.stages.arms import list_arms
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
 from tests.beam_jobs.dumps import review, write_lines
 from tests.flows.calls import call_of
 from tests.flows.made import made_run

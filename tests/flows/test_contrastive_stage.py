@@ -2,9 +2,9 @@
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.stages.pretraining import locate_encoder
-from model.pretraining.input import pairs
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.stages.pretraining import locate_encoder
+from amazon_electra.model.pretraining.input import pairs
 from tests.beam_jobs.dumps import review, rows_of, text_of, write_lines
 from tests.flows.calls import call_of, cross
 from tests.flows.made import publish_corpus
@@ -64,7 +64,7 @@ def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_pub
     ],
 )
 def test_titles_or_the_form_decide(list_published, monkeypatch, titles, settings, is_adapted):
-    monkeypatch.setattr("flows.stages.contrastive_adaptation.MIN_TITLES", 8)
+    monkeypatch.setattr("amazon_electra.flows.stages.contrastive_adaptation.MIN_TITLES", 8)
     store, stages = list_published(*settings)
     publish_corpus(store, stages["corpus"], titles)
     _, stages = list_published(*settings)

@@ -4,13 +4,13 @@ import os
 
 import pytest
 
-from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.stage_runner import StageRunner, allocate_threads
-from flows.stages.evaluation import build_evaluation_stage
-from flows.stages.finetuning import Finetuning, build_finetuning_stage
-from flows.stages.finetuning import Start as FinetuningStart
-from flows.store.store import Store
-from model.tracking.mlflow_run import Tracking
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
+from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
+from amazon_electra.flows.stages.evaluation import build_evaluation_stage
+from amazon_electra.flows.stages.finetuning import Finetuning, build_finetuning_stage
+from amazon_electra.flows.stages.finetuning import Start as FinetuningStart
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.flows.toy_graph import job
 
 

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.cli.main import attempt, build_parser
-from flows.stages.origin import build_origin_stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.cli.main import attempt, build_parser
+from amazon_electra.flows.stages.origin import build_origin_stage
+from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
 from tests.flows.made import write_encoder
 
@@ -49,7 +49,7 @@ def test_a_package_is_known_by_its_version(tmp_path):
 
 
 def test_a_registered_model_is_known_by_its_version(tmp_path, mlflow_template):
-    from model.tracking.mlflow_client import create_client
+    from amazon_electra.model.tracking.mlflow_client import create_client
 
     store, database = Store(tmp_path / "store"), tmp_path / "store" / "mlflow" / "mlflow.db"
     database.parent.mkdir(parents=True)

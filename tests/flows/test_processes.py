@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.runner import processes
-from flows.runner.processes import JobFailed, KeptProcesses, run_job
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.runner import processes
+from amazon_electra.flows.runner.processes import JobFailed, KeptProcesses, run_job
 from tests.patience import eventually
 
 JOB = "tests.flows.job"
@@ -42,7 +42,7 @@ def test_a_job_gives_its_result_its_progress_and_its_cost(tmp_path):
 
 def test_the_address_of_a_job_on_an_engine_is_what_our_jobs_report(tmp_path):
     address = "http://jobmanager:8081/#/job/running/1f/overview"
-    code = f"from beam_jobs.core.progress import announce_job; announce_job({address!r})"
+    code = f"from amazon_electra.beam_jobs.core.progress import announce_job; announce_job({address!r})"  # noqa: E501
     command = [sys.executable, "-c", code]
     with processes.start_child(processes.Child, command, tmp_path / "log.txt") as child:
         assert list(child.follow_progress()) == [{"link": address}]
@@ -147,7 +147,7 @@ def test_a_job_that_is_just_being_started_ends_too(tmp_path, monkeypatch):
 
 def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
     script = (
-        "import sys; from pathlib import Path; from flows.runner.processes import run_job; "
+        "import sys; from pathlib import Path; from amazon_electra.flows.runner.processes import run_job; "  # noqa: E501
         "folder = Path(sys.argv[1]); "
         f"run_job('{JOB}', ['--output', str(folder), '--seconds_a_step', '1000'], "
         "folder / 'log.txt')"

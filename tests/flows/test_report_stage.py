@@ -6,21 +6,21 @@ import shlex
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.cli.main import build_parser
-from flows.cli.run_commands import build_form
-from flows.cli.study_command import read_choice
-from flows.configuration.form import Addition, Parameters, fill_parameters
-from flows.configuration.form_tools import fill_form
-from flows.configuration.study_file import StudyChoice
-from flows.stages import report
-from flows.stages.arms import choose_folds, list_cells, list_curve_cells
-from flows.stages.cells import Cell
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
-from flows.studies.study_reading import load_study
-from flows.studies.study_report import format_command as format_study_command
-from model.report.inputs import ArmFacts, read_report_input
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.cli.main import build_parser
+from amazon_electra.flows.cli.run_commands import build_form
+from amazon_electra.flows.cli.study_command import read_choice
+from amazon_electra.flows.configuration.form import Addition, Parameters, fill_parameters
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.stages import report
+from amazon_electra.flows.stages.arms import choose_folds, list_cells, list_curve_cells
+from amazon_electra.flows.stages.cells import Cell
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_reading import load_study
+from amazon_electra.flows.studies.study_report import format_command as format_study_command
+from amazon_electra.model.report.inputs import ArmFacts, read_report_input
 from tests.flows.made import publish
 
 SETTINGS = [

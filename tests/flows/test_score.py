@@ -7,21 +7,21 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from flows.cli import main
-from flows.configuration.form import Scoring
-from flows.runner.stage_runner import Plan
-from flows.servers.mlflow_server import resolve_mlflow_uri
-from flows.stages.dump import build_dump_stage
-from flows.stages.scores import (
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.configuration.form import Scoring
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
+from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.stages.scores import (
     RegisteredModel,
     copy_scores,
     find_scores,
     leave_out_files,
     make_scores,
 )
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
-from model.tracking.registry import REGISTERED
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.registry import REGISTERED
 from tests.beam_jobs.scoring.models import write_network
 from tests.flows.calls import cross
 
@@ -143,7 +143,7 @@ def test_a_dry_run_of_a_run_leaves_no_store(tmp_path, capsys):
 def test_the_flow_scores_with_the_champion_and_leaves_out_what_it_has_scored(
     store, tmp_path, prefect_home, mlflow_template, monkeypatch
 ):
-    from flows.score import score
+    from amazon_electra.flows.score import score
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (store.root / "mlflow").mkdir()

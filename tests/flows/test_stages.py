@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import fill_parameters
-from flows.stages import shards
-from flows.store.stage import ExistingStage, dict_of
-from flows.store.store import Store
-from model import recipes
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import fill_parameters
+from amazon_electra.flows.stages import shards
+from amazon_electra.flows.store.stage import ExistingStage, dict_of
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model import recipes
 from tests.flows.calls import call_of
 
 STACK = "pre-trained + TF-IDF"

@@ -8,20 +8,20 @@ import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter
 from prefect.client.schemas.sorting import FlowRunSort
 
-from beam_jobs.core.errors import UserError
-from flows import domain_adaptation
-from flows.configuration.form import Dump, fill_parameters
-from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.processes import JobFailed
-from flows.runner.stage_runner import StageRunner
-from flows.runs.champion import find_champion
-from flows.runs.graph_run import name_run, run_graph
-from flows.servers.health import find_free_port
-from flows.stages.dump import list_dump
-from flows.store.stage import ACCELERATOR
-from flows.store.store import Store
-from model.tracking.mlflow_run import Tracking
-from model.tracking.registry import RegistryAway
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows import domain_adaptation
+from amazon_electra.flows.configuration.form import Dump, fill_parameters
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
+from amazon_electra.flows.runner.processes import JobFailed
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.runs.champion import find_champion
+from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.store.stage import ACCELERATOR
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import Tracking
+from amazon_electra.model.tracking.registry import RegistryAway
 from tests.flows.toy_graph import be_patient_with_mlflow, run_toy
 from tests.patience import eventually
 
@@ -146,7 +146,7 @@ def test_runs_are_named_after_what_is_made_of_what(given, expected):
     [("once", 2, None), ("mistake", 1, UserError), ("network", 3, JobFailed)],
 )
 def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, raised):
-    monkeypatch.setattr("flows.runner.prefect_tasks.RETRY_DELAYS", [0.1, 0.1])
+    monkeypatch.setattr("amazon_electra.flows.runner.prefect_tasks.RETRY_DELAYS", [0.1, 0.1])
     with pytest.raises(raised) if raised else nullcontext():
         run_toy(store, {"pretraining": {"how": how}})
     assert attempts(store, "pretraining") == starts
@@ -157,7 +157,7 @@ def in_a_flow(call_in_flow, monkeypatch):
     """Calls something in a flow; what it gave, and the flow's task runs by name: how often each was
     tried.
     """
-    monkeypatch.setattr("flows.runner.prefect_tasks.RETRY_DELAYS", [0.1, 0.1])
+    monkeypatch.setattr("amazon_electra.flows.runner.prefect_tasks.RETRY_DELAYS", [0.1, 0.1])
 
     def called(function):
         given, runs = call_in_flow(function)

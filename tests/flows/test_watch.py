@@ -10,12 +10,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.states import Completed, Failed
 
-from flows import add_dump
-from flows.configuration.form import Addition, Increment
-from flows.domain_adaptation import domain_adaptation
-from flows.runner.stage_runner import Plan
-from flows.store.store import Store
-from flows.watch import NotStarted, Watch, look_for_dumps
+from amazon_electra.flows import add_dump
+from amazon_electra.flows.configuration.form import Addition, Increment
+from amazon_electra.flows.domain_adaptation import domain_adaptation
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.watch import NotStarted, Watch, look_for_dumps
 from tests.beam_jobs.dumps import review
 from tests.flows.dumps.test_arrivals import LONG_AGO, dump
 from tests.flows.made import made_run, publish

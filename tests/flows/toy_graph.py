@@ -14,17 +14,17 @@ from typing import Any
 
 from pydantic import Field
 
-from beam_jobs.core.plugins import register_module
-from beam_jobs.core.settings import Settings
-from flows.configuration.form import Parameters, fill_parameters
-from flows.runner.stage_runner import StageMaker
-from flows.servers import mlflow_server
-from flows.servers.health import is_healthy
-from flows.servers.settings import TAG
-from flows.stages.dump import list_dump
-from flows.store.stage import Stage, register_stage
-from flows.store.store import Store
-from model.tracking import mlflow_run
+from amazon_electra.beam_jobs.core.plugins import register_module
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.configuration.form import Parameters, fill_parameters
+from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.servers.health import is_healthy
+from amazon_electra.flows.servers.settings import TAG
+from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.store.stage import Stage, register_stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking import mlflow_run
 from tests.flows.job import run as run_job
 from tests.patience import PATIENCE_SECONDS
 
@@ -144,7 +144,7 @@ def run_toy(
     """One run of the toy graph in a Prefect flow of the real one's name; a server must be there."""
     from prefect import flow
 
-    from flows.runs.graph_run import name_run, run_graph
+    from amazon_electra.flows.runs.graph_run import name_run, run_graph
 
     @flow(name="domain-adaptation", flow_run_name=name_run)
     def toy(dump: dict[str, Any], recipe: str, store: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def be_patient_with_mlflow(store: Path) -> None:
 
 
 def main() -> None:
-    from flows.servers import health, prefect_server
+    from amazon_electra.flows.servers import health, prefect_server
 
     health.interrupt_on_signals(signal.SIGTERM)
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}

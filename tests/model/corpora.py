@@ -22,8 +22,8 @@ from transformers import (
     PreTrainedModel,
 )
 
-from model.finetuning.examples import Example, Shape
-from model.finetuning.network import Head, save_finetuned
+from amazon_electra.model.finetuning.examples import Example, Shape
+from amazon_electra.model.finetuning.network import Head, save_finetuned
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
 BAD = ("awful", "broken", "useless", "flimsy", "terrible")

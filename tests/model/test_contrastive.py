@@ -12,11 +12,11 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel
 
-from beam_jobs.core.errors import UserError
-from model import contrastive
-from model.contrastive import adapt_contrastively, compute_loss
-from model.options import ContrastiveConfig, TrainingResources
-from model.pretraining.input.pairs import find_reason, is_title_of_stars, read_pairs
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model import contrastive
+from amazon_electra.model.contrastive import adapt_contrastively, compute_loss
+from amazon_electra.model.options import ContrastiveConfig, TrainingResources
+from amazon_electra.model.pretraining.input.pairs import find_reason, is_title_of_stars, read_pairs
 from tests.model.synthetic_shards import write_vocabulary
 
 SMALL = ContrastiveConfig(

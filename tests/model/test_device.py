@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model import device
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model import device
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def serve_runtime(monkeypatch):
             monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(device, "find_spec", lambda name: name)
         monkeypatch.setattr(
-            "model.processes.distributed.init_process_group",
+            "amazon_electra.model.processes.distributed.init_process_group",
             lambda backend, method, rank, world_size: joined.append(
                 (backend, method, rank, world_size)
             ),

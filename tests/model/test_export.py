@@ -22,19 +22,19 @@ from transformers import (
     pipeline,
 )
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import write_json
-from beam_jobs.core.model_folder import apply_temperature
-from beam_jobs.scoring.classifier import hash_model, load_classifier
-from model import export
-from model.arms import onnx
-from model.arms.out_of_fold import OutOfFold
-from model.evaluation import choice
-from model.evaluation.predictions import Predictions, read_predictions
-from model.finetune import FinetuneConfig, finetune
-from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.tasks import find_task
-from model.tracking.served_model import write_served_model
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.model_folder import apply_temperature
+from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
+from amazon_electra.model import export
+from amazon_electra.model.arms import onnx
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.evaluation import choice
+from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
+from amazon_electra.model.finetune import FinetuneConfig, finetune
+from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.tracking.served_model import write_served_model
 from tests.model.corpora import (
     write_bert,
     write_corpus,

@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.runs.champion import decide_first
-from model import export
-from model.arms.out_of_fold import OutOfFold
-from model.evaluation import choice
-from model.evaluation.metrics import count_confusions, list_class_figures
-from model.evaluation.predict import predict_classes
-from model.evaluation.predictions import write_predictions
-from model.finetuning.examples import Example
+from amazon_electra.flows.runs.champion import decide_first
+from amazon_electra.model import export
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.evaluation import choice
+from amazon_electra.model.evaluation.metrics import count_confusions, list_class_figures
+from amazon_electra.model.evaluation.predict import predict_classes
+from amazon_electra.model.evaluation.predictions import write_predictions
+from amazon_electra.model.finetuning.examples import Example
 
 LABELS, METRICS = ("negative", "positive"), ("accuracy", "macro_f1", "ece", "loss")
 
@@ -47,7 +47,7 @@ def decide(folder, draw, majority, skill, shift=0.0):
 
 
 def test_of_shops_with_nothing_to_learn_few_have_a_champion(tmp_path, monkeypatch):
-    monkeypatch.setattr("model.evaluation.significance.SAMPLES", 400)
+    monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
     draw = np.random.default_rng(0)
     champions = [decide(tmp_path, draw, 0.95, 0.0).promote for _ in range(200)]
     assert sum(champions) <= 16
@@ -55,7 +55,7 @@ def test_of_shops_with_nothing_to_learn_few_have_a_champion(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("majority", [0.95, 0.98])
 def test_a_useful_model_of_rare_negatives_can_be_champion(tmp_path, monkeypatch, majority):
-    monkeypatch.setattr("model.evaluation.significance.SAMPLES", 400)
+    monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
     draw = np.random.default_rng(1)
     champions = [decide(tmp_path, draw, majority, 2.0).promote for _ in range(40)]
     assert sum(champions) >= 24
@@ -63,7 +63,7 @@ def test_a_useful_model_of_rare_negatives_can_be_champion(tmp_path, monkeypatch,
 
 def test_a_model_that_answers_always_positive_is_never_champion(tmp_path, monkeypatch):
     """Though its probabilities know the classes, and its log-loss is by far the smaller one."""
-    monkeypatch.setattr("model.evaluation.significance.SAMPLES", 400)
+    monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
     draw = np.random.default_rng(2)
     decisions = [decide(tmp_path, draw, 0.95, 2.0, shift=50.0) for _ in range(20)]
     assert not any(one.promote for one in decisions)

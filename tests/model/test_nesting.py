@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.core.nesting import list_strings, load_json
-from model.yaml_text import load_yaml
+from amazon_electra.beam_jobs.core.nesting import list_strings, load_json
+from amazon_electra.model.yaml_text import load_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"

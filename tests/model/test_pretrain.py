@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model.pretraining import checkpoint
-from model.pretraining.input.sequences import Shards
-from model.pretraining.loop import EXIT_TERMINATED, Diverged, run_step
-from model.recipes import RECIPES, apply_settings
-from model.tracking.metrics_log import MetricsLog, read_metrics
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.loop import EXIT_TERMINATED, Diverged, run_step
+from amazon_electra.model.recipes import RECIPES, apply_settings
+from amazon_electra.model.tracking.metrics_log import MetricsLog, read_metrics
 from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
 from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards

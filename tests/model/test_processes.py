@@ -12,16 +12,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from beam_jobs.core.errors import JobFailed, TransientError, UserError
-from model.pretraining import checkpoint
-from model.processes import LOST, _build_error
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.processes import LOST, _build_error
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import train, write_all
 from tests.model.pretraining.runs import SHAPE, list_words, pretrain
 from tests.model.synthetic_shards import write_shards
 
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 SETTINGS = {"objective": "electra", "head_steps": 0.4, "validate_every": 6, "checkpoint_every": 6}
 LONG = SHAPE | {"log_every": 5, "checkpoint_every": 10, "precision": "fp32"}
 STEPS = 12
@@ -89,7 +89,9 @@ def test_torchrun_starts_them_too(made, tmp_path):
     meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *meeting]
     words = list_words(made / "shards", tmp_path / "two", steps=10, **LONG)
-    subprocess.run([*command, "-m", "model.pretrain", *words], env=ENVIRONMENT, check=True)
+    subprocess.run(
+        [*command, "-m", "amazon_electra.model.pretrain", *words], env=ENVIRONMENT, check=True
+    )
     assert_same_weights(tmp_path / "two", tmp_path / "one", 10)
 
 
@@ -97,7 +99,7 @@ def test_torchrun_starts_them_too(made, tmp_path):
 def endless(made, tmp_path):
     """Return two processes in the middle of a training, and their --output."""
     words = list_words(made / "shards", tmp_path, steps=1_000_000, **LONG)
-    command = [sys.executable, "-m", "model.pretrain", *words]
+    command = [sys.executable, "-m", "amazon_electra.model.pretrain", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen([*command, "--processes", "2"], env=ENVIRONMENT, cwd=ROOT, **pipes)
     while not checkpoint.list_checkpoints(tmp_path / "checkpoints"):

@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
-from beam_jobs.core.errors import UserError
-from model import export
-from model.config import PretrainingConfig
-from model.encoders.masked_lm import load_masked_lm
-from model.encoders.origin import write_origin
-from model.pretraining.network.transformers_mlm import TransformersMlm
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model import export
+from amazon_electra.model.config import PretrainingConfig
+from amazon_electra.model.encoders.masked_lm import load_masked_lm
+from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.model.corpora import write_corpus
 from tests.model.encoders.published_kinds import KINDS, OURS, write_kind

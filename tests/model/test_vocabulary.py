@@ -12,8 +12,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from beam_jobs.core.errors import UserError
-from model import vocabulary
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model import vocabulary
 from tests.corpus_folder import write_corpus
 
 FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
@@ -64,7 +64,7 @@ def test_same_bytes_in_another_process_with_the_files_cut_otherwise(reviews, tmp
     words = ["--corpus", str(tmp_path / "many"), "--output", str(tmp_path / "v2"), "--size", "900"]
     environment = {"RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": threads}
     environment |= {"TOKENIZERS_PARALLELISM": "true"}
-    command = [sys.executable, "-m", "model.vocabulary", *words]
+    command = [sys.executable, "-m", "amazon_electra.model.vocabulary", *words]
     subprocess.run(command, env=os.environ | environment, check=True)
     for name in FILES:
         assert (tmp_path / "v1" / name).read_bytes() == (tmp_path / "v2" / name).read_bytes()

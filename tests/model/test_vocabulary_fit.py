@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model import vocabulary, vocabulary_fit
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model import vocabulary, vocabulary_fit
 from tests.corpus_folder import write_corpus
 
 WORDS = "the battery lasts long and screen is bright phone works great case fits well".split()  # noqa: SIM905

@@ -16,7 +16,11 @@ TESTS_FAILED = 1
 
 def run_test(copy: Path, test: str) -> int:
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", test]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{copy}:{copy}/deploy/package",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True).returncode
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch_xla.debug.metrics as xla_metrics
 
-from model.pretraining.loop import run_step
+from amazon_electra.model.pretraining.loop import run_step
 from tests.model.pretraining.runs import SHAPE, build
 
 STEPS = 200

@@ -19,8 +19,8 @@ pytest.importorskip(
 import torch
 from safetensors.torch import load_file
 
-from model.pretraining import checkpoint
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,14 @@ def pretrain(shards, output, device, steps=20, **settings):
     ]
     fixed = ["--recipe", "sample", "--device", device, "--threads", "1", "--steps", str(steps)]
     return child(
-        "-m", "model.pretrain", "--shards", str(shards), "--output", str(output), *fixed, *sets
+        "-m",
+        "amazon_electra.model.pretrain",
+        "--shards",
+        str(shards),
+        "--output",
+        str(output),
+        *fixed,
+        *sets,
     )
 
 

@@ -21,15 +21,15 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelling, Crashed
 from pydantic import Field
 
-from beam_jobs.core.errors import NETWORK_ERRORS, TransientError, UserError
-from beam_jobs.core.settings import Settings
-from flows.configuration.form import STORE
-from flows.runner.logs import find_run_logger
-from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from flows.runner.processes import JobFailed, refuse_when_ending
-from flows.runner.stage_runner import StageRunner
-from flows.store.stage import Stage, read_request, write_request
-from flows.store.store import read_code_version
+from amazon_electra.beam_jobs.core.errors import NETWORK_ERRORS, TransientError, UserError
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.configuration.form import STORE
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
+from amazon_electra.flows.runner.processes import JobFailed, refuse_when_ending
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.store.stage import Stage, read_request, write_request
+from amazon_electra.flows.store.store import read_code_version
 
 DATA_POOL = "cpu"
 MLFLOW_SECONDS = 10.0

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.plugins import load_plugins, register_module
-from model.finetuning.examples import Task
-from model.finetuning.tasks import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
+from amazon_electra.model.finetuning.examples import Task
+from amazon_electra.model.finetuning.tasks import (
     amazonqa,
     conll,
     corpus,

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import Example, Task, make_span_task
-from model.finetuning.files import get_column, open_text, parse_json_object
-from model.finetuning.splits import SplitReader, plan_splits
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Example, Task, make_span_task
+from amazon_electra.model.finetuning.files import get_column, open_text, parse_json_object
+from amazon_electra.model.finetuning.splits import SplitReader, plan_splits
 
 LONGEST_SPAN = 9
 """Words of a run at most."""

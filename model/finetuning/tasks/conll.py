@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from model.finetuning.examples import Example, Task
-from model.finetuning.files import find_class, open_text
-from model.finetuning.splits import SplitReader
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.files import find_class, open_text
+from amazon_electra.model.finetuning.splits import SplitReader
 
 ENTITY_KINDS = ("PER", "ORG", "LOC", "MISC")
 LABELS = ("O", *(f"{prefix}-{kind}" for kind in ENTITY_KINDS for prefix in "BI"))

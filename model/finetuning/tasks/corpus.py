@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.core.errors import UserError, name_setting
-from beam_jobs.core.nesting import load_json
-from model.finetuning.examples import (
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.model.finetuning.examples import (
     Example,
     Sampler,
     Sampling,

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import Example, make_polarity_task
-from model.finetuning.files import find_class, open_text
-from model.finetuning.splits import SplitReader
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Example, make_polarity_task
+from amazon_electra.model.finetuning.files import find_class, open_text
+from amazon_electra.model.finetuning.splits import SplitReader
 
 LABELS = {"__label__1": 0, "__label__2": 1}
 

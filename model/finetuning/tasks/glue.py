@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import Example, Omission, Split, Task
-from model.finetuning.files import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Example, Omission, Split, Task
+from amazon_electra.model.finetuning.files import (
     find_class,
     get_column,
     is_short,
@@ -21,7 +21,7 @@ from model.finetuning.files import (
     parse_number,
     read_table_rows,
 )
-from model.finetuning.splits import SplitReader, SplitSource, plan_splits
+from amazon_electra.model.finetuning.splits import SplitReader, SplitSource, plan_splits
 
 ENTAILMENT = ("entailment", "not_entailment")
 NUMBERS = ("0", "1")

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from model.finetuning.examples import Example, Split, make_polarity_task
-from model.finetuning.files import (
+from amazon_electra.model.finetuning.examples import Example, Split, make_polarity_task
+from amazon_electra.model.finetuning.files import (
     clean_html_breaks,
     find_class,
     get_column,
     read_table_rows,
 )
-from model.finetuning.splits import DEV_SHARE, SplitReader, SplitSource, plan_splits
+from amazon_electra.model.finetuning.splits import DEV_SHARE, SplitReader, SplitSource, plan_splits
 
 CLASSES = {"0": 0, "1": 1, "neg": 0, "pos": 1}
 

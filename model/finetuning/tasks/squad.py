@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import Example, make_span_task
-from model.finetuning.files import open_text, parse_json_text
-from model.finetuning.splits import SplitReader, get_passage, plan_splits
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Example, make_span_task
+from amazon_electra.model.finetuning.files import open_text, parse_json_text
+from amazon_electra.model.finetuning.splits import SplitReader, get_passage, plan_splits
 
 
 def read_squad_questions(path: Path) -> Iterator[Example]:

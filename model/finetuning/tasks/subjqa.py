@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import Example, Omission, Split, make_span_task
-from model.finetuning.files import get_column, read_table_rows
-from model.finetuning.splits import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Example, Omission, Split, make_span_task
+from amazon_electra.model.finetuning.files import get_column, read_table_rows
+from amazon_electra.model.finetuning.splits import (
     SplitReader,
     SplitSource,
     get_passage,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from model.finetuning.examples import Example, Task
-from model.finetuning.files import find_class, get_column, read_table_rows
-from model.finetuning.splits import SplitReader, plan_splits
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.files import find_class, get_column, read_table_rows
+from amazon_electra.model.finetuning.splits import SplitReader, plan_splits
 
 ENDINGS = 4
 CLASSES = {str(i): i for i in range(ENDINGS)}

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import Example, Omission, Split, Task
-from model.finetuning.files import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Example, Omission, Split, Task
+from amazon_electra.model.finetuning.files import (
     detect_quoting,
     find_class,
     get_column,
@@ -20,7 +20,7 @@ from model.finetuning.files import (
     parse_number,
     read_table_rows,
 )
-from model.finetuning.splits import (
+from amazon_electra.model.finetuning.splits import (
     SplitReader,
     SplitSource,
     list_split_files,

@@ -27,14 +27,14 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.terminal import print
-from model.config import AdaptationConfig
-from model.device import Device
-from model.finetuning.examples import Sampling, Split
-from model.finetuning.features import Feature, Featurizer, cut_prediction_batches
-from model.finetuning.tasks.corpus import POLARITY, read_reviews
-from model.pretraining.network.masked_prediction import PretrainingModel
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.config import AdaptationConfig
+from amazon_electra.model.device import Device
+from amazon_electra.model.finetuning.examples import Sampling, Split
+from amazon_electra.model.finetuning.features import Feature, Featurizer, cut_prediction_batches
+from amazon_electra.model.finetuning.tasks.corpus import POLARITY, read_reviews
+from amazon_electra.model.pretraining.network.masked_prediction import PretrainingModel
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from beam_jobs.core.errors import UserError, name_setting
-from model.encoders.config import (
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.model.encoders.config import (
     START,
     TRAINED_LENGTH,
     find_kind,
     read_architecture,
     read_config,
 )
-from model.encoders.masked_lm import load_masked_lm
-from model.encoders.origin import METADATA_FILE
-from model.encoders.weights import has_mlm_head, read_weights
-from model.pretraining.objectives import find_objective
-from model.recipes import (
+from amazon_electra.model.encoders.masked_lm import load_masked_lm
+from amazon_electra.model.encoders.origin import METADATA_FILE
+from amazon_electra.model.encoders.weights import has_mlm_head, read_weights
+from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.recipes import (
     GENERATOR_DEPTH,
     MASK_PROBABILITIES,
     NEW_HEAD_SETTINGS,

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.pretraining.input import masking
-from model.pretraining.input.mixture import Mixture
-from model.pretraining.input.next_sentence import make_pairs
-from model.pretraining.input.sequences import Rows, Stream
+from amazon_electra.model.pretraining.input import masking
+from amazon_electra.model.pretraining.input.mixture import Mixture
+from amazon_electra.model.pretraining.input.next_sentence import make_pairs
+from amazon_electra.model.pretraining.input.sequences import Rows, Stream
 
 Arrays = dict[str, NDArray[np.generic]]
 T = TypeVar("T", NDArray[Any], Tensor)

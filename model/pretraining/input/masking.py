@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.pretraining.random_bits import draw_bits, to_uniform
+from amazon_electra.model.pretraining.random_bits import draw_bits, to_uniform
 
 POSITION_BITS = 16  # of a sort key: random bits above, the position below, so that no two are equal
 NOT_MASKABLE = 1 << 60  # added to a sort key

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_jobs.core.errors import UserError
-from model.pretraining.input.sequences import Rows, Shards, Stream
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.pretraining.input.sequences import Rows, Shards, Stream
 
 REPLAYED = 1  # keeps the random order of the old sequences apart from that of the new ones
 FINEST = 1_000_000  # parts a ratio is given in

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.pretraining.input.sequences import Rows
+from amazon_electra.model.pretraining.input.sequences import Rows
 
 TOKENS_PER_SLOT = 8  # of a row for each pair slot: a document of two sentences is seldom shorter
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_file
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_file
 
 FOOTER_KEY = b"amazon_electra"
 SHARD_VERSION = 1

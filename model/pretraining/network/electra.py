@@ -10,9 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.config import Architecture
-from model.pretraining.network.encoder import Attention, Encoder, Linear, Score, build_attention
-from model.pretraining.network.masked_prediction import (
+from amazon_electra.model.config import Architecture
+from amazon_electra.model.pretraining.network.encoder import (
+    Attention,
+    Encoder,
+    Linear,
+    Score,
+    build_attention,
+)
+from amazon_electra.model.pretraining.network.masked_prediction import (
     Batch,
     OwnModel,
     Step,

@@ -9,8 +9,8 @@ that are really computed, which budgets, equal cost and utilization go by: with 
 
 from dataclasses import dataclass
 
-from model.config import Architecture, Objective
-from model.pretraining.objectives import find_objective
+from amazon_electra.model.config import Architecture, Objective
+from amazon_electra.model.pretraining.objectives import find_objective
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5  # operations per element
 PUBLISHED_OUTPUT_FRACTION = 0.15625  # tokens that reach the vocabulary projection, for 15% masked

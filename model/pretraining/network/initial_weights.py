@@ -14,23 +14,27 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_file
-from beam_jobs.core.special_tokens import count_rows
-from model.config import Architecture, PretrainingConfig
-from model.encoders import config as encoder_config
-from model.encoders import export
-from model.encoders.config import START, Role, read_own_architecture
-from model.encoders.masked_lm import check_size, load_masked_lm
-from model.encoders.names import map_names
-from model.encoders.vocabulary import fit_vocabulary, load_published_tokenizer, read_entries
-from model.encoders.weights import count_layers, list_tensor_files, read_weights
-from model.pretraining.input.sequences import Shards
-from model.pretraining.network.electra import Electra
-from model.pretraining.network.encoder import initialize_weights
-from model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
-from model.pretraining.network.transformers_mlm import TransformersMlm
-from model.pretraining.objectives import find_objective
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import hash_file
+from amazon_electra.beam_jobs.core.special_tokens import count_rows
+from amazon_electra.model.config import Architecture, PretrainingConfig
+from amazon_electra.model.encoders import config as encoder_config
+from amazon_electra.model.encoders import export
+from amazon_electra.model.encoders.config import START, Role, read_own_architecture
+from amazon_electra.model.encoders.masked_lm import check_size, load_masked_lm
+from amazon_electra.model.encoders.names import map_names
+from amazon_electra.model.encoders.vocabulary import (
+    fit_vocabulary,
+    load_published_tokenizer,
+    read_entries,
+)
+from amazon_electra.model.encoders.weights import count_layers, list_tensor_files, read_weights
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.network.electra import Electra
+from amazon_electra.model.pretraining.network.encoder import initialize_weights
+from amazon_electra.model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
+from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
+from amazon_electra.model.pretraining.objectives import find_objective
 
 COMPARED = ("layers", "heads", "hidden", "intermediate", "embedding", "layer_norm_eps")
 """Fields of Architecture in which two networks must agree."""

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.config import Architecture, PretrainingConfig
-from model.pretraining.network.dropout import Noise
-from model.pretraining.network.encoder import (
+from amazon_electra.model.config import Architecture, PretrainingConfig
+from amazon_electra.model.pretraining.network.dropout import Noise
+from amazon_electra.model.pretraining.network.encoder import (
     Embeddings,
     Encoder,
     LayerNorm,
@@ -17,7 +17,7 @@ from model.pretraining.network.encoder import (
     build_attention,
     set_product_type,
 )
-from model.pretraining.network.vocabulary_loss import VocabularyLoss, compute_rows
+from amazon_electra.model.pretraining.network.vocabulary_loss import VocabularyLoss, compute_rows
 
 Batch = dict[str, Tensor]
 Sums = dict[str, Tensor]

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn import functional
 from transformers.modeling_outputs import BaseModelOutput
 
-from model.config import PretrainingConfig
-from model.pretraining.input.batches import find_documents
-from model.pretraining.network.encoder import FAR_BELOW, build_mask
-from model.pretraining.network.masked_prediction import (
+from amazon_electra.model.config import PretrainingConfig
+from amazon_electra.model.pretraining.input.batches import find_documents
+from amazon_electra.model.pretraining.network.encoder import FAR_BELOW, build_mask
+from amazon_electra.model.pretraining.network.masked_prediction import (
     Batch,
     PretrainingModel,
     Step,

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.pretraining.random_bits import draw_bits, to_uniform
+from amazon_electra.model.pretraining.random_bits import draw_bits, to_uniform
 
 # 32 rows of 30,522 fp32 logits are 4 MB; on other devices all rows at once
 ROWS_AT_ONCE = {"cpu": 32, "cuda": 1 << 14}

@@ -10,8 +10,8 @@ import pytest
 def start(body: str) -> subprocess.CompletedProcess[str]:
     program = (
         "import os, subprocess, sys\n"
-        "from beam_jobs.core.command import main\n"
-        "from beam_jobs.core.errors import UserError\n"
+        "from amazon_electra.beam_jobs.core.command import main\n"
+        "from amazon_electra.beam_jobs.core.errors import UserError\n"
         f"def run():\n{body}\nmain(run)"
     )
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from beam_jobs.core.files import link_path, write_json
+from amazon_electra.beam_jobs.core.files import link_path, write_json
 
 KILLED = """
 import os, signal, sys
-from beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.files import write_json
 
 class Fatal(list):
     def __iter__(self):

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import pytest
 
-from beam_jobs.core import hosts, storage
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core import hosts, storage
+from amazon_electra.beam_jobs.core.errors import UserError
 
 PUBLIC = "93.184.216.34"
 

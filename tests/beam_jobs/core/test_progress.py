@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.progress import Progress
 
 
 def reports(stderr: str) -> list[dict]:

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from beam_jobs.core.errors import UserError, name_setting, spell_settings
-from beam_jobs.core.settings import (
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting, spell_settings
+from amazon_electra.beam_jobs.core.settings import (
     Settings,
     make_option_speller,
     parse_field,

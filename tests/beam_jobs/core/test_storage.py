@@ -5,8 +5,8 @@ import threading
 import fsspec
 import pytest
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
 from tests.gcs_server import serve_gcs
 
 FILES = [

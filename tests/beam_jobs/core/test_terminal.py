@@ -4,9 +4,9 @@ import ast
 import json
 from pathlib import Path
 
-from beam_jobs.core.command import run_to_exit_code
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.terminal import escape_controls
+from amazon_electra.beam_jobs.core.command import run_to_exit_code
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import escape_controls
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = "a\x1b]52;c;ZXZpbA==\x07b\x9b2Jc\u202etxt\u2066d\rE\udce9"

@@ -4,9 +4,9 @@ import fsspec
 import numpy as np
 import pytest
 
-from beam_jobs.core import storage
-from beam_jobs.deduplication import buckets
-from beam_jobs.deduplication.overlaps import RUN
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.deduplication import buckets
+from amazon_electra.beam_jobs.deduplication.overlaps import RUN
 
 
 @pytest.fixture(params=["local", "memory"])

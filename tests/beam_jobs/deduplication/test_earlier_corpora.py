@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs import corpus_job
-from beam_jobs.core.errors import UserError
-from beam_jobs.deduplication import buckets, earlier_corpora, exact
+from amazon_electra.beam_jobs import corpus_job
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.deduplication import buckets, earlier_corpora, exact
 from tests.beam_jobs.dumps import digests, review, rows_of, run_job, text_of, write_lines
 
 DUMPS = ("zebra", "apple", "mango")  # arrive in this order, which is not that of their names

@@ -11,9 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.limits import Limits
-from beam_jobs.deduplication.evaluation_texts import list_forms, read_evaluation_texts
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.deduplication.evaluation_texts import (
+    list_forms,
+    read_evaluation_texts,
+)
 
 TEXT = "so many words of a review that nobody has to read " * 40
 
@@ -65,7 +68,9 @@ def test_a_line_that_is_no_json_is_a_text_itself(tmp_path):
 
 
 def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_jobs.deduplication.evaluation_texts.MAX_FIELD_CHARACTERS", 200)
+    monkeypatch.setattr(
+        "amazon_electra.beam_jobs.deduplication.evaluation_texts.MAX_FIELD_CHARACTERS", 200
+    )
     limit = csv.field_size_limit()
     broken = 'id{0}text\n1{0}"one two three\n' + "".join(
         f"{i}{{0}}four five six {i}\n" for i in range(30)

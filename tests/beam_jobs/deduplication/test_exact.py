@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import xxhash
 
-from beam_jobs.deduplication import buckets, exact, near
-from beam_jobs.deduplication.exact import hash_text
-from beam_jobs.reading.work_units import PreparedUnit
+from amazon_electra.beam_jobs.deduplication import buckets, exact, near
+from amazon_electra.beam_jobs.deduplication.exact import hash_text
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.deduplication.word_texts import write_starts
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core import storage
-from beam_jobs.core.limits import Limits
-from beam_jobs.deduplication import buckets, common_ngrams, held_out, overlaps
-from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
-from beam_jobs.deduplication.held_out import HELD_RUN
-from beam_jobs.reading.work_units import PreparedUnit
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out, overlaps
+from amazon_electra.beam_jobs.deduplication.evaluation_texts import MIN_WORDS
+from amazon_electra.beam_jobs.deduplication.held_out import HELD_RUN
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.deduplication.word_texts import (
     draw_copies,
     draw_texts,

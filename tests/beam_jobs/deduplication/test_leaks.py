@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.cleaning import clean_text
 from tests.beam_jobs.deduplication.word_texts import find_withheld
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, texts_in, write_lines
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401

@@ -5,11 +5,11 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.deduplication import buckets, clusters, near
-from beam_jobs.reading.work_units import PreparedUnit
-from beam_jobs.text.word_runs import BATCH_TEXTS
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.deduplication import buckets, clusters, near
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
+from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import write_units
 from tests.beam_jobs.dumps import find_clusters, review, rows_of, run_job, text_of, write_lines
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from beam_jobs.deduplication import overlaps
-from beam_jobs.deduplication.phrases import count_phrases, describe_withheld
-from beam_jobs.text.word_runs import split_words
+from amazon_electra.beam_jobs.deduplication import overlaps
+from amazon_electra.beam_jobs.deduplication.phrases import count_phrases, describe_withheld
+from amazon_electra.beam_jobs.text.word_runs import split_words
 from tests.beam_jobs.deduplication.word_texts import draw_texts
 
 PHRASE = "bought here, because the SHOP is nearer than all others – são João"

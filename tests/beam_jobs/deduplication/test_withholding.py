@@ -1,7 +1,7 @@
 """No text of an evaluation file gets into the corpus, whatever the form of the file."""
 
-from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.personal_data import mask_personal_data
+from amazon_electra.beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
 from tests.beam_jobs.deduplication.word_texts import find_withheld
 from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
 

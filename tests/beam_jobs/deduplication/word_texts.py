@@ -4,11 +4,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from beam_jobs.core.limits import DEFAULT_LIMITS
-from beam_jobs.deduplication import buckets, common_ngrams, held_out
-from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
-from beam_jobs.deduplication.held_out import HELD_RUN
-from beam_jobs.reading.work_units import PreparedUnit
+from amazon_electra.beam_jobs.core.limits import DEFAULT_LIMITS
+from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out
+from amazon_electra.beam_jobs.deduplication.evaluation_texts import MIN_WORDS
+from amazon_electra.beam_jobs.deduplication.held_out import HELD_RUN
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 
 def find_withheld(folder, evaluation, reviews):

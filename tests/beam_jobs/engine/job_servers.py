@@ -31,7 +31,7 @@ def serve_grpc() -> Iterator[str]:
 def start_module(module, *arguments, folder):
     """Run a module of this checkout in a folder of its own until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = os.environ | {"PYTHONPATH": str(ROOT)}
+    found = dict(os.environ)
     command = [sys.executable, "-m", module, *map(str, arguments)]
     with open(folder / "log", "ab") as log:
         process = subprocess.Popen(command, cwd=folder, env=found, stdout=log, stderr=log)

@@ -3,8 +3,8 @@
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, PortableOptions, StandardOptions
 
-from beam_jobs.core.errors import TransientError, UserError
-from beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.engine import beam_options
 from tests.beam_jobs.engine.job_servers import serve_grpc
 from tests.beam_jobs.engine.rest import serve_flink
 

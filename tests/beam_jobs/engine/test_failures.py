@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from beam_jobs.core.errors import JobFailed, TransientError, UserError
-from beam_jobs.engine.failures import describe_failure, translate_error
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.beam_jobs.engine.failures import describe_failure, translate_error
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n'
 
@@ -14,12 +14,12 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n'
     ("error", "kind", "message"),
     [
         (
-            "beam_jobs.core.errors.UserError: d.json: no column [while running 'Cut']",
+            "amazon_electra.beam_jobs.core.errors.UserError: d.json: no column [while running 'Cut']",  # noqa: E501
             UserError,
             "d.json: no column",
         ),
         (
-            "beam_jobs.core.errors.TransientError: d.gz cannot be read to its end: [Errno 5]",
+            "amazon_electra.beam_jobs.core.errors.TransientError: d.gz cannot be read to its end: [Errno 5]",  # noqa: E501
             TransientError,
             "d.gz cannot be read to its end: [Errno 5]",
         ),
@@ -59,7 +59,7 @@ def test_errors_of_this_process_are_told_too_and_others_are_left_alone():
     [
         (
             "java.lang.RuntimeException: Error received from SDK harness for instruction 3: "
-            f"{TRACEBACK}beam_jobs.core.errors.UserError: d.json: no column\n\n\tat org.apache.X",
+            f"{TRACEBACK}amazon_electra.beam_jobs.core.errors.UserError: d.json: no column\n\n\tat org.apache.X",  # noqa: E501
             UserError,
             "d.json: no column",
         ),
@@ -70,9 +70,9 @@ def test_errors_of_this_process_are_told_too_and_others_are_left_alone():
         ),
         (
             f"java.lang.RuntimeException: {TRACEBACK}"
-            "ModuleNotFoundError: No module named 'beam_jobs.engine'\n",
+            "ModuleNotFoundError: No module named 'amazon_electra.beam_jobs.engine'\n",
             UserError,
-            "workers: No module named 'beam_jobs.engine'; install there",
+            "workers: No module named 'amazon_electra.beam_jobs.engine'; install there",
         ),
         (
             "org.apache.flink.runtime.JobException: Recovery is suppressed\n\tat x.Y\n"

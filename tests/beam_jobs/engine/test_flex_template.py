@@ -7,8 +7,8 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
-from beam_jobs.config import CorpusOptions, ShardsOptions
-from beam_jobs.core.settings import parse_field, strip_none
+from amazon_electra.beam_jobs.config import CorpusOptions, ShardsOptions
+from amazon_electra.beam_jobs.core.settings import parse_field, strip_none
 
 ROOT = Path(__file__).parents[3]
 DATAFLOW = ROOT / "deploy" / "dataflow"

@@ -8,9 +8,9 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
-from beam_jobs.core.errors import JobFailed, TransientError, UserError
-from beam_jobs.engine import flink
-from beam_jobs.engine.flink import FlinkJob
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.beam_jobs.engine import flink
+from amazon_electra.beam_jobs.engine.flink import FlinkJob
 from tests.beam_jobs.engine.job_servers import serve_grpc
 from tests.beam_jobs.engine.rest import serve_flink
 

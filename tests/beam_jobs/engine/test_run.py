@@ -12,8 +12,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from beam_jobs.core.errors import TransientError, UserError
-from beam_jobs.engine import beam_options, run
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.engine import beam_options, run
 from tests.beam_jobs.dumps import digests, review, run_job, text_of, write_lines
 from tests.beam_jobs.engine.job_servers import start_job_server
 from tests.beam_jobs.engine.rest import serve_flink

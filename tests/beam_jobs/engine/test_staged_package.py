@@ -10,12 +10,12 @@ import tarfile
 from pathlib import Path
 from unittest.mock import patch
 
-from beam_jobs.engine import staged_package
+from amazon_electra.beam_jobs.engine import staged_package
 
 BEAM_JOBS = Path(staged_package.__file__).parents[1]
 PACKAGE_OF = {
     "apache_beam": None,
-    "beam_jobs": None,
+    "amazon_electra": None,
     "google": None,
     "grpc": None,
     "rich": None,
@@ -49,8 +49,8 @@ def test_the_package_holds_beam_jobs_alone(tmp_path):
         name in " ".join(requirements) for name in ("torch", "prefect", "mlflow", "transformers")
     )
     assert all("==" in requirement for requirement in requirements)
-    assert {p.name for p in tmp_path.iterdir()} == {"beam_jobs", "setup.py"}
-    assert (tmp_path / "beam_jobs" / "shards_job.py").read_bytes() == (
+    assert {p.name for p in tmp_path.iterdir()} == {"amazon_electra", "setup.py"}
+    assert (tmp_path / "amazon_electra" / "beam_jobs" / "shards_job.py").read_bytes() == (
         BEAM_JOBS / "shards_job.py"
     ).read_bytes()
 
@@ -63,4 +63,6 @@ def test_the_package_installs_every_file_of_data(tmp_path):
     with tarfile.open(archive) as packed:
         names = {name.partition("/")[2] for name in packed.getnames()}
     data = {path for path in BEAM_JOBS.rglob("*") if path.suffix in {".py", ".json"}}
-    assert {str(path.relative_to(BEAM_JOBS.parent)) for path in data} - names == set()
+    assert {
+        f"amazon_electra/{path.relative_to(BEAM_JOBS.parent)}" for path in data
+    } - names == set()

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from beam_jobs.core.errors import JobFailed, TransientError, UserError
-from beam_jobs.engine import units
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.beam_jobs.engine import units
 
 
 def fail_times(times, error):

@@ -5,8 +5,8 @@ import shutil
 import pytest
 from s3fs import S3FileSystem
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.engine import worker_check
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.engine import worker_check
 from tests.s3_server import serve_s3
 
 

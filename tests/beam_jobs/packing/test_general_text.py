@@ -7,11 +7,11 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs import shards_job
-from beam_jobs.config import CorpusOptions
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import work_units
-from beam_jobs.reading.lines import Reject, Tally
+from amazon_electra.beam_jobs import shards_job
+from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.packing.packing import Tokens, build_shard_schema, pack_documents
+from amazon_electra.beam_jobs.packing.packing import Tokens, build_shard_schema, pack_documents
 
 CLS, SEP = 2, 3
 SCHEMA = build_shard_schema(50_000)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from beam_jobs.core.special_tokens import count_rows, find_specials
-from beam_jobs.packing.tokenization import (
+from amazon_electra.beam_jobs.core.special_tokens import count_rows, find_specials
+from amazon_electra.beam_jobs.packing.tokenization import (
     Memory,
     TextIds,
     WordIds,

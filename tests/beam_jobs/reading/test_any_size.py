@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import work_units
-from beam_jobs.reading.lines import Tally
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.lines import Tally
 from tests.beam_jobs.dumps import look_at
 
 ODD = ['55" TV', '"so" he said', "good", "C:\\", 'end\\"', "a, b; c", "line\nend", "\n\n", "{", "}"]

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import fields
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import fields
 from tests.beam_jobs.dumps import rows_of, run_job, texts_in, write_lines
 
 

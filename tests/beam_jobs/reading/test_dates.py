@@ -4,8 +4,14 @@ import datetime
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading.dates import Notation, count_dates, decide_notation, parse_day, resolve_days
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading.dates import (
+    Notation,
+    count_dates,
+    decide_notation,
+    parse_day,
+    resolve_days,
+)
 
 DAY = 16528  # 2015-04-03
 DAY_SECONDS = 86_400

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import work_units
-from beam_jobs.reading.lines import Tally
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.lines import Tally
 from tests.beam_jobs.dumps import (
     look_at,
     review,

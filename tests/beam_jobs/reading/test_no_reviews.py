@@ -2,10 +2,10 @@
 
 import pytest
 
-from beam_jobs.config import ScoringOptions
-from beam_jobs.reading import work_units
-from beam_jobs.reading.delimited import DESCRIPTION, TOTAL, is_total
-from beam_jobs.scoring.score_files import read_rows
+from amazon_electra.beam_jobs.config import ScoringOptions
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.delimited import DESCRIPTION, TOTAL, is_total
+from amazon_electra.beam_jobs.scoring.score_files import read_rows
 from tests.beam_jobs.dumps import rows_of, run_job, text_of
 
 ROWS = "".join(f'{i},"{text_of(i)}",{i % 5 + 1}\n' for i in range(40))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import compression
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import compression
 from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
 
 
@@ -81,7 +81,13 @@ def test_a_name_that_is_not_utf8_is_refused_before_anything_is_made(tmp_path, na
     path = Path(os.fsdecode(os.fsencode(tmp_path / "dump") + b"/" + name))
     path.parent.mkdir(parents=True)
     write_lines(path, [review(1)])
-    command = [sys.executable, "-m", "beam_jobs.corpus_job", "--input", str(path.parent)]
+    command = [
+        sys.executable,
+        "-m",
+        "amazon_electra.beam_jobs.corpus_job",
+        "--input",
+        str(path.parent),
+    ]
     command += ["--output", str(tmp_path / "corpus")]
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 2

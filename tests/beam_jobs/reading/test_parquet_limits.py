@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import parquet_records
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Tally
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import parquet_records
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import rejects_of, run_job, texts_in
 
 MEGABYTE = "a b " * 250_000
@@ -91,7 +91,7 @@ def test_rows_before_damage_are_read_once():
 
 
 def test_a_footer_that_says_too_many_rows_is_refused(monkeypatch):
-    monkeypatch.setattr("beam_jobs.core.parquet.ROW_BYTES", 1_000)
+    monkeypatch.setattr("amazon_electra.beam_jobs.core.parquet.ROW_BYTES", 1_000)
     with pytest.raises(UserError, match="expands to more than 200 times"):
         read_all(pack({"text": ["a b"] * 100_000}))
 

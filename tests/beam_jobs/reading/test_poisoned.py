@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.config import CorpusOptions
-from beam_jobs.core import storage
-from beam_jobs.corpus import prepare
-from beam_jobs.reading import delimited, detection, fields, work_units
-from beam_jobs.reading.formats import FORMATS
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import BLOCK_BYTES, Reject, Tally
+from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.corpus import prepare
+from amazon_electra.beam_jobs.reading import delimited, detection, fields, work_units
+from amazon_electra.beam_jobs.reading.formats import FORMATS
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import BLOCK_BYTES, Reject, Tally
 from tests.beam_jobs.dumps import rejects_of, review, run_job, texts_in, write_lines
 
 DEEP = "[" * 100_000 + "]" * 100_000

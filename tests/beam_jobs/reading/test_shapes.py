@@ -2,7 +2,7 @@
 
 import pytest
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import run_job, shared_data
 
 WAYS_OUT = {

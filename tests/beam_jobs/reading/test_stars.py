@@ -5,8 +5,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading import stars
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading import stars
 from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
 
 RULES = [

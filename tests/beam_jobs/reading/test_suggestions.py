@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.hosts import PRIVATE_HOSTS_VARIABLE
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.hosts import PRIVATE_HOSTS_VARIABLE
 from tests.beam_jobs.dumps import look_at, run_job
 
 LINES = b"".join(b'{"text": "kettle %d", "stars": 5}\n' % i for i in range(200))

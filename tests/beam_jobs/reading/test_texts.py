@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import CorpusOptions, ScoringOptions
-from beam_jobs.core.errors import UserError, spell_settings
-from beam_jobs.core.settings import make_option_speller
-from beam_jobs.reading import work_units
-from beam_jobs.reading.fields import choose_text
-from beam_jobs.scoring.score_files import read_rows
+from amazon_electra.beam_jobs.config import CorpusOptions, ScoringOptions
+from amazon_electra.beam_jobs.core.errors import UserError, spell_settings
+from amazon_electra.beam_jobs.core.settings import make_option_speller
+from amazon_electra.beam_jobs.reading import work_units
+from amazon_electra.beam_jobs.reading.fields import choose_text
+from amazon_electra.beam_jobs.scoring.score_files import read_rows
 from tests.beam_jobs.dumps import look_at, rows_of, run_job, text_of, write_lines
 
 

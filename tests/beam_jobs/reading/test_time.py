@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from beam_jobs.reading import json_records
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Tally
+from amazon_electra.beam_jobs.reading import json_records
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import Tally
 from tests.beam_jobs.cpu_time import is_linear
 
 BYTES = 100_000

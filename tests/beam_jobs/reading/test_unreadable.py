@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import look_at, rejects_of, review, run_job, write_lines
 from tests.beam_jobs.reading.three_reviews import REVIEWS, csv_text, lines, mcauley
 

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from beam_jobs import corpus_job
-from beam_jobs.core import limits, storage
-from beam_jobs.core.errors import TransientError, UserError
-from beam_jobs.reading import compression, work_units
-from beam_jobs.reading.compression import PlainStream
-from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Tally
+from amazon_electra.beam_jobs import corpus_job
+from amazon_electra.beam_jobs.core import limits, storage
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.reading import compression, work_units
+from amazon_electra.beam_jobs.reading.compression import PlainStream
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import look_at, review, run_job, text_of, texts_in, write_lines
 
 RECORDS = 400
@@ -288,7 +288,7 @@ def test_a_stretch_without_boundaries_is_not_searched_again_and_again(
     monkeypatch.setattr(
         work_units, "find_boundary", lambda b, *rest: searched.append(len(b)) or search(b, *rest)
     )
-    monkeypatch.setattr("beam_jobs.reading.compression.PLAIN_BLOCK", 1 << 14)
+    monkeypatch.setattr("amazon_electra.beam_jobs.reading.compression.PLAIN_BLOCK", 1 << 14)
     units = work_units.cut_file(file, 5000, str(tmp_path / "cut"))
     assert sum(len(list(work_units.read_records(unit, Tally()))) for unit in units) == 2
     assert sum(searched) < 5 * len(content)

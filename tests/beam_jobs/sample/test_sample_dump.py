@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.sample.sample_dump import (
+from amazon_electra.beam_jobs.sample.sample_dump import (
     LEXICON,
     LONG_TEXT,
     count_mess,
@@ -35,7 +35,13 @@ def records(reviews: int) -> list[dict]:
 
 def test_another_process_gives_the_same_bytes_and_says_what_is_in_them(tmp_path: Path) -> None:
     """Hash randomisation must not reach the text; another seed gives another one."""
-    command = [sys.executable, "-m", "beam_jobs.sample.sample_dump", "--reviews", "1200"]
+    command = [
+        sys.executable,
+        "-m",
+        "amazon_electra.beam_jobs.sample.sample_dump",
+        "--reviews",
+        "1200",
+    ]
     command += ["--seed", "5", "--output", str(tmp_path / "deep" / "a.json.gz")]
     done = subprocess.run(command, check=True, env={"PYTHONHASHSEED": "1"}, capture_output=True)
     for name, seed in (("b.json.gz", 5), ("c.json.gz", 6), ("b.json", 5)):

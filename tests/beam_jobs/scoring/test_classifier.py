@@ -12,10 +12,10 @@ from onnx.external_data_helper import set_external_data
 from scipy.sparse import csr_matrix
 from skops import io
 
-from beam_jobs.core import model_folder
-from beam_jobs.core.errors import UserError
-from beam_jobs.scoring import classifier
-from beam_jobs.scoring.classifier import group_by_length, hash_model, load_classifier
+from amazon_electra.beam_jobs.core import model_folder
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.scoring import classifier
+from amazon_electra.beam_jobs.scoring.classifier import group_by_length, hash_model, load_classifier
 from tests.beam_jobs.scoring.models import (
     LABELS,
     VECTORS,

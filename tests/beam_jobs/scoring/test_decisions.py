@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.scoring import score_files
-from beam_jobs.scoring.classifier import Classifier
+from amazon_electra.beam_jobs.scoring import score_files
+from amazon_electra.beam_jobs.scoring.classifier import Classifier
 
 
 def write_scores(tmp_path, monkeypatch, threshold):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.personal_data import find_suspects, mask_personal_data
+from amazon_electra.beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.personal_data import find_suspects, mask_personal_data
 
 
 @pytest.mark.parametrize(

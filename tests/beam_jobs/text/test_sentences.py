@@ -15,10 +15,10 @@ from nltk.tokenize.punkt import (
     PunktTrainer,
 )
 
-from beam_jobs.reading import fields, work_units
-from beam_jobs.reading.lines import Reject, Tally
-from beam_jobs.text import sentences
-from beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.reading import fields, work_units
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
+from amazon_electra.beam_jobs.text import sentences
+from amazon_electra.beam_jobs.text.cleaning import clean_text
 from tests.beam_jobs.dumps import look_at, shared_data, text_of
 
 TRAINING = [text_of(i, 6) for i in range(300)] + [

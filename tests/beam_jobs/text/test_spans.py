@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from beam_jobs.text.spans import drop_repeats, expand_spans
+from amazon_electra.beam_jobs.text.spans import drop_repeats, expand_spans
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 1000])

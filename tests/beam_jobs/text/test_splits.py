@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.deduplication.exact import hash_text
-from beam_jobs.text import splits
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.deduplication.exact import hash_text
+from amazon_electra.beam_jobs.text import splits
 
 
 def test_the_split_follows_the_shares_and_the_seed():

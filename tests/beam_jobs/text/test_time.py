@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nltk.tokenize.punkt import PunktParameters
 
-from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.personal_data import mask_personal_data
-from beam_jobs.text.sentences import SentenceSplitter
+from amazon_electra.beam_jobs.text.cleaning import clean_text
+from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
+from amazon_electra.beam_jobs.text.sentences import SentenceSplitter
 from tests.beam_jobs.cpu_time import is_linear
 
 CHARACTERS = 200_000  # MAX_RAW_EXPANSION × the default of --max-characters

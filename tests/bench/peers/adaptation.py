@@ -36,13 +36,13 @@ from transformers import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from model.device import open_device
-from model.pretraining import loop
-from model.pretraining.adaptation.defaults import choose_settings
-from model.pretraining.assembly import build_training
-from model.pretraining.input.sequences import Shards
-from model.pretraining.network.initial_weights import Origin
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.model.device import open_device
+from amazon_electra.model.pretraining import loop
+from amazon_electra.model.pretraining.adaptation.defaults import choose_settings
+from amazon_electra.model.pretraining.assembly import build_training
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.network.initial_weights import Origin
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.bench.peers.environments import DEFAULT_CACHE, NoEnvironment, make_environment
 from tests.model.synthetic_shards import write_shards, write_vocabulary
 

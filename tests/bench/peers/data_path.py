@@ -81,9 +81,27 @@ def train_vocabulary(inputs: list[str], folder: Path) -> Path:
     dump, corpus, vocabulary = folder / "first", folder / "first_corpus", folder / "vocabulary"
     measure(write_dump, inputs, dump, 20_000)
     python, local = sys.executable, ["--direct_running_mode", "in_memory"]
-    job = [python, "-m", "beam_jobs.corpus_job", "--input", dump, "--output", corpus, *local]
+    job = [
+        python,
+        "-m",
+        "amazon_electra.beam_jobs.corpus_job",
+        "--input",
+        dump,
+        "--output",
+        corpus,
+        *local,
+    ]
     size = ["--size", 30_522]
-    train = [python, "-m", "model.vocabulary", "--corpus", corpus, "--output", vocabulary, *size]
+    train = [
+        python,
+        "-m",
+        "amazon_electra.model.vocabulary",
+        "--corpus",
+        corpus,
+        "--output",
+        vocabulary,
+        *size,
+    ]
     measure_commands([job, train], ROOT)
     return vocabulary
 
@@ -97,8 +115,8 @@ def list_our_commands(dump: Path, vocabulary: Path, output: Path, workers: int) 
     shards += ["--output", output / "shards"]
     python = [sys.executable, "-m"]
     return [
-        [*python, "beam_jobs.corpus_job", *corpus, *beam],
-        [*python, "beam_jobs.shards_job", *shards, *beam],
+        [*python, "amazon_electra.beam_jobs.corpus_job", *corpus, *beam],
+        [*python, "amazon_electra.beam_jobs.shards_job", *shards, *beam],
     ]
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path.cwd()))
-from beam_jobs.core.settings import replace_settings
-from model.config import FinetuningSettings
-from model.device import open_device
-from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.fit import build_start_network, make_training, prepare_data
-from model.finetuning.network import predict_logits, prepare_network
-from model.finetuning.request import Request, Start
-from model.finetuning.tasks import find_task
-from model.finetuning.training import train
+from amazon_electra.beam_jobs.core.settings import replace_settings
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.device import open_device
+from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.fit import build_start_network, make_training, prepare_data
+from amazon_electra.model.finetuning.network import predict_logits, prepare_network
+from amazon_electra.model.finetuning.request import Request, Start
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.training import train
 
 
 def main() -> None:

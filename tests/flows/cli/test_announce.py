@@ -6,8 +6,8 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
 
-from flows.cli import main
-from flows.cli.server_commands import WATCHER
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.cli.server_commands import WATCHER
 
 
 def announce(*words):
@@ -21,7 +21,7 @@ def read_announced():
 
 
 def test_the_watcher_hears_of_the_dump(prefect_home, tmp_path, monkeypatch, capsys):
-    from flows.watch import watch_dumps
+    from amazon_electra.flows.watch import watch_dumps
 
     (tmp_path / "new.json").write_text("{}")
     monkeypatch.chdir(tmp_path)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.core.terminal import escape_controls
-from flows.cli import main
-from flows.runner.processes import JobFailed
+from amazon_electra.beam_jobs.core.terminal import escape_controls
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.runner.processes import JobFailed
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from flows.cli import main, study_command
-from flows.servers.health import find_free_port
+from amazon_electra.flows.cli import main, study_command
+from amazon_electra.flows.servers.health import find_free_port
 
 
 def attempt(*words):

@@ -8,14 +8,14 @@ import sys
 import pytest
 from mlflow import MlflowClient
 
-from flows.cli import main
-from flows.runs.lost_runs import mark_run
-from flows.servers.mlflow_server import resolve_mlflow_database
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
-from flows.store.usage import RUN_MARK, list_runs
-from model.tracking.mlflow_run import Tracking
-from model.tracking.registry import REGISTERED, Registry
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.runs.lost_runs import mark_run
+from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_database
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.usage import RUN_MARK, list_runs
+from amazon_electra.model.tracking.mlflow_run import Tracking
+from amazon_electra.model.tracking.registry import REGISTERED, Registry
 
 
 def publish(store, stage, **files):

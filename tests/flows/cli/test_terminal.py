@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from flows.cli.terminal import Terminal, format_difference, print_results
-from flows.runner.stage_runner import StageRunner
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
-from model.tracking.mlflow_run import Tracking
+from amazon_electra.flows.cli.terminal import Terminal, format_difference, print_results
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import Tracking
 
 STAGE = ExistingStage("dump", 1, {}, result={"files": 1}, title="dump [gcp]")
 
@@ -91,7 +91,7 @@ def test_a_difference_has_the_unit_of_its_metric():
 def test_digits_are_never_cut(width, tmp_path, capsys, monkeypatch):
     """Long names wrap, and metrics without room are left to the report, which the caption says."""
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr("flows.cli.terminal.TABLE_WIDTH", width)
+    monkeypatch.setattr("amazon_electra.flows.cli.terminal.TABLE_WIDTH", width)
     arms = ("pre-trained on half a million reviews of lamps", "random")
     rows = [
         row("polarity of reviews, 800 labels", arm, accuracy=0.425, macro_f1=0.331, loss=0.7)

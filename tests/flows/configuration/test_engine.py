@@ -2,12 +2,12 @@
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import Addition, fill_parameters
-from flows.configuration.form_tools import fill_form
-from flows.domain_adaptation import graph
-from flows.runner.stage_runner import Plan
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import Addition, fill_parameters
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.domain_adaptation import graph
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
 
 FLINK = ("engine.kind=flink", "engine.job_endpoint=jobs:8099", "engine.flink_master=manager:8081")

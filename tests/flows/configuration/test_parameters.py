@@ -6,12 +6,18 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.reading.formats import FORMATS
-from flows.configuration.form import Addition, Dump, Parameters, RecipeName, fill_parameters
-from flows.configuration.form_tools import fill_form
-from flows.watch import Watch
-from model.recipes import RECIPES
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading.formats import FORMATS
+from amazon_electra.flows.configuration.form import (
+    Addition,
+    Dump,
+    Parameters,
+    RecipeName,
+    fill_parameters,
+)
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.watch import Watch
+from amazon_electra.model.recipes import RECIPES
 
 
 def test_the_recipes_of_the_form_are_the_models():

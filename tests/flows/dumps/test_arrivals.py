@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 import fsspec
 import pytest
 
-from beam_jobs.core import storage
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import fill_parameters
-from flows.dumps.arrivals import find_arrivals, is_named_like_a_dump
-from flows.stages import dump as dump_stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import fill_parameters
+from amazon_electra.flows.dumps.arrivals import find_arrivals, is_named_like_a_dump
+from amazon_electra.flows.stages import dump as dump_stage
+from amazon_electra.flows.store.store import Store
 from tests.flows.dumps.dump_server import DUMP, Server, redirecting, serving
 from tests.gcs_server import serve_gcs
 

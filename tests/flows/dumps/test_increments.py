@@ -8,15 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import Addition, Dump, fill_parameters
-from flows.configuration.form_tools import fill_form
-from flows.dumps import increments
-from flows.runner import stage_runner
-from flows.runner.stage_runner import StageRunner
-from flows.stages import dump as dump_stage
-from flows.store.store import Store
-from model.tracking.mlflow_run import Tracking
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import Addition, Dump, fill_parameters
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.dumps import increments
+from amazon_electra.flows.runner import stage_runner
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.stages import dump as dump_stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 from tests.flows.calls import call_of
 from tests.flows.made import encoder_graph, publish, run_here

@@ -4,15 +4,15 @@ import shlex
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import Corpus, Dump, Parameters, spell_for_commands
-from flows.dumps import labels
-from flows.dumps.expected_corpus import foretell_corpus
-from flows.dumps.preview import list_files, read_previews
-from flows.runner.stage_runner import Plan
-from flows.stages.dump import build_dump_stage
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import Corpus, Dump, Parameters, spell_for_commands
+from amazon_electra.flows.dumps import labels
+from amazon_electra.flows.dumps.expected_corpus import foretell_corpus
+from amazon_electra.flows.dumps.preview import list_files, read_previews
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
 from tests.beam_jobs.dumps import run_job, text_of
 
 

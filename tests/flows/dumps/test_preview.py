@@ -7,14 +7,14 @@ import re
 import pandas as pd
 import pytest
 
-from beam_jobs.config import CorpusOptions, ScoringOptions
-from beam_jobs.core.errors import UserError, spell_settings
-from beam_jobs.core.settings import make_option_speller
-from beam_jobs.reading.work_units import list_dump_files
-from flows.cli.run_commands import print_files
-from flows.configuration.form import Corpus, Dump, spell_for_commands
-from flows.stages.dump import build_dump_stage
-from flows.store.store import Store
+from amazon_electra.beam_jobs.config import CorpusOptions, ScoringOptions
+from amazon_electra.beam_jobs.core.errors import UserError, spell_settings
+from amazon_electra.beam_jobs.core.settings import make_option_speller
+from amazon_electra.beam_jobs.reading.work_units import list_dump_files
+from amazon_electra.flows.cli.run_commands import print_files
+from amazon_electra.flows.configuration.form import Corpus, Dump, spell_for_commands
+from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.store.store import Store
 from tests.beam_jobs.dumps import shared_data, write_lines
 
 SHAPES = {

@@ -13,8 +13,13 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.core.errors import JobFailed, TransientError, UserError
-from flows.dumps.public_dumps import ATTEMPTS, fetch_dump, find_address, read_releases
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.flows.dumps.public_dumps import (
+    ATTEMPTS,
+    fetch_dump,
+    find_address,
+    read_releases,
+)
 from tests.flows.dumps.dump_server import (
     DUMP,
     Server,
@@ -175,7 +180,14 @@ def test_a_dump_of_the_hub_lies_under_its_name(server: Server, tmp_path: Path) -
     server.answers = [lambda handler: send(handler, DUMP, **about)]
     endpoint = server.address.partition("/some")[0]
     environment = os.environ | {"HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"}
-    command = [sys.executable, "-m", "flows.cli.main", "dumps", "fetch", "2023/All_Beauty"]
+    command = [
+        sys.executable,
+        "-m",
+        "amazon_electra.flows.cli.main",
+        "dumps",
+        "fetch",
+        "2023/All_Beauty",
+    ]
     done = subprocess.run(
         [*command, "--output", tmp_path], env=environment, capture_output=True, text=True
     )

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows import add_dump
-from flows.configuration.form import Addition
-from flows.configuration.form_tools import fill_form
-from flows.runner.stage_runner import Plan
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows import add_dump
+from amazon_electra.flows.configuration.form import Addition
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.runner.stage_runner import Plan
 from tests.flows.calls import call_of
 from tests.flows.made import RESULTS, publish, publish_corpus
 

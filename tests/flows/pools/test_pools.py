@@ -8,10 +8,10 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed, Failed, Pending
 
-from beam_jobs.core.errors import TransientError, UserError
-from flows.configuration.form import fill_parameters
-from flows.runner.pools import maker
-from flows.runner.pools.maker import (
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.flows.configuration.form import fill_parameters
+from amazon_electra.flows.runner.pools import maker
+from amazon_electra.flows.runner.pools.maker import (
     PoolRunFailed,
     PoolStageMaker,
     cancel_on_error,
@@ -20,10 +20,10 @@ from flows.runner.pools.maker import (
     raise_failure,
     wait_for_run,
 )
-from flows.runner.stage_runner import StageRunner
-from flows.stages.pretraining import shares_cores
-from flows.store.store import Store
-from model.tracking.mlflow_run import Tracking
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.stages.pretraining import shares_cores
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.flows.pools.test_request import plan
 
 EXCEPTION = "Flow run encountered an exception: "
@@ -53,7 +53,7 @@ def create_maker(store, address=""):
 
 @pytest.mark.usefixtures("prefect_home")
 def test_pools_that_are_not_there_are_told_before_anything_is_made(tmp_path):
-    from flows.pool_worker import run_stage
+    from amazon_electra.flows.pool_worker import run_stage
 
     stages, maker = plan(Store(tmp_path)), create_maker(Store(tmp_path))
     with get_client(sync_client=True) as client:

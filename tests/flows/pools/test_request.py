@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import fill_parameters
-from flows.domain_adaptation import graph
-from flows.pool_worker import check_sources
-from flows.runner.pools.maker import StageRequest
-from flows.runner.stage_runner import Plan
-from flows.stages import dump
-from flows.stages.external import build_external_stage
-from flows.store.stage import ExistingStage, write_request
-from flows.store.store import Store, read_code_version
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import fill_parameters
+from amazon_electra.flows.domain_adaptation import graph
+from amazon_electra.flows.pool_worker import check_sources
+from amazon_electra.flows.runner.pools.maker import StageRequest
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.stages import dump
+from amazon_electra.flows.stages.external import build_external_stage
+from amazon_electra.flows.store.stage import ExistingStage, write_request
+from amazon_electra.flows.store.store import Store, read_code_version
 from tests.flows.calls import call_of
 
 
@@ -137,7 +137,7 @@ def test_what_a_study_takes_from_elsewhere_is_the_same_on_the_other_host(tmp_pat
 
 @pytest.mark.usefixtures("prefect_home")
 def test_a_worker_finds_what_is_complete_and_refuses_what_no_run_asked_for(store):
-    from flows.pool_worker import run_stage
+    from amazon_electra.flows.pool_worker import run_stage
 
     [corpus, *_] = plan(store)
     store.publish(corpus, {"read": 50})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from flows.configuration.form import Promotion, fill_parameters
-from flows.runs.champion import (
+from amazon_electra.flows.configuration.form import Promotion, fill_parameters
+from amazon_electra.flows.runs.champion import (
     Champion,
     Decision,
     PrefectUnavailable,
@@ -15,12 +15,12 @@ from flows.runs.champion import (
     read_champion,
     refuse_giveaway,
 )
-from flows.servers.health import find_free_port
-from flows.stages.arms import list_arms
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
-from model.tracking.mlflow_run import Tracking
-from model.tracking.registry import Registry, RegistryAway
+from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.stages.arms import list_arms
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import Tracking
+from amazon_electra.model.tracking.registry import Registry, RegistryAway
 
 
 def difference(task, value, low, high, a="pre-trained", b="champion"):
@@ -210,7 +210,7 @@ def waited_for(tmp_path, mlflow_uri, prefect_home):
     from prefect.client.orchestration import get_client
     from prefect.states import Suspended
 
-    from flows.domain_adaptation import domain_adaptation
+    from amazon_electra.flows.domain_adaptation import domain_adaptation
 
     registry = Registry(mlflow_uri)
     registry._client.create_registered_model(registry.name)

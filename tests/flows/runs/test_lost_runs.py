@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import pytest
 
-from flows.runs.lost_runs import crash_lost_runs, follow_run, mark_run
-from flows.store.store import Store
+from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run, mark_run
+from amazon_electra.flows.store.store import Store
 
 KILLED = """
 import os, signal, sys
-from flows.store.store import Store
-from flows.runs.lost_runs import mark_run
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.runs.lost_runs import mark_run
 with mark_run(Store(sys.argv[1]), *sys.argv[2:]):
     os.kill(os.getpid(), signal.SIGKILL)
 """

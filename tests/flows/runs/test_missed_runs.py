@@ -4,8 +4,8 @@ import datetime
 
 import pytest
 
-from flows.runs.missed_runs import cancel_missed_runs
-from flows.servers.settings import TAG
+from amazon_electra.flows.runs.missed_runs import cancel_missed_runs
+from amazon_electra.flows.servers.settings import TAG
 
 
 @pytest.fixture

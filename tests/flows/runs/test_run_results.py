@@ -1,6 +1,6 @@
 """What a finished run tells in Prefect and MLflow."""
 
-from flows.runs import graph_run
+from amazon_electra.flows.runs import graph_run
 
 
 class Tracking:

@@ -6,9 +6,9 @@ import stat
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.cli import main
-from flows.servers import access
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.servers import access
 
 
 def write_in(store):

@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
-from flows.servers.health import find_free_port, is_healthy, wait_until_healthy
-from flows.servers.mlflow_server import choose_artifact_place, start_mlflow_server
-from flows.store.store import Store
-from model.tracking.mlflow_run import Tracking
-from model.tracking.registry import Registry
+from amazon_electra.flows.servers.health import find_free_port, is_healthy, wait_until_healthy
+from amazon_electra.flows.servers.mlflow_server import choose_artifact_place, start_mlflow_server
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import Tracking
+from amazon_electra.model.tracking.registry import Registry
 from tests.patience import PATIENCE_SECONDS
 
 NAMES = {"MLFLOW_TRACKING_USERNAME": "electra", "MLFLOW_TRACKING_PASSWORD": "a-long-password-123"}
@@ -159,7 +159,8 @@ def test_a_process_without_the_stores_files_gets_the_champion(
     place = choose_artifact_place(uri, store)
     if way == "server":
         monkeypatch.setattr(
-            "flows.servers.mlflow_server.find_running_servers", lambda _: {"mlflow": address}
+            "amazon_electra.flows.servers.mlflow_server.find_running_servers",
+            lambda _: {"mlflow": address},
         )
         place = choose_artifact_place(uri, store)
         assert place

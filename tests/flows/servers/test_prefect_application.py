@@ -19,8 +19,8 @@ from fastapi.testclient import TestClient
 from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
 
-from flows.servers import prefect_application
-from flows.servers.settings import ADMIN_HEADER, ADMIN_VARIABLE
+from amazon_electra.flows.servers import prefect_application
+from amazon_electra.flows.servers.settings import ADMIN_HEADER, ADMIN_VARIABLE
 from tests.patience import PATIENCE_SECONDS
 
 OWN = "http://127.0.0.1:4200"

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.servers import prefect_server
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.servers import prefect_server
 
 
 @pytest.fixture(autouse=True)

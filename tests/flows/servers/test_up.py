@@ -15,15 +15,15 @@ from socket import gethostname
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.cli import main
-from flows.runner.processes import Child
-from flows.servers import health, prefect_server, store_lock, up
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.runner.processes import Child
+from amazon_electra.flows.servers import health, prefect_server, store_lock, up
 from tests.patience import PATIENCE_SECONDS
 
 HOLDS = (
     "import signal, sys, time; from pathlib import Path\n"
-    "from flows.servers.store_lock import hold_store\n"
+    "from amazon_electra.flows.servers.store_lock import hold_store\n"
     "if sys.argv[2] == 'stubborn': signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     "with hold_store(Path(sys.argv[1])): print('held', flush=True); time.sleep(1000)\n"
 )
@@ -194,7 +194,7 @@ def test_a_detached_up_that_ends_is_told_as_in_the_terminal_and_is_not_taken_for
 
 STUBBORN = (
     "import signal, time\n"
-    "from flows.servers import health\n"
+    "from amazon_electra.flows.servers import health\n"
     "health.LAST_SECONDS = 0.2\n"
     "health.interrupt_on_signals(signal.SIGTERM)\n"
     "words = ['ready', 'told']\n"

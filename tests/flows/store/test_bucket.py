@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from beam_jobs.core.errors import TransientError, UserError
-from flows.store.bucket import Bucket
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.flows.store.bucket import Bucket
 
 
 @contextmanager

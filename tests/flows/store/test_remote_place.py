@@ -10,14 +10,14 @@ import time
 import pytest
 from fsspec.core import url_to_fs
 
-from beam_jobs.core.errors import UserError
-from flows.cli import main
-from flows.configuration.form import fill_parameters
-from flows.domain_adaptation import graph
-from flows.runner.stage_runner import Plan
-from flows.store.remote import shrink
-from flows.store.stage import ExistingStage, Resources
-from flows.store.store import Store
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.configuration.form import fill_parameters
+from amazon_electra.flows.domain_adaptation import graph
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.store.remote import shrink
+from amazon_electra.flows.store.stage import ExistingStage, Resources
+from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
 from tests.patience import eventually
 

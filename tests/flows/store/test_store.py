@@ -11,15 +11,15 @@ import time
 import pytest
 from s3fs import S3FileSystem
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import atomic_path
-from flows.cli import main
-from flows.configuration.form import Dump
-from flows.runner.stage_runner import StageRunner
-from flows.stages.dump import build_dump_stage
-from flows.stages.pretraining import Pretraining, TrainingConfig
-from flows.store.stage import ExistingStage, Resources
-from flows.store.store import PARTS, Store, read_code_version
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.configuration.form import Dump
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.stages.pretraining import Pretraining, TrainingConfig
+from amazon_electra.flows.store.stage import ExistingStage, Resources
+from amazon_electra.flows.store.store import PARTS, Store, read_code_version
 from tests.flows.toy_graph import ToyCorpus, job
 
 
@@ -224,7 +224,7 @@ def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_pa
     git("init", "-q")
     git("add", "somebody's.py")
     git("commit", "-qm", "theirs")
-    monkeypatch.setattr("flows.store.store.__file__", str(installed))
+    monkeypatch.setattr("amazon_electra.flows.store.store.__file__", str(installed))
     read = read_code_version.__wrapped__  # it is cached
     assert "commit" not in read()
     git("add", "venv")

@@ -6,11 +6,11 @@ from typing import Any
 
 import yaml
 
-from flows.configuration.form import Parameters
-from flows.configuration.study_file import StudyChoice
-from flows.store.store import Store
-from flows.studies.study_reading import LoadedStudy, load_study
-from flows.studies.study_stages import StudyStages
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
+from amazon_electra.flows.studies.study_stages import StudyStages
 from tests.model.finetuning.tasks.test_splits import FILES, content
 
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "batch": [8, 16]}

@@ -2,13 +2,13 @@
 
 import pytest
 
-from beam_jobs.core.files import hash_file
-from flows.stages.origin import build_external_stage
-from flows.stages.report import is_held_out
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
-from flows.studies.study_report import is_data_known, list_trainings
-from flows.studies.study_stages import StudyStages
+from amazon_electra.beam_jobs.core.files import hash_file
+from amazon_electra.flows.stages.origin import build_external_stage
+from amazon_electra.flows.stages.report import is_held_out
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_report import is_data_known, list_trainings
+from amazon_electra.flows.studies.study_stages import StudyStages
 from tests.flows.studies.loaded import load_content
 
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.configuration.form import Parameters, fill_parameters
-from flows.configuration.study_file import StudyChoice
-from flows.runner import stage_runner
-from flows.runner.pools.maker import choose_pool
-from flows.runner.stage_runner import Plan, StageRunner
-from flows.store.stage import Stage
-from flows.store.store import Store
-from flows.studies.study_reading import (
+from amazon_electra.flows.configuration.form import Parameters, fill_parameters
+from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.runner import stage_runner
+from amazon_electra.flows.runner.pools.maker import choose_pool
+from amazon_electra.flows.runner.stage_runner import Plan, StageRunner
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_reading import (
     find_study_file,
     list_shipped_studies,
     list_variables,
     load_study,
     read_yaml,
 )
-from flows.study import build_study_graph
-from model.tracking.mlflow_run import Tracking
+from amazon_electra.flows.study import build_study_graph
+from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.flows.calls import cross
 from tests.flows.made import run_here
 from tests.flows.studies.loaded import write_study_data

@@ -8,15 +8,15 @@ import time
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.runner import stage_runner
-from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.processes import FinishedJob
-from flows.runner.stage_runner import StageRunner
-from flows.stages.evaluation import build_evaluation_stage
-from flows.store.stage import Stage
-from flows.store.store import Store
-from model.tracking.mlflow_run import FLOW_RUN, Tracking
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.runner import stage_runner
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
+from amazon_electra.flows.runner.processes import FinishedJob
+from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.stages.evaluation import build_evaluation_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
 from tests.flows.calls import call_of
 from tests.flows.studies.loaded import SPACE, build_stages, content_of
 

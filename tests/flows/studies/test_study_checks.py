@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.configuration.study_file import Study
-from flows.studies import study_checks, study_reading
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.study_file import Study
+from amazon_electra.flows.studies import study_checks, study_reading
 
 ONE = {"name": "one", "encoder": "e"}
 TWO = {"name": "two", "encoder": "random", "architecture": "arm:one"}

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 import yaml
 
-from beam_jobs.core.files import write_json
-from flows.cli import study_command
-from flows.cli.main import attempt, build_parser
-from flows.runner.stage_runner import Plan
-from flows.store.store import Store
-from flows.studies.study_reading import load_study
-from flows.study import build_study_graph
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.flows.cli import study_command
+from amazon_electra.flows.cli.main import attempt, build_parser
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_reading import load_study
+from amazon_electra.flows.study import build_study_graph
 from tests.model.corpora import write_corpus, write_electra
 
 

@@ -4,10 +4,10 @@ from contextlib import nullcontext
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from flows.configuration.form import Parameters, fill_parameters
-from flows.configuration.study_file import StudyChoice
-from flows.studies.study_reading import load_study
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import Parameters, fill_parameters
+from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.studies.study_reading import load_study
 from tests.flows.studies.loaded import load_content, write_study_data
 
 

@@ -8,17 +8,22 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from flows.configuration.form import Finetuning, Parameters, Pretraining, fill_parameters
-from flows.configuration.study_file import StudyChoice
-from flows.domain_adaptation import graph
-from flows.runner.stage_runner import Plan
-from flows.stages.equal_cost import count_equal_flops
-from flows.stages.pretraining import PretrainingRequest, build_training
-from flows.store.stage import ExistingStage, Resources
-from flows.store.store import Store
-from flows.studies.study_reading import load_study
-from flows.studies.study_stages import StudyStages
-from flows.study import build_study_graph
+from amazon_electra.flows.configuration.form import (
+    Finetuning,
+    Parameters,
+    Pretraining,
+    fill_parameters,
+)
+from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.domain_adaptation import graph
+from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.stages.equal_cost import count_equal_flops
+from amazon_electra.flows.stages.pretraining import PretrainingRequest, build_training
+from amazon_electra.flows.store.stage import ExistingStage, Resources
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_reading import load_study
+from amazon_electra.flows.studies.study_stages import StudyStages
+from amazon_electra.flows.study import build_study_graph
 from tests.flows.calls import call_of
 from tests.flows.studies.loaded import SPACE, build_stages, content_of, load_content
 from tests.model.synthetic_shards import write_shards

@@ -7,11 +7,11 @@ from uuid import uuid4
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from flows.stages.corpus import Corpus
-from flows.stages.finetuning import Finetuned
-from flows.stages.pretraining import Pretraining
-from flows.store.stage import ExistingStage
-from flows.ui.artifacts import PrefectRun, describe_hours
+from amazon_electra.flows.stages.corpus import Corpus
+from amazon_electra.flows.stages.finetuning import Finetuned
+from amazon_electra.flows.stages.pretraining import Pretraining
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.ui.artifacts import PrefectRun, describe_hours
 
 
 @pytest.mark.parametrize(

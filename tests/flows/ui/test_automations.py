@@ -2,11 +2,11 @@
 
 import pytest
 
-from flows.cli import terminal
-from flows.configuration.form import fill_parameters
-from flows.servers import health
-from flows.servers.settings import PART_FLOW, TAG
-from flows.ui import automations
+from amazon_electra.flows.cli import terminal
+from amazon_electra.flows.configuration.form import fill_parameters
+from amazon_electra.flows.servers import health
+from amazon_electra.flows.servers.settings import PART_FLOW, TAG
+from amazon_electra.flows.ui import automations
 from tests.patience import eventually
 
 

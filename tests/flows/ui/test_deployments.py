@@ -12,8 +12,8 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound
 
-from flows.servers.settings import CLIENT
-from flows.ui import deployments
+from amazon_electra.flows.servers.settings import CLIENT
+from amazon_electra.flows.ui import deployments
 
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
 ANNOUNCED = {"announced": {"__prefect_kind": "jinja", "template": "{{ event.payload.dump or '' }}"}}

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from flows.configuration.form import Parameters, fill_parameters
-from flows.runner.stage_runner import Plan, StageRunner
-from flows.runs import graph_run
-from flows.runs.champion import Champion
-from flows.stages.pretraining import build_pretraining_stage
-from flows.store.stage import ExistingStage
-from flows.store.store import Store
-from flows.ui import plan_page
+from amazon_electra.flows.configuration.form import Parameters, fill_parameters
+from amazon_electra.flows.runner.stage_runner import Plan, StageRunner
+from amazon_electra.flows.runs import graph_run
+from amazon_electra.flows.runs.champion import Champion
+from amazon_electra.flows.stages.pretraining import build_pretraining_stage
+from amazon_electra.flows.store.stage import ExistingStage
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.ui import plan_page
 
 SHARDS = ExistingStage("shards", 1, {"max_length": 128})
 

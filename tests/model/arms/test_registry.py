@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.scoring.classifier import load_classifier
-from model import arms
-from model.arms.arm import Arm, Exported
-from model.export import ExportCell, export
-from model.finetune import FinetuneConfig, finetune
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+from amazon_electra.model import arms
+from amazon_electra.model.arms.arm import Arm, Exported
+from amazon_electra.model.export import ExportCell, export
+from amazon_electra.model.finetune import FinetuneConfig, finetune
 from tests.model.corpora import write_corpus
 
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from beam_jobs.core.errors import UserError
-from model import evaluate, finetune
-from model.arms import states, words
-from model.arms.regression import fit_regression
-from model.config import FinetuningSettings
-from model.evaluation.evaluate import predict_examples
-from model.evaluation.predictions import read_predictions
-from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.tasks import find_task
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model import evaluate, finetune
+from amazon_electra.model.arms import states, words
+from amazon_electra.model.arms.regression import fit_regression
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.evaluation.evaluate import predict_examples
+from amazon_electra.model.evaluation.predictions import read_predictions
+from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_bert, write_corpus
 
 POLARITY = find_task("polarity")
@@ -121,7 +121,15 @@ def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):
 def test_the_same_fit_gives_the_same_bytes_in_another_process(made, tmp_path, kind):
     encoder = "tfidf" if kind == "tfidf" else f"frozen:{made / 'bert'}"
     places = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
-    command = [sys.executable, "-m", "model.finetune", "--encoder", encoder, "--task", "polarity"]
+    command = [
+        sys.executable,
+        "-m",
+        "amazon_electra.model.finetune",
+        "--encoder",
+        encoder,
+        "--task",
+        "polarity",
+    ]
     subprocess.run([*command, *places], check=True, capture_output=True)
     assert (tmp_path / "model.skops").read_bytes() == (made / kind / "model.skops").read_bytes()
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import write_json
-from model.arms.stack import choose_weights, find_parts
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.arms.stack import choose_weights, find_parts
 
 
 def make_logits(labels, noise):

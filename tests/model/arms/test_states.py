@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
-from model.arms import states as frozen
-from model.device import open_device
-from model.finetuning.features import Feature
+from amazon_electra.model.arms import states as frozen
+from amazon_electra.model.device import open_device
+from amazon_electra.model.finetuning.features import Feature
 
 LONGEST = 40
 

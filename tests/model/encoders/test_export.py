@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
-from model.encoders.config import write_architecture
-from model.pretraining.input.sequences import Shards
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.model.encoders.config import write_architecture
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import pretrain
 from tests.model.synthetic_shards import write_shards
 

@@ -12,9 +12,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
-from beam_jobs.core.errors import UserError
-from model.encoders.config import count_positions, read_architecture, read_config
-from model.origin import run
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.encoders.config import count_positions, read_architecture, read_config
+from amazon_electra.model.origin import run
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
 from tests.model.pretraining.runs import pretrain
 

@@ -8,13 +8,13 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
-from beam_jobs.core.errors import UserError
-from model.encoders.origin import write_origin
-from model.encoders.places import find_published
-from model.pretraining.assembly import build_model
-from model.pretraining.network.encoder import build_attention, initialize_weights
-from model.pretraining.network.initial_weights import Origin, load_weights
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.encoders.places import find_published
+from amazon_electra.model.pretraining.assembly import build_model
+from amazon_electra.model.pretraining.network.encoder import build_attention, initialize_weights
+from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.encoders.checkpoints import KINDS, SIZE, write_checkpoint
 from tests.model.pretraining.runs import pretrain
 

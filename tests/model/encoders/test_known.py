@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from flows.cli import main
-from model.encoders.known import KNOWN, find_languages, list_readers, warn_of_languages
+from amazon_electra.flows.cli import main
+from amazon_electra.model.encoders.known import (
+    KNOWN,
+    find_languages,
+    list_readers,
+    warn_of_languages,
+)
 
 MIXED = {"de": 60, "en": 30, "nl": 10}
 

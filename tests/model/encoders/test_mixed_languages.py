@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from beam_jobs import corpus_job
-from model import vocabulary_fit
-from model.encoders.origin import write_origin
+from amazon_electra.beam_jobs import corpus_job
+from amazon_electra.model import vocabulary_fit
+from amazon_electra.model.encoders.origin import write_origin
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.model.encoders.published_kinds import write_kind
 

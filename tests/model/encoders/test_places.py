@@ -16,10 +16,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from beam_jobs.core.errors import UserError
-from model.encoders.places import is_named
-from model.origin import run
-from model.tracking.mlflow_client import create_client
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.encoders.places import is_named
+from amazon_electra.model.origin import run
+from amazon_electra.model.tracking.mlflow_client import create_client
 from tests.model.encoders.checkpoints import write_checkpoint
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -118,8 +118,8 @@ def hub(tmp_path_factory):
 BRING = """
 import json, sys
 from pathlib import Path
-from beam_jobs.core.errors import TransientError, UserError
-from model.encoders.origin import write_origin
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.model.encoders.origin import write_origin
 
 for place, output in zip(sys.argv[2:], range(100)):
     folder = Path(sys.argv[1], str(output))

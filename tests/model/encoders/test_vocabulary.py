@@ -1,6 +1,6 @@
 """The vocabulary of a published encoder, and vectors for another one."""
 
-from model.encoders.vocabulary import map_vocabulary, split_into_pieces
+from amazon_electra.model.encoders.vocabulary import map_vocabulary, split_into_pieces
 from tests.model.synthetic_shards import SPECIAL
 
 

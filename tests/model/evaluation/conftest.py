@@ -2,7 +2,7 @@
 
 import pytest
 
-from model.evaluation import significance
+from amazon_electra.model.evaluation import significance
 
 
 @pytest.fixture

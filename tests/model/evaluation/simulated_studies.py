@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from model.evaluation.predictions import Predictions
-from model.report.results import _repeat_over_pretrainings
+from amazon_electra.model.evaluation.predictions import Predictions
+from amazon_electra.model.report.results import _repeat_over_pretrainings
 
 EXAMPLES = 200
 STUDIES = 200

@@ -8,7 +8,7 @@ pre-training and fine-tuning, in points, and comparisons share arms.
 import numpy as np
 import pytest
 
-from model.evaluation import significance
+from amazon_electra.model.evaluation import significance
 
 EXAMPLES, OWN_WAY = 0.6, 0.3
 """Deviation of a difference by the examples, and of each seed's by its own way with them."""

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from model.evaluation import significance
-from model.evaluation.metrics import METRICS
-from model.evaluation.predictions import Predictions
+from amazon_electra.model.evaluation import significance
+from amazon_electra.model.evaluation.metrics import METRICS
+from amazon_electra.model.evaluation.predictions import Predictions
 from tests.model.evaluation.simulated_studies import (
     GRID,
     STUDIES,

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from model import device
-from model.evaluation import latency
+from amazon_electra.model import device
+from amazon_electra.model.evaluation import latency
 from tests.model.corpora import write_finetuned
 
 

@@ -7,8 +7,17 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from model.evaluation.metrics import METRICS, compute_metric, count_confusions, rank_dev_metrics
-from model.evaluation.predictions import Predictions, read_predictions, write_predictions
+from amazon_electra.model.evaluation.metrics import (
+    METRICS,
+    compute_metric,
+    count_confusions,
+    rank_dev_metrics,
+)
+from amazon_electra.model.evaluation.predictions import (
+    Predictions,
+    read_predictions,
+    write_predictions,
+)
 
 
 def classes(n=300, k=4, seed=0) -> Predictions:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from model.evaluation import significance
+from amazon_electra.model.evaluation import significance
 
 
 def test_nested_seeds_count_as_the_mean_of_each_pretraining():

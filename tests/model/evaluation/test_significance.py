@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from beam_jobs.core.errors import UserError
-from model.evaluation import significance
-from model.evaluation.metrics import METRICS
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.evaluation import significance
+from amazon_electra.model.evaluation.metrics import METRICS
 from tests.model.evaluation.simulated_studies import (
     EXAMPLES,
     GRID,

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model.evaluation import spans
-from model.evaluation.predict import find_entities
-from model.evaluation.predict import predict_tags as entity_tags
-from model.evaluation.predictions import Predictions
-from model.finetuning import features as features_module
-from model.finetuning.examples import Example
-from model.finetuning.features import Featurizer
-from model.finetuning.network import load_tokenizer
-from model.finetuning.tasks.conll import LABELS
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.evaluation import spans
+from amazon_electra.model.evaluation.predict import find_entities
+from amazon_electra.model.evaluation.predict import predict_tags as entity_tags
+from amazon_electra.model.evaluation.predictions import Predictions
+from amazon_electra.model.finetuning import features as features_module
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.features import Featurizer
+from amazon_electra.model.finetuning.network import load_tokenizer
+from amazon_electra.model.finetuning.tasks.conll import LABELS
 from tests.model.corpora import write_tokenizer
 
 

@@ -1,6 +1,6 @@
 """Fine-tune in a few steps, through the command that users type."""
 
-from model import finetune
+from amazon_electra.model import finetune
 
 SETTINGS = ("epochs=1", "n_train=64", "n_dev=40", "max_length=32", "layer_decay=1.0", "batch=16")
 LEARNING = ("epochs=8", "n_train=200", "n_dev=100", "max_length=48", "batch=32")

@@ -5,7 +5,11 @@ import pickle
 import pytest
 import torch
 
-from model.finetuning.checkpoint import Attempt, read_checkpoint_step, resume_training
+from amazon_electra.model.finetuning.checkpoint import (
+    Attempt,
+    read_checkpoint_step,
+    resume_training,
+)
 
 
 class Planted:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, ElectraConfig, ElectraForPreTraining
 
-from beam_jobs.core.errors import UserError
-from model.finetuning import distillation
-from model.finetuning.request import choose_layers
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning import distillation
+from amazon_electra.model.finetuning.request import choose_layers
 from tests.model.corpora import write_bert, write_corpus, write_electra
 from tests.model.finetuning.few_steps import LEARN, tune
 
@@ -63,7 +63,7 @@ def test_a_student_of_another_width_learns_through_a_layer_that_is_dropped(made,
             super().__init__(*given)
             losses.append((self, [p.detach().clone() for p in self.parameters()]))
 
-    monkeypatch.setattr("model.finetuning.fit.DistillationLoss", Kept)
+    monkeypatch.setattr("amazon_electra.model.finetuning.fit.DistillationLoss", Kept)
     tune(made, "narrower", *teacher, encoder="narrow")
     _, report = AutoModelForSequenceClassification.from_pretrained(
         made / "narrower", output_loading_info=True

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from model.finetuning import feature_cache
-from model.finetuning.feature_cache import load_features
-from model.finetuning.features import Featurizer
-from model.finetuning.network import load_tokenizer
+from amazon_electra.model.finetuning import feature_cache
+from amazon_electra.model.finetuning.feature_cache import load_features
+from amazon_electra.model.finetuning.features import Featurizer
+from amazon_electra.model.finetuning.network import load_tokenizer
 from tests.model.corpora import examples_of_every_shape, write_tokenizer
 
 

@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import read_options
-from model.device import open_device
-from model.finetune import read_config
-from model.finetuning import fit
-from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.request import load_split, make_request
-from model.finetuning.tasks import find_task
-from model.finetuning.training import train
-from model.options import FinetuneOptions
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model.device import open_device
+from amazon_electra.model.finetune import read_config
+from amazon_electra.model.finetuning import fit
+from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.request import load_split, make_request
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.training import train
+from amazon_electra.model.options import FinetuneOptions
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.finetuning.few_steps import LEARN, SHORT, tune
 
 
@@ -87,7 +87,7 @@ def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monk
         return train(model, training, rate)
 
     with monkeypatch.context() as patched:
-        patched.setattr("model.finetuning.fit.train", die_in_the_second)
+        patched.setattr("amazon_electra.model.finetuning.fit.train", die_in_the_second)
         with pytest.raises(KeyboardInterrupt):
             tune(made, "killed", "--learning_rate", "1e-3", "5e-3")
     assert not (made / "killed" / "result.json").exists()
@@ -97,7 +97,7 @@ def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monk
         resumed.append(rate)
         return train(model, training, rate)
 
-    monkeypatch.setattr("model.finetuning.fit.train", count)
+    monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", count)
     result = tune(made, "killed", "--learning_rate", "1e-3", "5e-3")
     assert resumed == [5e-3]
     assert [tried["dev"] for tried in result["tried"]] == [tried["dev"] for tried in whole["tried"]]
@@ -127,7 +127,7 @@ def test_what_attempts_took_is_timed_and_counted_to_the_last_step(made, monkeypa
     clock = {"perf_counter": iter([100.0, 107.5]), "process_time": iter([10.0, 13.25])}
     monkeypatch.setattr(fit, "Progress", track)
     monkeypatch.setattr(
-        "model.finetune.time",
+        "amazon_electra.model.finetune.time",
         SimpleNamespace(**{name: partial(next, v) for name, v in clock.items()}),
     )
     result = tune(made, "timed", "--learning_rate", "1e-3", "5e-3")
@@ -151,7 +151,7 @@ def diverging(rates):
 
 
 def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
-    monkeypatch.setattr("model.finetuning.fit.train", diverging([1e-2]))
+    monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([1e-2]))
     result = tune(made, "diverged", "--learning_rate", "5e-3", "1e-2")
     assert result["learning_rate"] == 5e-3
     assert [tried["diverged"] for tried in result["tried"]] == [False, True]
@@ -159,7 +159,7 @@ def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
 
 
 def test_where_every_learning_rate_diverges_one_line_says_so(made, monkeypatch):
-    monkeypatch.setattr("model.finetuning.fit.train", diverging([5e-3, 1e-2]))
+    monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([5e-3, 1e-2]))
     with pytest.raises(UserError, match=r"every learning rate diverged \(0.005, 0.01\)"):
         tune(made, "all-diverged", "--learning_rate", "5e-3", "1e-2")
 

@@ -12,9 +12,9 @@ from transformers import (
     RobertaConfig,
 )
 
-from model.device import open_device
-from model.finetuning.heads import FirstTokenLayer
-from model.finetuning.network import Head, prepare_network
+from amazon_electra.model.device import open_device
+from amazon_electra.model.finetuning.heads import FirstTokenLayer
+from amazon_electra.model.finetuning.network import Head, prepare_network
 
 SHAPE = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 SHAPE |= {"intermediate_size": 32, "max_position_embeddings": 300}

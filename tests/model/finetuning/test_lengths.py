@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model.config import FinetuningSettings
-from model.finetune import fit_arm
-from model.finetuning.features import Feature, cut_prediction_batches
-from model.finetuning.fit import prepare_data
-from model.finetuning.network import choose_max_length
-from model.finetuning.request import Request, Start
-from model.finetuning.tasks import find_task
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.finetune import fit_arm
+from amazon_electra.model.finetuning.features import Feature, cut_prediction_batches
+from amazon_electra.model.finetuning.fit import prepare_data
+from amazon_electra.model.finetuning.network import choose_max_length
+from amazon_electra.model.finetuning.request import Request, Start
+from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from model.config import FinetuningSettings
-from model.finetuning import losses
-from model.finetuning.distillation import compute_soft_loss, pair_layers
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.finetuning import losses
+from amazon_electra.model.finetuning.distillation import compute_soft_loss, pair_layers
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
 LABELS = torch.tensor([0, 2, 0])

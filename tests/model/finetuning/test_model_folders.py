@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from beam_jobs.core.errors import UserError
-from model.finetuning import network
-from model.finetuning.tasks import find_task
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning import network
+from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
 from tests.model.finetuning.few_steps import tune
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, ElectraConfig
 
-from model.config import FinetuningSettings
-from model.finetuning import optimizer
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.finetuning import optimizer
 
 
 def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():

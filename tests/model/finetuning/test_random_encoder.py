@@ -7,18 +7,18 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
-from beam_jobs.core.errors import UserError
-from model import finetune
-from model.device import open_device
-from model.encoders import export
-from model.encoders.config import START, write_architecture
-from model.encoders.names import map_names
-from model.finetuning.network import build_network
-from model.finetuning.tasks import find_task
-from model.pretrain import run
-from model.pretraining.assembly import build_training
-from model.pretraining.input.sequences import Shards
-from model.recipes import RECIPES, Recipe, apply_settings
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model import finetune
+from amazon_electra.model.device import open_device
+from amazon_electra.model.encoders import export
+from amazon_electra.model.encoders.config import START, write_architecture
+from amazon_electra.model.encoders.names import map_names
+from amazon_electra.model.finetuning.network import build_network
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.pretrain import run
+from amazon_electra.model.pretraining.assembly import build_training
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.recipes import RECIPES, Recipe, apply_settings
 from tests.model.corpora import write_electra
 from tests.model.synthetic_shards import write_shards
 

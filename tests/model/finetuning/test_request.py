@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from beam_jobs.core.settings import parse_field
-from model.config import FinetuningSettings
-from model.finetuning.examples import Task
-from model.finetuning.request import check_for_task, choose_layers
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import parse_field
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.finetuning.examples import Task
+from amazon_electra.model.finetuning.request import check_for_task, choose_layers
 
 
 def test_settings_of_a_run_are_read_back():

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model.finetuning import search
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning import search
 from tests.model.corpora import write_corpus, write_electra
 from tests.model.finetuning.few_steps import format_settings
 
@@ -117,7 +117,7 @@ def test_a_trial_that_is_behind_ends_but_not_at_equal_shares_of_the_whole():
 
 def test_a_trial_is_the_first_rate_alone_and_its_score_is_best_on_dev(made, monkeypatch):
     """Its shares are of its own steps; the study's value is the first metric, not the loss."""
-    from model.finetuning import fit
+    from amazon_electra.model.finetuning import fit
 
     rates, shares, train = [], [], fit.train
 
@@ -143,8 +143,8 @@ def test_a_trial_is_the_first_rate_alone_and_its_score_is_best_on_dev(made, monk
 
 
 def test_a_search_is_taught_too(made, monkeypatch):
-    from model import finetune
-    from model.finetuning import distillation
+    from amazon_electra.model import finetune
+    from amazon_electra.model.finetuning import distillation
 
     settings = format_settings(*SETTINGS)
     places = ["--task", "polarity", "--data", str(made / "corpus")]
@@ -162,7 +162,7 @@ def test_a_search_is_taught_too(made, monkeypatch):
 
 
 def test_a_searched_precision_is_that_of_the_trial(made, monkeypatch):
-    from model.finetuning import fit
+    from amazon_electra.model.finetuning import fit
 
     seen, train = [], fit.train
 
@@ -223,6 +223,8 @@ def test_where_every_trial_diverges_one_line_says_so(made, monkeypatch):
     class Diverged:
         diverged = True
 
-    monkeypatch.setattr("model.finetuning.fit.train_first_rate", lambda *given: Diverged())
+    monkeypatch.setattr(
+        "amazon_electra.model.finetuning.fit.train_first_rate", lambda *given: Diverged()
+    )
     with pytest.raises(UserError, match="none of the 2 trials came to an end"):
         look(made, "diverged", 2)

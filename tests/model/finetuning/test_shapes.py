@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
 
-from beam_jobs.core.errors import UserError
-from model import evaluate, finetune
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model import evaluate, finetune
 from tests.model.corpora import BAD, GOOD, THINGS, write_bert, write_electra
 from tests.model.finetuning.few_steps import format_settings
 

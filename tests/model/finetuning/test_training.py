@@ -7,11 +7,15 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, ElectraConfig
 
-from model.config import FinetuningSettings
-from model.device import open_device
-from model.finetuning import checkpoint
-from model.finetuning import training as loop
-from model.finetuning.features import Feature, collate_features, draw_training_batches
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.device import open_device
+from amazon_electra.model.finetuning import checkpoint
+from amazon_electra.model.finetuning import training as loop
+from amazon_electra.model.finetuning.features import (
+    Feature,
+    collate_features,
+    draw_training_batches,
+)
 
 
 def features(lengths):

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from model.device import open_device
-from model.pretrain import run
-from model.pretraining.assembly import build_training
-from model.pretraining.input.batches import Arrays
-from model.pretraining.input.sequences import Shards
-from model.pretraining.loop import Training, run_step
-from model.recipes import RECIPES, apply_settings
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.model.device import open_device
+from amazon_electra.model.pretrain import run
+from amazon_electra.model.pretraining.assembly import build_training
+from amazon_electra.model.pretraining.input.batches import Arrays
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.loop import Training, run_step
+from amazon_electra.model.recipes import RECIPES, apply_settings
+from amazon_electra.model.tracking.metrics_log import read_metrics
 
 SHAPE = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32, "batch": 8}
 TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
-from model.tracking.metrics_log import MetricsLog
+from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 
 @contextmanager

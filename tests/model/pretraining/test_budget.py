@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.pretraining.budget import describe_small_budget
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.model.pretraining.budget import describe_small_budget
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import SHAPE, pretrain
 
 

@@ -8,9 +8,9 @@ from itertools import islice
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model.pretraining import checkpoint
-from model.pretraining.checkpoint import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.pretraining.checkpoint import (
     CheckpointWriter,
     State,
     load_newest_state,

@@ -13,19 +13,19 @@ import pytest
 import torch
 from torch.nn import functional
 
-from beam_jobs.core.errors import UserError
-from model.config import AdaptationConfig
-from model.device import Device
-from model.pretraining import loop
-from model.pretraining.input.sequences import Shards
-from model.pretraining.network.dropout import Dropout, Noise
-from model.pretraining.network.encoder import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.config import AdaptationConfig
+from amazon_electra.model.device import Device
+from amazon_electra.model.pretraining import loop
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.network.dropout import Dropout, Noise
+from amazon_electra.model.pretraining.network.encoder import (
     FusedAttention,
     build_attention,
     find_blocks,
     look_up_few,
 )
-from model.pretraining.step_graphs import StepGraphs
+from amazon_electra.model.pretraining.step_graphs import StepGraphs
 from tests.model.pretraining.runs import build, take_steps
 from tests.model.synthetic_shards import write_shards
 

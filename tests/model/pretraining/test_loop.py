@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from model.pretraining import loop
+from amazon_electra.model.pretraining import loop
 
 
 def test_time_spent_on_something_else_counts_neither_by_the_clock_nor_by_the_processor(monkeypatch):

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from model.config import AdaptationConfig
-from model.pretraining.assembly import build_model
-from model.pretraining.loop import run_step
-from model.pretraining.optimizer import build_optimizer, compute_learning_rate
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.model.config import AdaptationConfig
+from amazon_electra.model.pretraining.assembly import build_model
+from amazon_electra.model.pretraining.loop import run_step
+from amazon_electra.model.pretraining.optimizer import build_optimizer, compute_learning_rate
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import SHAPE, build
 
 RATE = 1e-3  # of the first step: steps=1000 and no warm-up leave the learning rate almost as it is

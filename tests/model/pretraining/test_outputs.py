@@ -8,9 +8,9 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from model.encoders.vocabulary import find_special
-from model.origin import run as bring
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.model.encoders.vocabulary import find_special
+from amazon_electra.model.origin import run as bring
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.runs import SHAPE, pretrain
 from tests.model.synthetic_shards import write_shards

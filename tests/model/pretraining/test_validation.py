@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.pretraining.validation import StateSpread, describe_collapse
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.model.pretraining.validation import StateSpread, describe_collapse
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.runs import SHAPE, pretrain
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from model.questions.giveaways import find_giveaway
+from amazon_electra.model.questions.giveaways import find_giveaway
 
 THINGS = [
     "kettle",

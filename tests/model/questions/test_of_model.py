@@ -8,9 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.finetuning.tasks import find_task
-from model.questions.of_model import HeldOut, answer_questions
-from model.report.owner import build_owner_blocks, list_short_answers, warn_of_giveaway
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.questions.of_model import HeldOut, answer_questions
+from amazon_electra.model.report.owner import (
+    build_owner_blocks,
+    list_short_answers,
+    warn_of_giveaway,
+)
 from tests.model.questions.test_wrong_labels import simulate
 
 TASK = find_task("label:mood", labels=("bad", "fine", "good"))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from model.questions.trust import GRID, choose_threshold, choose_thresholds_by_class
+from amazon_electra.model.questions.trust import GRID, choose_threshold, choose_thresholds_by_class
 
 TARGET = 0.95
 DUMPS = 200

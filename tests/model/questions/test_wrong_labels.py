@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from model.evaluation.significance import compute_exact_interval
-from model.questions.wrong_labels import find_wrong_labels
+from amazon_electra.model.evaluation.significance import compute_exact_interval
+from amazon_electra.model.questions.wrong_labels import find_wrong_labels
 
 
 def simulate(seed: int, n: int, flips: int, classes: int = 3):

@@ -7,12 +7,12 @@ import json
 
 import numpy as np
 
-from beam_jobs.core.files import write_json
-from model.evaluation import predictions
-from model.evaluation.evaluate import summarize_predictions
-from model.evaluation.predictions import Predictions
-from model.finetuning.tasks import find_task
-from model.report import report
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.evaluation import predictions
+from amazon_electra.model.evaluation.evaluate import summarize_predictions
+from amazon_electra.model.evaluation.predictions import Predictions
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.report import report
 
 
 def said(accuracy: float, seed: int, n: int = 400) -> Predictions:

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.deduplication import held_out
-from model.report.inputs import ReportInput
-from model.report.report import (
+from amazon_electra.beam_jobs.deduplication import held_out
+from amazon_electra.model.report.inputs import ReportInput
+from amazon_electra.model.report.report import (
     COMMON_TEXTS,
     describe_labels,
     describe_withheld_texts,
     list_exposures,
     list_leak_warnings,
 )
-from model.report.results import Cell, Results
+from amazon_electra.model.report.results import Cell, Results
 from tests.model.report.evaluations import render, said, write_cells
 
 TASKS = ["polarity", "stars"]

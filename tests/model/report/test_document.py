@@ -3,7 +3,7 @@
 import pytest
 from markdown_it import MarkdownIt
 
-from model.report.document import (
+from amazon_electra.model.report.document import (
     Code,
     Details,
     Document,
@@ -67,7 +67,7 @@ def test_numbers_and_names_stay_readable():
 def test_a_name_is_no_mathematics():
     from xml.etree import ElementTree
 
-    from model.report.sections import Panel, draw_panels
+    from amazon_electra.model.report.sections import Panel, draw_panels
 
     names = [r"$\foo$", "$a$ and $b$", r"\$ $x$", "5$ < 6 & 7"]
     panels = [Panel(name, "x", "y", {name: [(1, 2), (2, 3)]}) for name in names]

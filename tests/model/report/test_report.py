@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.report import inputs, report, results, sections
-from model.report.inputs import ReportInput
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.report import inputs, report, results, sections
+from amazon_electra.model.report.inputs import ReportInput
 from tests.model.report.evaluations import render, said, write_cells
 
 

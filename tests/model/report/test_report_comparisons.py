@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.evaluation import significance, spans
-from model.evaluation.predictions import Predictions
-from model.report import report, results
-from model.report.inputs import ReportInput
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.evaluation import significance, spans
+from amazon_electra.model.evaluation.predictions import Predictions
+from amazon_electra.model.report import report, results
+from amazon_electra.model.report.inputs import ReportInput
 from tests.model.report.evaluations import render, said, write_cells
 
 

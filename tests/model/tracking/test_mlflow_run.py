@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from flows.servers.health import find_free_port
-from model.tracking import mlflow_run
-from model.tracking.mlflow_client import create_client
-from model.tracking.mlflow_run import FINGERPRINT, FLOW_RUN, Tracking
-from model.tracking.registry import Registry
+from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.model.tracking import mlflow_run
+from amazon_electra.model.tracking.mlflow_client import create_client
+from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, FLOW_RUN, Tracking
+from amazon_electra.model.tracking.registry import Registry
 from tests.patience import PATIENCE_SECONDS, eventually
 
 
@@ -86,7 +86,7 @@ def test_a_flow_run_that_begins_again_is_the_same_one(mlflow_uri):
 KILLED = """
 import os, signal, sys
 from alembic.ddl.impl import DefaultImpl
-from model.tracking.mlflow_client import create_client
+from amazon_electra.model.tracking.mlflow_client import create_client
 execute = DefaultImpl._exec
 def kill_after(self, construct, *more, **named):
     execute(self, construct, *more, **named)

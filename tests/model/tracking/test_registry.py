@@ -2,8 +2,8 @@
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.tracking.registry import Registry
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.tracking.registry import Registry
 
 
 def test_a_registry_that_nobody_made_has_no_alias_and_is_not_made_for_that(tmp_path):

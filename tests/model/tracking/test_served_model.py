@@ -14,10 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from starlette.testclient import TestClient
 
-from beam_jobs.scoring.classifier import load_classifier
-from beam_jobs.scoring.score_files import prepare_text
-from model.arms.regression import save_pipeline
-from model.tracking.served_model import write_served_model
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+from amazon_electra.beam_jobs.scoring.score_files import prepare_text
+from amazon_electra.model.arms.regression import save_pipeline
+from amazon_electra.model.tracking.served_model import write_served_model
 
 LABELS = ["label", "reason"]
 """Classes with the names of the answer's own fields."""

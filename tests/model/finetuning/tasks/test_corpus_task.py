@@ -4,8 +4,8 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 
-from model.finetuning.examples import SPLITS, Sampling
-from model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.examples import SPLITS, Sampling
+from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_corpus
 
 

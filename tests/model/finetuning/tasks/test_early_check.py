@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.finetuning import splits as split_reading
-from model.finetuning.tasks import find_task
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning import splits as split_reading
+from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_question_sets import write_amazonqa
 from tests.model.finetuning.tasks.test_splits import FILES, content
 

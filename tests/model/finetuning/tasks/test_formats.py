@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import SPLITS, Sampling, load_examples
-from model.finetuning.files import detect_quoting
-from model.finetuning.tasks import conll, find_task, glue, swag
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import SPLITS, Sampling, load_examples
+from amazon_electra.model.finetuning.files import detect_quoting
+from amazon_electra.model.finetuning.tasks import conll, find_task, glue, swag
 
 EVERYTHING = Sampling()
 PUBLISHED = Path(__file__).parents[5] / "shared/data"

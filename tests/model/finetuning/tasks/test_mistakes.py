@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.files import read_table_rows
-from model.finetuning.tasks import find_task
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.files import read_table_rows
+from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
 
 TABLE = "table:text=text,label=label"

@@ -8,8 +8,8 @@ from math import exp
 
 import pytest
 
-from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.tasks import amazonqa, find_task, subjqa
+from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.tasks import amazonqa, find_task, subjqa
 from tests.model.finetuning.tasks.test_formats import splits
 
 SUBJQA = "question,review,q_review_id,human_ans_spans,human_ans_indices"

@@ -8,15 +8,21 @@ from collections import Counter
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.finetuning.examples import SPLITS, Example, Omission, Sampling, load_examples
-from model.finetuning.splits import (
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import (
+    SPLITS,
+    Example,
+    Omission,
+    Sampling,
+    load_examples,
+)
+from amazon_electra.model.finetuning.splits import (
     SplitReader,
     SplitSource,
     hash_input,
     list_split_files,
 )
-from model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
 
 FILES = {

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from model.pretraining.adaptation.defaults import choose_settings
-from model.recipes import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
+from amazon_electra.model.pretraining.adaptation.defaults import choose_settings
+from amazon_electra.model.recipes import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.runs import pretrain, read_curve
 

@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
-from model.device import open_device
-from model.pretraining.assembly import build_training
-from model.pretraining.input.sequences import Shards
-from model.pretraining.network.initial_weights import Origin
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.model.device import open_device
+from amazon_electra.model.pretraining.assembly import build_training
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.network.initial_weights import Origin
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import TOKENIZER
 
 

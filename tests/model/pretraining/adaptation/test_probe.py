@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model.config import AdaptationConfig
-from model.pretraining.adaptation.anchor import ACCURACY as PROBE
-from model.pretraining.adaptation.anchor import Probe, is_worse
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.config import AdaptationConfig
+from amazon_electra.model.pretraining.adaptation.anchor import ACCURACY as PROBE
+from amazon_electra.model.pretraining.adaptation.anchor import Probe, is_worse
 from tests.model.pretraining.adaptation.published import (
     read_origin,
     read_weights,

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model.config import AdaptationConfig
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.config import AdaptationConfig
 from tests.model.pretraining.adaptation.published import (
     ENTRIES,
     read_origin,

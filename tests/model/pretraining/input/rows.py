@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from model.pretraining.input.sequences import Rows
+from amazon_electra.model.pretraining.input.sequences import Rows
 
 CLS, SEP, MASK = 2, 3, 4
 

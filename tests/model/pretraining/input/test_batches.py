@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.pretraining.input import masking
-from model.pretraining.input.batches import (
+from amazon_electra.model.pretraining.input import masking
+from amazon_electra.model.pretraining.input.batches import (
     Batches,
     SpecialTokens,
     prefetch,

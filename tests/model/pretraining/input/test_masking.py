@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.pretraining.input import masking
+from amazon_electra.model.pretraining.input import masking
 
 MASK = 4
 

@@ -7,10 +7,10 @@ from itertools import islice
 
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.pretraining.input.mixture import Mixture, Replay, open_replay, parse_ratio
-from model.pretraining.input.sequences import Shards, Stream
-from model.pretraining.loop import EXIT_TERMINATED
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.pretraining.input.mixture import Mixture, Replay, open_replay, parse_ratio
+from amazon_electra.model.pretraining.input.sequences import Shards, Stream
+from amazon_electra.model.pretraining.loop import EXIT_TERMINATED
 from tests.model.pretraining.input.test_sequences import rows_as_tuples
 from tests.model.pretraining.runs import SHAPE, pretrain
 from tests.model.pretraining.termination import terminated_at

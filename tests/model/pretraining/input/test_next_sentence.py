@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from model.pretraining.input.next_sentence import make_pairs
+from amazon_electra.model.pretraining.input.next_sentence import make_pairs
 from tests.model.pretraining.input.rows import CLS, SEP, build_rows
 
 LENGTH = 48

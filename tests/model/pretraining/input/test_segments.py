@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from model.pretraining.input.sequences import Shards, Stream
+from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from tests.model.pretraining.runs import SHAPE, build, pretrain
 from tests.model.synthetic_shards import write_shards
 

@@ -2,9 +2,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.core.errors import UserError
-from model.pretraining.input.batches import number_documents, number_positions, prefetch
-from model.pretraining.input.sequences import Shards, Stream
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.pretraining.input.batches import (
+    number_documents,
+    number_positions,
+    prefetch,
+)
+from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from tests.model.synthetic_shards import write_shards
 
 

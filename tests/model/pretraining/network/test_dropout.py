@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from model.pretraining.network import dropout
-from model.pretraining.network.dropout import Dropout, Noise, PooledDropout
+from amazon_electra.model.pretraining.network import dropout
+from amazon_electra.model.pretraining.network.dropout import Dropout, Noise, PooledDropout
 
 
 @pytest.mark.parametrize("elements", [10_000, dropout.POOL])

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from model.pretraining.network.electra import Electra
-from model.pretraining.network.encoder import initialize_weights
-from model.recipes import RECIPES
+from amazon_electra.model.pretraining.network.electra import Electra
+from amazon_electra.model.pretraining.network.encoder import initialize_weights
+from amazon_electra.model.recipes import RECIPES
 
 
 @pytest.fixture(scope="module")

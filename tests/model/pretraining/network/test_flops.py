@@ -1,13 +1,13 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.device import Device, find_peak_flops
-from model.pretraining.assembly import estimate_sequence_flops
-from model.pretraining.input.sequences import Shards
-from model.pretraining.loop import train
-from model.pretraining.network.flops import count_published_flops
-from model.recipes import RECIPES, apply_settings
-from model.tracking.metrics_log import read_metrics
+from amazon_electra.model.device import Device, find_peak_flops
+from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.loop import train
+from amazon_electra.model.pretraining.network.flops import count_published_flops
+from amazon_electra.model.recipes import RECIPES, apply_settings
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.runs import build
 from tests.model.synthetic_shards import write_shards
 

@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-from beam_jobs.core.errors import UserError
-from model.pretraining.network.electra import Electra
-from model.pretraining.network.encoder import initialize_weights
-from model.pretraining.network.initial_weights import Origin, load_weights
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.pretraining.network.electra import Electra
+from amazon_electra.model.pretraining.network.encoder import initialize_weights
+from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import pretrain, read_curve
 from tests.model.synthetic_shards import write_shards
 

@@ -13,14 +13,14 @@ import torch
 from sklearn.metrics import log_loss, precision_score, recall_score, roc_auc_score
 from transformers import ElectraForMaskedLM
 
-from beam_jobs.core.errors import UserError
-from model.pretraining import loop
-from model.pretraining.assembly import build_validation
-from model.pretraining.budget import Budget, parse_budget
-from model.pretraining.input.sequences import Shards
-from model.pretraining.network.electra import corrupt_batch
-from model.pretraining.validation import Scores
-from model.recipes import RECIPES
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.pretraining import loop
+from amazon_electra.model.pretraining.assembly import build_validation
+from amazon_electra.model.pretraining.budget import Budget, parse_budget
+from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.network.electra import corrupt_batch
+from amazon_electra.model.pretraining.validation import Scores
+from amazon_electra.model.recipes import RECIPES
 from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
 from tests.model.synthetic_shards import write_shards
 

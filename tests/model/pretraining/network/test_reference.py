@@ -7,12 +7,12 @@ import torch
 from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from model.device import open_device
-from model.encoders import config as encoder_config
-from model.encoders import export
-from model.encoders.names import map_names
-from model.pretraining.network.encoder import build_attention
-from model.recipes import RECIPES, apply_settings
+from amazon_electra.model.device import open_device
+from amazon_electra.model.encoders import config as encoder_config
+from amazon_electra.model.encoders import export
+from amazon_electra.model.encoders.names import map_names
+from amazon_electra.model.pretraining.network.encoder import build_attention
+from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import build
 
 SIZE, LENGTH = 100, 32

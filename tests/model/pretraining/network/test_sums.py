@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from model.pretraining.input.batches import split_batch
-from model.pretraining.network import electra
-from model.pretraining.network.masked_prediction import Batch, PretrainingModel
+from amazon_electra.model.pretraining.input.batches import split_batch
+from amazon_electra.model.pretraining.network import electra
+from amazon_electra.model.pretraining.network.masked_prediction import Batch, PretrainingModel
 from tests.model.pretraining.runs import SHAPE, build
 from tests.model.synthetic_shards import write_shards
 

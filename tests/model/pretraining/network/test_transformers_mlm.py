@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from beam_jobs.core.errors import UserError
-from model.config import PretrainingConfig
-from model.encoders.masked_lm import load_masked_lm
-from model.pretraining.network.transformers_mlm import TransformersMlm, find_layout
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.config import PretrainingConfig
+from amazon_electra.model.encoders.masked_lm import load_masked_lm
+from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm, find_layout
 from tests.model.encoders.published_kinds import KINDS, OURS, write_kind
 
 LENGTHS = ((40, 20, 4), (64,), (3, 30, 10))

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from model.device import open_device
-from model.pretraining.network import vocabulary_loss
-from model.pretraining.network.vocabulary_loss import (
+from amazon_electra.model.device import open_device
+from amazon_electra.model.pretraining.network import vocabulary_loss
+from amazon_electra.model.pretraining.network.vocabulary_loss import (
     VocabularyLoss,
     compute_rows,
     draw_gumbel,
     draw_ids,
 )
-from model.pretraining.random_bits import hash_bits
+from amazon_electra.model.pretraining.random_bits import hash_bits
 
 
 @pytest.mark.parametrize("entries", [7, 1000])

@@ -302,13 +302,6 @@ class FinetuningSettings(Settings):
         "corpus, five folds of the training examples, where a dev split would be a few reviews: "
         "then it has none, and the reviews of dev are test too",
     )
-    fold: str = Field(
-        default="",
-        pattern=r"^([1-9]\d*/[1-9]\d*)?$",
-        description="K/N, of a cross-validation: the labelled reviews of all splits are dealt out "
-        "to N folds by a hash of the text; the K-th is test, a tenth of the others dev, the rest "
-        "train. Empty: the splits as they are",
-    )
     sampling: Literal["balanced", "natural"] = Field(
         default="natural",
         description="classes of the training examples; dev and test are natural unless "

@@ -5,13 +5,12 @@ Writes predictions.parquet (one row per example), metrics.json (every metric wit
 interval, and the confusion matrix) and mistakes.jsonl (the hundred worst, with their text).
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.settings import read_options
-from amazon_electra.model.evaluation.evaluate import evaluate_model, join_folds
+from amazon_electra.model.evaluation.evaluate import evaluate_model
 from amazon_electra.model.finetuning.examples import Split
 from amazon_electra.model.finetuning.network import read_task_head
 from amazon_electra.model.finetuning.tasks import find_task
@@ -25,19 +24,13 @@ def evaluate(
     output: str | Path,
     *,
     split: Split = "test",
-    folds: Sequence[str | Path] = (),
     device: str = "auto",
 ) -> dict[str, Any]:
     """Evaluate a folder of `model.finetune` on a split of a task's data, write the predictions and
     metrics to `output`, and return metrics.json.
-
-    With `folds`, the folders of evaluations of the folds of a cross-validation (fine-tuned with the
-    setting fold=K/N), those are joined instead; `model` is then the model that is kept.
     """
     model, data, output = Path(model), Path(data), Path(output)
     found = find_task(task, data, read_task_head(model).labels)
-    if folds:
-        return join_folds(model, found, data, [Path(fold) for fold in folds], output)
     return evaluate_model(model, found, data, output, split, device)
 
 

@@ -31,10 +31,10 @@ from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.encoders.origin import describe_start
 from amazon_electra.model.evaluation.choice import (
     apply_calibration,
-    choose_best,
     fit_calibration,
     fit_temperature,
     make_held_out_predictions,
+    rank_arms,
 )
 from amazon_electra.model.evaluation.metrics import (
     METRICS,
@@ -49,7 +49,7 @@ from amazon_electra.model.finetuning.network import NETWORK
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.options import ExportOptions
-from amazon_electra.model.questions.of_model import HeldOut, answer_questions
+from amazon_electra.model.questions.of_model import answer_questions
 from amazon_electra.model.report.document import Table, render_template
 from amazon_electra.model.report.sections import format_change, format_number
 
@@ -159,21 +159,22 @@ def write_model(
     """Write the folder, results.json last; return its content but for the arms."""
     make_writable_folder("output", output)
     metric = task.metrics[0]
-    best = choose_best([cell for cell in cells if cell.is_candidate])
+    ranked = rank_arms(cells)
+    best = next(cell for cell in ranked if cell.is_candidate)
     trained = json.loads((best.folder / "run.json").read_text(encoding="utf-8"))
     settings = FinetuningSettings.from_run(trained)
     has_dev = settings.selection == "dev"
     split: Split = "dev" if has_dev else "train"
     sampling = replace(choose_sampling(settings, split, trained["seed"]), n=CHECKED)
-    examples = load_examples(task, data, split, sampling, fold=settings.fold)
+    examples = load_examples(task, data, split, sampling)
     fitted = best.arm_class.load(best.folder, Resources("cpu", "fp32"))
     dev = make_held_out_predictions(best.held_out)
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     exported = fitted.export(output, examples, temperature, task)
     questions = answer_questions(
-        HeldOut.of_predictions(dev, temperature),
-        HeldOut.of_predictions(test, temperature) if test else None,
+        OutOfFold.of_predictions(dev, temperature),
+        OutOfFold.of_predictions(test, temperature) if test else None,
         task,
         data,
         output,
@@ -192,10 +193,9 @@ def write_model(
         "arm": best.arm,
         "seed": best.seed,
         "kind": best.arm_class.name,
-        "best_arm": choose_best(cells).arm,
+        "best_arm": ranked[0].arm,
         "chosen_on": "dev" if has_dev else "held-out folds of the training examples",
         "n_chosen_on": len(best.held_out),
-        "folds": best.measured.get("folds", 1),
         "arms": summarize_arms(cells, task.metrics),
         "temperature": temperature,
         "is_calibrated": exported.temperature == 1,

@@ -133,8 +133,8 @@ def fit_and_predict(
     None where the task has no classes.
 
     An arm that does not cross-validate is fitted to four fifths, and predicts the last one, of
-    which it reads HELD_OUT examples at most. With fewer than REFITTED_BELOW labels it is then
-    fitted to all, but for a fold, which only measures.
+    which it reads HELD_OUT examples at most, of many a twentieth of all. With fewer than
+    REFITTED_BELOW labels it is then fitted to all.
     """
     from amazon_electra.model.evaluation.metrics import compute_metric
     from amazon_electra.model.evaluation.predict import predict_classes
@@ -153,10 +153,11 @@ def fit_and_predict(
             examples = [by_id[one] for one in held_out.ids]
     else:
         folds = assign_folds(list_labels(train), group_examples(train))
-        examples = [train[i] for i in np.flatnonzero(folds == 0)[:HELD_OUT]]
+        n = max(HELD_OUT, len(train) // 20)
+        examples = [train[i] for i in np.flatnonzero(folds == 0)[:n]]
         apart = {example.id for example in examples}
         rest = [example for example in train if example.id not in apart]
-        is_refitted = len(train) < REFITTED_BELOW and not request.settings.fold
+        is_refitted = len(train) < REFITTED_BELOW
         folder = output / WORK / "held-out" if is_refitted else output
         make_writable_folder("output", folder)
         write_json(folder / "run.json", request.describe())

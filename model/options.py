@@ -273,11 +273,6 @@ class EvaluateOptions(Settings):
     task: str = Field(description=TASK)
     data: Path = Field(description="folder or file of the task's data")
     output: Path = Field(description="folder for predictions and metrics")
-    folds: tuple[Path, ...] = Field(
-        default=(),
-        description="evaluations of the folds of a cross-validation (model.finetune with `fold` "
-        "and `evaluation`), to be joined; `model` is the model that is kept",
-    )
     split: Literal["train", "dev", "test"] = Field(
         default="test", description="split of the task to evaluate on"
     )

@@ -363,15 +363,6 @@ class Finetuning(Settings):
         min_length=1,
         description="One fine-tuning for each; several show how much results vary",
     )
-    folds: int | None = Field(
-        default=None,
-        ge=1,
-        le=20,
-        description="Folds of a cross-validation, which measures the arms on all labelled "
-        "reviews; the model that is kept is trained on the splits as they are. 1: no "
-        "cross-validation; none: 5 folds below 1,000 labelled reviews and 3 below 2,000, unless "
-        "the dump is synthetic",
-    )
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         default=[],
         description="Learning rates to try; the best on dev is kept. Empty: as the recipe says",

@@ -11,7 +11,6 @@ from amazon_electra.flows.configuration.form import Arm, Parameters
 from amazon_electra.flows.stages.cells import Cell, build_cell
 from amazon_electra.flows.stages.finetuning import Finetuning, Start
 from amazon_electra.flows.stages.origin import POSITIONS, describe_origin, get_name
-from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
@@ -22,9 +21,6 @@ from amazon_electra.model.recipes import RECIPES
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
 """How reports call the new encoder of a run with a published start, and end the name of that one.
 """
-AUTOMATIC_FOLDS = ((100, 1_000, 5), (1_000, 2_000, 3))
-"""From how many labelled reviews on, below how many, how many folds. Each is a fine-tuning more:
-with 2,000 labels those of a MiniLM take twenty minutes on two cores, of five folds 35."""
 CURVE = (50, 200, 800)
 """Labels of the curve, where there are more than twice as many as its last point has."""
 CURVE_TESTS = 1_000
@@ -151,15 +147,10 @@ def list_cells(
     settings = choose_settings(parameters, store, corpus, origin)
     arms = list_arms(parameters, store, encoder, champion, base, origin)
     for task in parameters.finetuning.tasks:
-        reads_dump = any(
-            arm.start.encoder and arm.start.encoder.name in ADAPTATIONS and arm.chosen != "random"
-            for arm in arms
-        )
-        folds = choose_folds(parameters, task, corpus, store, reads_dump)
         for seed in parameters.finetuning.seeds:
             for arm in arms:
                 chosen = choose_finetuning(parameters, corpus, arm, task, seed, settings)
-                yield build_cell(chosen, arm.name, folds=folds)
+                yield build_cell(chosen, arm.name)
 
 
 def choose_finetuning(
@@ -193,34 +184,6 @@ def list_curve_cells(
             few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
             chosen = choose_finetuning(parameters, corpus, arm, task, seed, few)
             yield build_cell(chosen, arm.name, labels=labels)
-
-
-def choose_folds(
-    parameters: Parameters, task: str, corpus: Stage, store: Store, reads_dump: bool
-) -> int:
-    """Return the folds of the cross-validation that measures a task; 1: none.
-
-    Unless the form says so it is for real reviews with few labels, of which a test split has too
-    few to compare arms on. Folds are by text, so a corpus that is split by something else has none;
-    and an encoder that was trained on the dump (`reads_dump`) has read the texts of all folds.
-    """
-    made, asked = store.manifest(corpus), parameters.finetuning.folds
-    by = made["result"].get("split_by", {}).get("by", "text") if made else "text"
-    if asked and asked > 1 and by != "text":
-        raise UserError(
-            f"folds are by text, and the corpus is split by {by}: use 1", "finetuning.folds", asked
-        )
-    if asked and asked > 1 and reads_dump:
-        raise UserError(
-            "the encoder that is trained on this dump reads the texts "
-            "of all folds: leave out the arm pre-trained, or use 1",
-            "finetuning.folds",
-            asked,
-        )
-    if asked or not made or reads_dump or parameters.recipe == "sample" or by != "text":
-        return asked or 1
-    labelled = count_labelled(task, made["result"])
-    return next((n for least, most, n in AUTOMATIC_FOLDS if least <= labelled < most), 1)
 
 
 def pair_adapted(arms: Collection[str], origin: Stage) -> list[tuple[str, str]]:

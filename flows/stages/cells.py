@@ -1,7 +1,7 @@
-"""A cell: one fine-tuning of an arm and its evaluation, by cross-validation or on test."""
+"""A cell: one fine-tuning of an arm and its evaluation on test."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
@@ -20,14 +20,12 @@ class Cell:
     seed: int
     finetuned: Stage
     evaluated: Stage
-    folds: tuple[Stage, ...] = ()
-    """What the evaluation of a cross-validation is joined from, in the order it is made."""
     labels: int = 0
     """Labels it is trained with, a point of the label curve; 0: all."""
 
     @property
     def chain(self) -> tuple[Stage, ...]:
-        return self.finetuned, *self.folds, self.evaluated
+        return self.finetuned, self.evaluated
 
     @property
     def is_cheap(self) -> bool:
@@ -47,10 +45,8 @@ class Cell:
         return self.finetuned.fingerprint in {cell.finetuned.fingerprint for cell in cells}
 
 
-def build_cell(asked: Finetuning, arm: str, folds: int = 1, labels: int = 0) -> Cell:
-    """Return a cell of the arm of this name; with several folds it is measured by their joined
-    evaluation. `labels` says which point of the label curve it is.
-    """
+def build_cell(asked: Finetuning, arm: str, labels: int = 0) -> Cell:
+    """Return a cell of the arm of this name; `labels` says which point of the label curve it is."""
     task, seed = asked.task, asked.seed
     about = {"arm": arm, "task": task, "seed": str(seed)}
     title = f"{arm} · {task} · seed {seed}"
@@ -58,18 +54,7 @@ def build_cell(asked: Finetuning, arm: str, folds: int = 1, labels: int = 0) -> 
         about["labels"], title = str(labels), f"{title} · {labels} labels"
     finetuned = build_finetuning_stage(asked, title, about)
     evaluated = build_evaluation_stage(finetuned)
-    if folds == 1:
-        return Cell(arm, task, seed, finetuned, evaluated, labels=labels)
-    made: list[Stage] = [evaluated]
-    of_folds: list[Stage] = []
-    for number in range(1, folds + 1):
-        one = replace(asked, settings={**asked.settings, "fold": f"{number}/{folds}"})
-        named = {**about, "fold": str(number)}
-        stage = build_finetuning_stage(one, f"{title} · fold {number}", named)
-        of_folds.append(build_evaluation_stage(stage))
-        made += [stage, of_folds[-1]]
-    joined = build_evaluation_stage(finetuned, of_folds)
-    return Cell(arm, task, seed, finetuned, joined, tuple(made))
+    return Cell(arm, task, seed, finetuned, evaluated, labels=labels)
 
 
 def keep_complete(cells: Iterable[Cell], store: Store) -> list[Cell]:

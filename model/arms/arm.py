@@ -26,7 +26,7 @@ Format = Literal["transformers", "onnx", "skops", "parts"]
 ONNX Runtime alone, by skops, or as folders of these, whose logits are weighted and added. `score`
 and `mlflow models serve` know these and no arm."""
 OF_EXAMPLES = (
-    *("n_train", "n_dev", "n_test", "fold", "sampling", "balanced_test"),
+    *("n_train", "n_dev", "n_test", "sampling", "balanced_test"),
     *("selection", "max_length", "precision"),
 )
 """The fields of FinetuningSettings that say which examples are read, and how texts are."""

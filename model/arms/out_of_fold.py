@@ -5,7 +5,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,12 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
-from amazon_electra.model.evaluation.predictions import compute_log_loss
+from amazon_electra.beam_jobs.core.model_folder import take_logarithms
+from amazon_electra.model.evaluation.predictions import (
+    Predictions,
+    compute_log_loss,
+    compute_log_softmax,
+)
 from amazon_electra.model.finetuning.examples import Example, fold_text
 
 FILE = "out_of_fold.parquet"
@@ -23,8 +30,8 @@ COLUMNS = ("id", "label", "fold", "logits")
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Predictions of the training examples, each by a model that was fitted without it; or those of
-    dev, which no model learns from.
+    """Predictions of examples by models that were fitted without them: of the training examples,
+    or of a split that no model learns from.
     """
 
     ids: list[str]
@@ -41,6 +48,32 @@ class OutOfFold:
     def compute_loss(self) -> float:
         """Return the mean log-loss."""
         return compute_log_loss(self.logits, self.labels)
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        """Softmax of the logits, float64 [n, classes]."""
+        return np.exp(compute_log_softmax(self.logits))
+
+    @classmethod
+    def of_predictions(cls, predictions: Predictions, temperature: float) -> Self:
+        """Return predictions with logits that are divided by the temperature."""
+        assert predictions.probabilities is not None
+        logits = take_logarithms(predictions.probabilities) / temperature
+        none = np.zeros(len(predictions), np.int64)
+        return cls(predictions.ids, np.asarray(predictions.labels, np.int64), logits, none)
+
+    def join(self, other: "OutOfFold | None") -> "OutOfFold":
+        """Return the predictions of both; of an example that both have, this one's."""
+        if other is None:
+            return self
+        known = {*self.ids}
+        new = [place for place, one in enumerate(other.ids) if one not in known]
+        return OutOfFold(
+            [*self.ids, *(other.ids[place] for place in new)],
+            np.concatenate([self.labels, other.labels[new]]),
+            np.concatenate([self.logits, other.logits[new]]),
+            np.concatenate([self.folds, other.folds[new]]),
+        )
 
     def take_ids(self, ids: Sequence[str]) -> "OutOfFold":
         """Return the predictions of these examples, in this order."""

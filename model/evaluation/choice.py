@@ -37,11 +37,11 @@ class Chosen(Protocol):
 C = TypeVar("C", bound=Chosen)
 
 
-def choose_best(cells: Sequence[C]) -> C:
-    """Return the best seed of the arm whose seeds have the smallest log-loss in the mean, each
-    calibrated, on the held-out examples that all arms have.
+def rank_arms(cells: Sequence[C]) -> list[C]:
+    """Return the best seed of each arm, the arm first whose seeds have the smallest log-loss in the
+    mean, each calibrated, on the held-out examples that all arms have.
 
-    An arm that answers one class is taken only where all do.
+    Arms that answer one class come last.
     """
     losses: dict[str, list[tuple[bool, float, C]]] = {}
     shared = {
@@ -55,11 +55,16 @@ def choose_best(cells: Sequence[C]) -> C:
         loss = float(apply_calibration(predictions, fit_calibration(predictions)).loss.mean())
         one_class = len(set(predictions.predictions)) == 1
         losses.setdefault(cell.arm, []).append((one_class, loss, cell))
-    best = min(
+    ranked = sorted(
         losses.values(),
         key=lambda own: (all(one for one, *_ in own), float(np.mean([loss for _, loss, _ in own]))),
     )
-    return min(best, key=lambda one: one[:2])[2]
+    return [min(own, key=lambda one: one[:2])[2] for own in ranked]
+
+
+def choose_best(cells: Sequence[C]) -> C:
+    """Return the first of `rank_arms`."""
+    return rank_arms(cells)[0]
 
 
 def make_held_out_predictions(held_out: OutOfFold) -> Predictions:

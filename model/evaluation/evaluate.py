@@ -17,8 +17,6 @@ from amazon_electra.model.config import FinetuningSettings, Precision
 from amazon_electra.model.evaluation.metrics import METRICS, count_confusions
 from amazon_electra.model.evaluation.predictions import (
     Predictions,
-    join_predictions,
-    read_predictions,
     write_predictions,
 )
 from amazon_electra.model.evaluation.significance import compute_interval
@@ -75,7 +73,7 @@ def evaluate_model(
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
     sampling = choose_sampling(settings, split, finetuning_run["seed"])
-    examples = load_examples(task, data, split, sampling, left_out, settings.fold)
+    examples = load_examples(task, data, split, sampling, left_out)
     predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
     output.mkdir(parents=True, exist_ok=True)
     _write_mistakes(predictions, examples, task, data, output / "mistakes.jsonl")
@@ -89,34 +87,6 @@ def evaluate_model(
         "seconds": round(time.perf_counter() - started, 3),
     }
     return _write_metrics(predictions, task, split, folder, data, output, about)
-
-
-def join_folds(
-    folder: Path, task: Task, data: Path, folds: Sequence[Path], output: Path
-) -> dict[str, Any]:
-    """Write the evaluation of a cross-validation from those of its folds: the predictions of every
-    labelled example by the one model that was not trained on it. Return the metrics.
-
-    `folder` is the model of the same arm and seed that is kept, which was trained on the splits as
-    they are.
-    """
-    every = [json.loads((fold / "metrics.json").read_text(encoding="utf-8")) for fold in folds]
-    predictions = join_predictions(
-        [read_predictions(fold / "predictions.parquet") for fold in folds]
-    )
-    output.mkdir(parents=True, exist_ok=True)
-    lines = [
-        line
-        for fold in folds
-        for line in (fold / "mistakes.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    lines.sort(key=lambda line: -json.loads(line)["loss"])
-    (output / "mistakes.jsonl").write_text(
-        "".join(f"{one}\n" for one in lines[:MISTAKES_KEPT]), encoding="utf-8"
-    )
-    about = {"folds": len(folds), "seconds": round(sum(one["seconds"] for one in every), 3)}
-    about |= {name: every[0][name] for name in ("left_out", "seed", "encoder")}
-    return _write_metrics(predictions, task, "test", folder, data, output, about)
 
 
 def _write_metrics(

@@ -89,24 +89,6 @@ def compute_log_loss(scores: np.ndarray, labels: np.ndarray) -> float:
     return -float(np.mean(compute_log_softmax(scores)[np.arange(len(labels)), labels]))
 
 
-def join_predictions(parts: Sequence[Predictions]) -> Predictions:
-    """Return the predictions of all parts, one after the other: those of one task, whose columns
-    are the same.
-    """
-    first = parts[0]
-    return replace(
-        first,
-        ids=[one for part in parts for one in part.ids],
-        labels=[one for part in parts for one in part.labels],
-        predictions=[one for part in parts for one in part.predictions],
-        loss=np.concatenate([part.loss for part in parts]),
-        probabilities=None
-        if first.probabilities is None
-        else np.concatenate([p.probabilities for p in parts if p.probabilities is not None]),
-        scores={n: np.concatenate([part.scores[n] for part in parts]) for n in first.scores},
-    )
-
-
 def write_predictions(predictions: Predictions, path: Path) -> None:
     """Write a row per example.
 

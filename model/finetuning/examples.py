@@ -236,37 +236,14 @@ def fold_text(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def assign_fold(text: str, folds: int) -> tuple[int, bool]:
-    """Return the fold of a text, from 1, and whether it is dev where that fold is not test: equal
-    texts (case and spaces aside) are alike in both.
-    """
-    folded = fold_text(text).encode("utf-8", "surrogatepass")
-    place = int.from_bytes(hashlib.blake2b(folded, digest_size=8, person=b"fold").digest(), "big")
-    return 1 + place % folds, place // folds % 10 == 0
-
-
-def _read_fold(
-    task: Task, data: Path, split: Split, fold: str, left_out: Counter[str]
-) -> Iterable[Example]:
-    """Yield the examples of a split of a fold, K/N, out of those of all splits."""
-    number, folds = map(int, fold.split("/"))
-    for side in SPLITS:
-        for example in task.read(data, side, Sampling(), left_out):
-            own, is_dev = assign_fold(example.text, folds)
-            if split == ("test" if own == number else "dev" if is_dev else "train"):
-                yield example
-
-
 def load_examples(
     task: Task,
     data: Path,
     split: Split,
     sampling: Sampling,
     left_out: Counter[str] | None = None,
-    fold: str = "",
 ) -> Sequence[Example]:
-    """Return the examples of a split, or of a split of a fold K/N of all examples, counting in
-    `left_out` those that cannot be used.
+    """Return the examples of a split, counting in `left_out` those that cannot be used.
 
     Raises a UserError that says in one line what is wrong with the data. Only classes can be
     balanced.
@@ -278,11 +255,7 @@ def load_examples(
     if task.shape != "classification":
         sampling = replace(sampling, balanced=False)
     counts: Counter[str] = Counter() if left_out is None else left_out
-    examples: Sequence[Example]
-    if fold:
-        examples = sample_examples(_read_fold(task, data, split, fold, counts), sampling)
-    else:
-        examples = task.read(data, split, sampling, counts)
+    examples = task.read(data, split, sampling, counts)
     if not examples:
         raise UserError(explain_empty_split(task, data, split, counts))
     first = examples[0].label

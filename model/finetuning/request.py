@@ -254,8 +254,7 @@ def load_split(request: Request, split: Split) -> tuple[Sequence[Example], Count
     if split == "dev" and request.settings.selection == "cross-validation":
         return [], left_out
     sampling = choose_sampling(request.settings, split, request.seed)
-    fold = request.settings.fold
-    return load_examples(request.task, request.data, split, sampling, left_out, fold), left_out
+    return load_examples(request.task, request.data, split, sampling, left_out), left_out
 
 
 def is_part_of_teacher(encoder: str) -> bool:

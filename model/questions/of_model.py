@@ -5,15 +5,15 @@ results.json and the report say.
 import csv
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import atomic_path
-from amazon_electra.beam_jobs.core.model_folder import apply_temperature, take_logarithms
-from amazon_electra.model.evaluation.predictions import Predictions
+from amazon_electra.beam_jobs.core.model_folder import take_logarithms
+from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.tasks.corpus import LABEL, locate_reviews
 from amazon_electra.model.questions.giveaways import find_giveaway
@@ -35,39 +35,9 @@ MOST_CONTRADICTED = 1_000
 """Texts of copies with several labels that are listed."""
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """Answers of models that were not trained on the review."""
-
-    ids: list[str]
-    labels: np.ndarray
-    """int64 [n]."""
-    probabilities: np.ndarray
-    """[n, classes], calibrated."""
-
-    @classmethod
-    def of_predictions(cls, predictions: Predictions, temperature: float) -> Self:
-        assert predictions.probabilities is not None
-        logits = take_logarithms(predictions.probabilities)
-        labels = np.asarray(predictions.labels, np.int64)
-        return cls(predictions.ids, labels, apply_temperature(logits, temperature))
-
-    def join(self, other: "HeldOut | None") -> "HeldOut":
-        """Return the answers of both; of a review that both answer, this one's."""
-        if other is None:
-            return self
-        known = {*self.ids}
-        new = [place for place, one in enumerate(other.ids) if one not in known]
-        return HeldOut(
-            [*self.ids, *(other.ids[place] for place in new)],
-            np.concatenate([self.labels, other.labels[new]]),
-            np.concatenate([self.probabilities, other.probabilities[new]]),
-        )
-
-
 def answer_questions(
-    held_out: HeldOut,
-    test: HeldOut | None,
+    held_out: OutOfFold,
+    test: OutOfFold | None,
     task: Task,
     data: Path,
     folder: Path,
@@ -92,8 +62,7 @@ def answer_questions(
     own = every.probabilities[np.arange(len(every.ids)), every.labels]
     loss = float(-take_logarithms(own).mean())
     giveaway = find_giveaway(texts, every.labels, loss) if texts else None
-    is_larger = test and len(test.ids) > len(held_out.ids)  # of a cross-validation, all reviews
-    basis = test if test and is_larger else held_out
+    basis = test if test and len(test) > len(held_out) else held_out
     return {
         "giveaway": giveaway and asdict(giveaway) | {"says": giveaway.describe(task.labels)},
         "wrong_labels": {
@@ -107,7 +76,7 @@ def answer_questions(
 
 
 def list_suspicious_rows(
-    wrong: WrongLabels, held_out: HeldOut, task: Task, records: dict[str, dict[str, Any]]
+    wrong: WrongLabels, held_out: OutOfFold, task: Task, records: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return a row of suspicious.csv for each label that looks wrong."""
     rows = []
@@ -170,7 +139,7 @@ def write_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
             writer.writerow([f"'{one}" if one.startswith(FORMULAS) else one for one in cells])
 
 
-def summarize_trust(held_out: HeldOut, task: Task, target: float | None) -> dict[str, Any]:
+def summarize_trust(held_out: OutOfFold, task: Task, target: float | None) -> dict[str, Any]:
     """Return what can be promised at each of TARGETS, at the asked `target`, and for each class."""
     answers = held_out.probabilities.argmax(1)
     scores = held_out.probabilities.max(1), answers == held_out.labels

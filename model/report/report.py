@@ -315,12 +315,6 @@ def describe_labels(study: ReportInput, results: Results) -> list[Block]:
             "the log-loss of training examples, each predicted by a model that had not read it; "
             "nothing was chosen on test. The second number of labels is how many those are."
         )
-    for task, (folds, count) in results.list_folds().items():
-        text += (
-            f" {task} is measured by cross-validation with {folds} folds: each of the {count:,} "
-            "labelled reviews is answered by a model that was trained on the other folds, a tenth "
-            "of them as dev. The models that are kept are trained on the splits as they are."
-        )
     if probed := [arm.name for arm in study.arms if arm.written_steps]:
         text += (
             f" By a probe of {join_names(probed)} on labels of train and dev, which all arms read, "

@@ -172,14 +172,6 @@ class Results:
         """Return a task's name for a table."""
         return task if self.find_exposure(task) is None else task + MARK
 
-    def list_folds(self) -> dict[str, tuple[int, int]]:
-        """Return the folds and the examples of each task that was measured by cross-validation."""
-        return {
-            cell.task: (cell.about["folds"], cell.about["n"])
-            for cell in self.cells
-            if "folds" in cell.about
-        }
-
     def get_main_metric(self, task: str) -> str:
         """Return the metric by which arms are compared."""
         return self.read_about(task)["main_metric"]

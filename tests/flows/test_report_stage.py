@@ -6,7 +6,6 @@ import shlex
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.cli.main import build_parser
 from amazon_electra.flows.cli.run_commands import build_form
 from amazon_electra.flows.cli.study_command import read_choice
@@ -14,7 +13,7 @@ from amazon_electra.flows.configuration.form import Addition, Parameters, fill_p
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.stages import report
-from amazon_electra.flows.stages.arms import choose_folds, list_cells, list_curve_cells
+from amazon_electra.flows.stages.arms import list_cells, list_curve_cells
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
@@ -132,37 +131,6 @@ def fill(store, *settings, recipe="published"):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "labelled", "asked", "by", "folds"),
-    [
-        ("published", 99, 0, "text", 1),
-        ("published", 999, 0, "text", 5),
-        ("published", 1999, 0, "text", 3),
-        ("published", 2000, 0, "text", 1),
-        ("published", 999, 1, "text", 1),
-        ("published", 999, 0, "product", 1),
-        ("sample", 999, 0, "text", 1),
-        ("sample", 999, 2, "text", 2),
-    ],
-)
-def test_few_labels_are_cross_validated(store, encoder, recipe, labelled, asked, by, folds):
-    settings = [f"pretraining.start_from={encoder}", f"finetuning.folds={asked or 'none'}"]
-    p = fill(store, *settings, recipe=recipe)
-    stars = {"train.1": 40, "test.5": labelled - 40, "dev.3": 5000}
-    store.publish(CORPUS, {"stars": stars, "split_by": {"by": by}})
-    cells = list(list_cells(p, store, CORPUS, ORIGIN, None, origin=ORIGIN))
-    tfidf = next(cell for cell in cells if cell.arm == "TF-IDF")
-    names = [stage.name for stage in tfidf.chain]
-    if folds == 1:
-        assert names == ["finetuning", "evaluation"]
-        return
-    assert names == ["finetuning", "evaluation"] * (1 + folds) + ["evaluation"]
-    told = [stage.parameters["settings"]["fold"] for stage in tfidf.chain if stage.name[0] == "f"]
-    assert told == ["", *(f"{n}/{folds}" for n in range(1, folds + 1))]
-    assert len({stage.fingerprint for stage in tfidf.chain}) == len(names)
-    assert [stage.name for stage in tfidf.evaluated.inputs.values()].count("evaluation") == folds
-
-
-@pytest.mark.parametrize(
     ("labelled", "points"),
     [(1601, [("TF-IDF", 50), ("TF-IDF", 200), ("TF-IDF", 800)]), (1600, [])],
 )
@@ -175,23 +143,6 @@ def test_many_labels_give_a_curve(store, encoder, labelled, points):
     for cell in cells:
         settings = cell.finetuned.parameters["settings"]
         assert (settings["n_train"], settings["n_test"]) == (cell.labels, 1000)
-
-
-def test_folds_by_text_are_no_folds_of_a_corpus_split_by_product(store):
-    asked = fill(store, "finetuning.folds=5")
-    store.publish(CORPUS, {"split_by": {"by": "product"}})
-    with pytest.raises(UserError, match=r"`finetuning.folds=5`: .* split by product"):
-        choose_folds(asked, "polarity", CORPUS, store, reads_dump=False)
-
-
-def test_an_encoder_that_was_trained_on_the_dump_has_no_folds(store):
-    """It has read the texts of all of them."""
-    p, asked = fill(store), fill(store, "finetuning.folds=5")
-    store.publish(CORPUS, {"stars": {"train.1": 500}})
-    assert choose_folds(p, "polarity", CORPUS, store, reads_dump=False) == 5
-    assert choose_folds(p, "polarity", CORPUS, store, reads_dump=True) == 1
-    with pytest.raises(UserError, match=r"`finetuning.folds=5`: the encoder .* leave out the arm"):
-        choose_folds(asked, "polarity", CORPUS, store, reads_dump=True)
 
 
 def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(list_stages, encoder):

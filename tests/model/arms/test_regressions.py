@@ -16,7 +16,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import evaluate, finetune
 from amazon_electra.model.arms import states, words
 from amazon_electra.model.arms.regression import fit_regression
-from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.evaluation.evaluate import predict_examples
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
@@ -70,38 +69,6 @@ def test_an_evaluation_of_its_own_predicts_the_same(made, kind, tmp_path):
     )
     assert again.ids == before.ids
     assert np.array_equal(again.probabilities, before.probabilities)
-
-
-def test_a_cross_validation_answers_every_example_once_by_a_model_without_it(made, tmp_path):
-    folds = []
-    for number in range(1, 4):
-        evaluated = tmp_path / f"{number}-test"
-        more = ["--set", f"fold={number}/3", "--evaluation", str(evaluated)]
-        fit(made, str(tmp_path / str(number)), "tfidf", *more)
-        settings = FinetuningSettings(fold=f"{number}/3")
-        sides = {
-            split: {e.id for e in load_examples(POLARITY, made / "corpus", split, Sampling(), None,
-                                                settings.fold)}
-            for split in ("train", "dev", "test")
-        }  # fmt: skip
-        assert sides["test"] == set(read_predictions(evaluated / "predictions.parquet").ids)
-        assert not (sides["test"] | sides["dev"]) & sides["train"]
-        assert not sides["test"] & sides["dev"]
-        result = json.loads((tmp_path / str(number) / "result.json").read_text())
-        assert (result["n_train"], result["n_dev"]) == (len(sides["train"]), len(sides["dev"]))
-        folds.append(str(evaluated))
-    where = ["--model", str(made / "tfidf"), "--data", str(made / "corpus"), "--task", "polarity"]
-    told = evaluate.run([*where, "--output", str(tmp_path / "joined"), "--folds", *folds])
-    joined = read_predictions(tmp_path / "joined" / "predictions.parquet")
-    every = [
-        example.id
-        for split in ("train", "dev", "test")
-        for example in load_examples(POLARITY, made / "corpus", split, Sampling())
-    ]
-    assert sorted(joined.ids) == sorted(every)
-    assert (told["folds"], told["n"]) == (3, len(every))
-    right = np.mean(joined.predicted_classes == joined.gold_array)
-    assert told["metrics"]["accuracy"]["value"] == pytest.approx(right)
 
 
 def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.questions.of_model import HeldOut, answer_questions
+from amazon_electra.model.questions.of_model import answer_questions
 from amazon_electra.model.report.owner import (
     build_owner_blocks,
     list_short_answers,
@@ -42,6 +43,10 @@ def write_corpus(folder, ids):
     return folder
 
 
+def make_answers(ids, labels, probabilities):
+    return OutOfFold(ids, labels, np.log(probabilities), np.zeros(len(ids), np.int64))
+
+
 def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     probabilities, labels, flipped = simulate(0, 600, 30)
     ids = [f"{place:032x}" for place in range(600)]
@@ -49,8 +54,8 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     labels[2] = 1
     data = write_corpus(tmp_path / "corpus", ids)
     found = answer_questions(
-        HeldOut(ids[:400], labels[:400], probabilities[:400]),
-        HeldOut(ids[300:], labels[300:], probabilities[300:]),
+        make_answers(ids[:400], labels[:400], probabilities[:400]),
+        make_answers(ids[300:], labels[300:], probabilities[300:]),
         TASK,
         data,
         tmp_path,
@@ -88,7 +93,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
 def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
     probabilities, labels, _ = simulate(1, 300, 20)
     ids = [f"line {place}" for place in range(300)]
-    held_out = HeldOut(ids, labels, probabilities)
+    held_out = make_answers(ids, labels, probabilities)
     answer_questions(held_out, None, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray, None)
     with (tmp_path / "suspicious.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -105,8 +110,8 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
     for row, label in zip(rows, labels.tolist(), strict=True):
         row["sentences"] = ["It came.", f"List {'abc'[label]}."]
     pq.write_table(pa.Table.from_pylist(rows), data / "corpus-0000000-00000.parquet")
-    held_out = HeldOut(ids[:40], labels[:40], probabilities[:40])
-    test = HeldOut(ids, labels, probabilities)
+    held_out = make_answers(ids[:40], labels[:40], probabilities[:40])
+    test = make_answers(ids, labels, probabilities)
     predict = partial(np.full, fill_value=1 / 3)
     found = answer_questions(
         held_out, test, TASK, data, tmp_path, lambda texts: predict((len(texts), 3)), 0.9

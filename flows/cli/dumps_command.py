@@ -3,19 +3,14 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.dumps.public_dumps import fetch_dump, find_address, read_releases
 
 
-def add_dump_commands(commands: Any) -> None:
-    dumps = commands.add_parser(
-        "dumps",
-        help="list and fetch public dumps",
-        description="List and fetch public review dumps.",
-    )
+def add_dumps_options(dumps: OptionParser) -> None:
     actions = dumps.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser(
         "list", help="list what can be fetched", description="List the public releases by name."

@@ -1,29 +1,26 @@
 """`amazon-electra encoders`: published encoders that are known to work, and what they cost here."""
 
 import argparse
-from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.text.languages import list_languages
 from amazon_electra.model.encoders.known import describe_encoders
 
 
-def add_encoders_command(commands: Any) -> None:
-    """Add `encoders`."""
-    listing = commands.add_parser(
-        "encoders",
-        help="list published encoders that are known to work",
-        description="List published encoders for --start-from, of kinds that the tests cover from "
-        "start to end, and how long each takes to adapt on this machine.",
+def add_encoders_options(encoders: OptionParser) -> None:
+    encoders.description = (
+        "List published encoders for --start-from, of kinds that the tests cover from start to "
+        "end, and how long each takes to adapt on this machine."
     )
-    listing.add_argument(
+    encoders.add_argument(
         "--language",
         default="",
         metavar="CODE",
         help="only those that read this language, for example de",
     )
-    listing.set_defaults(do=list_encoders)
+    encoders.set_defaults(do=list_encoders)
 
 
 def list_encoders(arguments: argparse.Namespace) -> None:

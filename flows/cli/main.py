@@ -1,7 +1,7 @@
 """The `amazon-electra` command. Exit codes: 0 done, 1 failed, 2 the user's mistake (one line that
 says what to do).
 
-Prefect, Beam and torch are imported by the commands that need them: `--help` answers at once.
+Each command imports what it needs when it is typed: `--help` answers at once.
 """
 
 import argparse
@@ -11,30 +11,52 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
-from amazon_electra.flows.cli import (
-    dumps_command,
-    encoders_command,
-    run_commands,
-    server_commands,
-    store_commands,
-    study_command,
-)
-from amazon_electra.flows.cli.options import build_store
-from amazon_electra.flows.configuration.form import spell_for_commands
-from amazon_electra.flows.runner.processes import JobFailed
-from amazon_electra.flows.servers.access import restrict_store
-from amazon_electra.flows.servers.health import ServerFailed
-from amazon_electra.flows.servers.prefect_server import check_database_file
-from amazon_electra.flows.servers.settings import NO_TELEMETRY
-from amazon_electra.model.recipes import RECIPES
 
+COMMANDS = {
+    "run": ("run_commands", "run the whole graph on a dump"),
+    "score": ("run_commands", "label every review of a dump with a model of the registry"),
+    "study": ("study_command", "run a study"),
+    "dumps": ("dumps_command", "list and fetch public review dumps"),
+    "encoders": ("encoders_command", "list published encoders that are known to work"),
+    "runs": ("store_commands", "list the runs of a store"),
+    "show": ("store_commands", "show a stage and its lineage"),
+    "why": ("store_commands", "say why two stages differ"),
+    "store": ("store_commands", "check a store for damage, or remove what is not needed"),
+    "up": (
+        "server_commands",
+        "start the Prefect and MLflow servers and serve the deployments",
+    ),
+    "status": ("server_commands", "say whether the servers are up and well"),
+    "down": ("server_commands", "stop what `up` started"),
+    "announce": ("server_commands", "have the watcher take a dump that is complete"),
+    "promote": ("server_commands", "make a model of the registry the champion"),
+    "rollback": ("server_commands", "make the previous champion the champion again"),
+}
+"""Command → the module of flows.cli whose `add_NAME_options` fills it, and its line in `--help`."""
 FULL_BYTES = 1_000_000
 """With less room than this on its disk SQLite and others fail, each in its own words."""
+
+
+class Command(OptionParser):
+    """A command that imports its module, and gets its options, once it is typed."""
+
+    def __init__(self, command: str = "", **options: Any) -> None:
+        self.command = command
+        super().__init__(**options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.command:
+            command, self.command = self.command, ""
+            module = import_module(f"amazon_electra.flows.cli.{COMMANDS[command][0]}")
+            getattr(module, f"add_{command}_options")(self)
+        return super().parse_known_args(args, namespace)
 
 
 def build_parser() -> OptionParser:
@@ -44,13 +66,12 @@ def build_parser() -> OptionParser:
         description="Train a text classifier on a dump of product reviews, from a published or an "
         "adapted encoder, and measure what each step gains.",
     )
-    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run_commands.add_run_commands(commands)
-    study_command.add_study(commands, tuple(RECIPES))
-    dumps_command.add_dump_commands(commands)
-    encoders_command.add_encoders_command(commands)
-    store_commands.add_store_commands(commands)
-    server_commands.add_server_commands(commands)
+    commands = main_parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=Command
+    )
+    for name, (_, about) in COMMANDS.items():
+        description = f"{about[0].upper()}{about[1:]}."
+        commands.add_parser(name, command=name, help=about, description=description)
     return main_parser
 
 
@@ -67,6 +88,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def attempt(arguments: argparse.Namespace) -> int:
     """Run a command and return its exit code; a known cause of a failure is printed in one line."""
+    from amazon_electra.flows.cli.options import build_store
+    from amazon_electra.flows.configuration.form import spell_for_commands
+    from amazon_electra.flows.runner.processes import JobFailed
+    from amazon_electra.flows.servers.access import restrict_store
+    from amazon_electra.flows.servers.health import ServerFailed
+    from amazon_electra.flows.servers.prefect_server import check_database_file
+    from amazon_electra.flows.servers.settings import NO_TELEMETRY
+
     os.environ.update(NO_TELEMETRY)
     for name, value in list(os.environ.items()):
         if name.startswith(("PREFECT_", "MLFLOW_")) and not value:
@@ -111,6 +140,8 @@ def attempt(arguments: argparse.Namespace) -> int:
 
 def find_full_disk(arguments: argparse.Namespace) -> str:
     """Return in one line that the disk of the store or of temporary files is full, or nothing."""
+    from amazon_electra.flows.cli.options import build_store
+
     folders = [Path(tempfile.gettempdir())]
     if hasattr(arguments, "store"):
         folders.append(build_store(arguments).root)

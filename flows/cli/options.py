@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Callable
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -15,12 +16,10 @@ START = "pretraining.start_from"
 
 
 def add_command(
-    commands: Any, name: str, do: Any, about: str, description: str = ""
-) -> OptionParser:
-    """Add a command with its `--store`; `do` runs it."""
-    command: OptionParser = commands.add_parser(
-        name, help=about, description=description or f"{about[0].upper()}{about[1:]}."
-    )
+    command: OptionParser, do: Callable[[argparse.Namespace], None], description: str = ""
+) -> None:
+    """Give a command its function and `--store`."""
+    command.description = description or command.description
     command.set_defaults(do=do, parser=command)
     command.shortcuts["store"] = "--store"
     command.add_argument(
@@ -29,7 +28,6 @@ def add_command(
         help="folder of the results, or s3://BUCKET/FOLDER or gs://BUCKET/FOLDER (default: "
         "AMAZON_ELECTRA_STORE, else store)",
     )
-    return command
 
 
 def add_dump_options(command: OptionParser, settings: str, with_labels: bool = True) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import format_count
+from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.reading.label_values import describe_contradictions
@@ -54,13 +55,10 @@ from amazon_electra.model.report.owner import list_short_answers
 SHOWN_LANGUAGES = 4
 
 
-def add_run_commands(commands: Any) -> None:
-    """Add `run` and `score`."""
-    run = add_command(
-        commands,
-        "run",
+def add_run_options(run: OptionParser) -> None:
+    add_command(
+        run,
         run_from_arguments,
-        "run the whole graph on a dump",
         "Dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. Stages that "
         "the store has already are not made again; the same command continues an interrupted run.",
     )
@@ -92,11 +90,12 @@ def add_run_commands(commands: Any) -> None:
         action="store_true",
         help="print the settings, what each file of the dump holds, and which stages are complete",
     )
-    score = add_command(
-        commands,
-        "score",
+
+
+def add_score_options(score: OptionParser) -> None:
+    add_command(
+        score,
         score_dump,
-        "label every review of a dump with a model of the registry",
         "Write a row for every record of each file, in order: file, row, id, label, probabilities, "
         "model version, and the reason if there is no label. Files that the model has scored "
         "before are not scored again.",

@@ -5,10 +5,10 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli.options import add_command, build_store, open_registry, open_store
 from amazon_electra.flows.servers import access, prefect_server, settings, up
@@ -17,13 +17,10 @@ WATCHER = "watch-dumps/watch-dumps"
 """Deployment of the flow that looks for new dumps."""
 
 
-def add_server_commands(commands: Any) -> None:
-    """Add the commands of the servers and of the registry."""
-    up = add_command(
-        commands,
-        "up",
+def add_up_options(up: OptionParser) -> None:
+    add_command(
+        up,
         start_servers,
-        "start the Prefect and MLflow servers and serve the deployments",
         "Start the Prefect server and the MLflow server on 127.0.0.1 and serve the deployments; "
         "Ctrl-C stops all of it.",
     )
@@ -37,20 +34,28 @@ def add_server_commands(commands: Any) -> None:
         "as you, and change what MLflow keeps (default: both servers ask for a password, which "
         "`up` makes and the commands find)",
     )
-    add_command(commands, "status", print_status, "say whether the servers are up and well")
-    add_command(commands, "down", stop_servers, "stop what `up` started")
-    announce = add_command(
-        commands,
-        "announce",
+
+
+def add_status_options(status: OptionParser) -> None:
+    add_command(status, print_status)
+
+
+def add_down_options(down: OptionParser) -> None:
+    add_command(down, stop_servers)
+
+
+def add_announce_options(announce: OptionParser) -> None:
+    add_command(
+        announce,
         announce_dump,
-        "tell the watcher that a dump is complete",
         "Make the watcher look at once and take a dump in one of its places, for example "
         "STORE/inbox.",
     )
     announce.add_argument("dump", metavar="FILE", help="path or address of the dump")
-    promote = add_command(
-        commands, "promote", promote_version, "make a model of the registry the champion"
-    )
+
+
+def add_promote_options(promote: OptionParser) -> None:
+    add_command(promote, promote_version)
     promote.add_argument(
         "version",
         help="version number in the MLflow registry, or first digits of the encoder's fingerprint",
@@ -58,7 +63,10 @@ def add_server_commands(commands: Any) -> None:
     promote.add_argument(
         "--reason", default="by hand", help="reason to keep with the model (default: by hand)"
     )
-    add_command(commands, "rollback", roll_back, "make the previous champion the champion again")
+
+
+def add_rollback_options(rollback: OptionParser) -> None:
+    add_command(rollback, roll_back)
 
 
 def start_servers(arguments: argparse.Namespace) -> None:

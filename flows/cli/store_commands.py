@@ -3,10 +3,10 @@
 import argparse
 import json
 import os
-from typing import Any
 
 import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli.options import add_command, open_registry, open_store
 from amazon_electra.flows.store.difference import find_differences
@@ -28,49 +28,38 @@ MOST_DIFFERENCES = 10
 """Lines of `why`."""
 
 
-def add_store_commands(commands: Any) -> None:
-    """Add the commands that look at a store."""
-    runs = add_command(
-        commands,
-        "runs",
-        print_runs,
-        "list the runs of a store",
-        "List the runs of a store, oldest first.",
-    )
+def add_runs_options(runs: OptionParser) -> None:
+    add_command(runs, print_runs, "List the runs of a store, oldest first.")
     runs.add_argument("--stages", action="store_true", help="list every complete stage instead")
-    show = add_command(
-        commands,
-        "show",
-        show_stage,
-        "show a stage and its lineage",
-        "Show a stage: what it was made of, its result and its settings.",
-    )
+
+
+def add_show_options(show: OptionParser) -> None:
+    add_command(show, show_stage, "Show a stage: its inputs, its result and its settings.")
     show.add_argument("fingerprint", help="of a stage, or its first digits")
     show.add_argument("--json", action="store_true", help="print the whole manifest")
-    why = add_command(
-        commands,
-        "why",
-        print_differences,
-        "say why two stages differ",
-        "Print the fields in which two stages, or what they were made of, differ.",
+
+
+def add_why_options(why: OptionParser) -> None:
+    add_command(
+        why, print_differences, "Print the fields in which two stages, or their inputs, differ."
     )
     why.add_argument("first", help="fingerprint of a stage, or its first digits")
     why.add_argument("second", help="that of another one")
-    actions = commands.add_parser(
-        "store", help="check a store for damage, or remove what is not needed"
-    ).add_subparsers(dest="action", required=True, metavar="ACTION")
+
+
+def add_store_options(store: OptionParser) -> None:
+    actions = store.add_subparsers(dest="action", required=True, metavar="ACTION")
+    about = "compare every file with the SHA-256 of its stage's manifest"
     add_command(
-        actions,
-        "verify",
+        actions.add_parser("verify", help=about),
         verify_store,
-        "compare every file with the SHA-256 of its stage's manifest",
         "Read every complete stage, in a bucket too; fail if one is damaged.",
     )
-    prune = add_command(
-        actions,
-        "prune",
+    about = "remove what no kept run, study or model of the registry needs"
+    prune = actions.add_parser("prune", help=about)
+    add_command(
+        prune,
         prune_store,
-        "remove what no kept run, study or model of the registry needs",
         "List unfinished stages and stages of runs that are not kept; remove them with --yes. "
         "Stages that are being made stay, and those of runs that did not end.",
     )

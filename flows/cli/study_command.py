@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import parse_assignments
+from amazon_electra.beam_jobs.core.settings import OptionParser, parse_assignments
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli import terminal
 from amazon_electra.flows.cli.options import (
@@ -25,6 +25,7 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
 from amazon_electra.flows.ui.plan_page import list_lines
 from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.recipes import RECIPES
 
 EPILOG = """A study is arms × tasks × seeds × settings in a YAML file;
 flows/studies/shipped/README.md lists the shipped ones. With --dump, ${corpus}, ${shards} and
@@ -33,9 +34,8 @@ ${encoder} of the file are made from the dump first, and ${general_shards} from 
 an interrupted study; after a change it makes only what changed."""
 
 
-def add_study(commands: Any, recipes: tuple[str, ...]) -> None:
-    """Add `study`."""
-    study = add_command(commands, "study", run_study, "run a study", __doc__ or "")
+def add_study_options(study: OptionParser) -> None:
+    add_command(study, run_study, __doc__ or "")
     study.epilog = EPILOG
     study.add_argument("study", metavar="NAME|FILE", help="a shipped study, or a YAML file")
     add_dump_options(
@@ -52,7 +52,7 @@ def add_study(commands: Any, recipes: tuple[str, ...]) -> None:
         "--recipe",
         metavar="NAME|FILE",
         default="sample",
-        help=f"recipe of what is made from the dump: {', '.join(recipes)}, or a YAML file",
+        help=f"recipe of what is made from the dump: {', '.join(RECIPES)}, or a YAML file",
     )
     study.add_argument(
         "--at-once",

@@ -82,3 +82,11 @@ def test_columns_and_file_names_are_shown_by_the_command(tmp_path, capsys):
         told = "".join(capsys.readouterr())
         assert escape_controls(hostile) in told
         assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(told)
+
+
+@pytest.mark.parametrize("command", main.COMMANDS)
+def test_each_command_has_options_and_prints_them(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main.build_parser().parse_args([command, "--help"])
+    assert end.value.code == 0
+    assert f"amazon-electra {command}" in capsys.readouterr().out

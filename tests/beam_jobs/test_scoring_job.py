@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -13,8 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs import scoring_job
+from amazon_electra.beam_jobs.config import ScoringOptions
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import build_settings
+from amazon_electra.beam_jobs.engine.beam_options import describe_engine
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
 from amazon_electra.beam_jobs.scoring_job import run
 from tests.beam_jobs.scoring.models import expect, write_network
@@ -217,3 +221,13 @@ def test_a_text_that_a_spreadsheet_would_compute_is_marked_in_csv(model, tmp_pat
     assert [text[0] for text in rows["text"]] == ["'", "g", "'", "'"]
     [warning] = result["warnings"]
     assert "id: 2 different ids in 4 rows: a0 occurs 2 times" in warning
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize(("rows", "mode"), [(100, "in_memory"), (6_000, "multi_processing")])
+def test_a_dump_that_takes_half_a_minute_uses_every_core(model, tmp_path, rows, mode):
+    dump = tmp_path / "dump.csv"
+    dump.write_text("text\n" + f"{'good ' * 100}\n" * rows)
+    paths = {"model": str(model), "input": (str(dump),), "output": str(tmp_path / "scores")}
+    plan = scoring_plan.plan_scoring(build_settings(ScoringOptions, paths), [])
+    assert f" {mode}, " in describe_engine(plan.engine)

@@ -20,6 +20,7 @@ from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import call_with_retries
 from amazon_electra.flows.runner.stage_runner import Plan, StageMaker
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.stages import arms, report
 from amazon_electra.flows.stages.cells import make_cells
@@ -31,6 +32,7 @@ from amazon_electra.model.tracking.registry import Registry
 
 
 @flow(name="add-dump", flow_run_name=name_run)
+@catch_up_once
 @take_fields(Addition)
 def add_dump(**given: Any) -> dict[str, Any]:
     """Add a new dump to what a model has seen, go on with its pre-training, and measure what that

@@ -18,6 +18,7 @@ from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.processes import Terminated, allow_jobs
 from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.stages import arms, report
 from amazon_electra.flows.stages.cells import Cell, keep_complete, list_chains, make_cells
 from amazon_electra.flows.stages.contrastive_adaptation import (
@@ -104,6 +105,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run)
+@catch_up_once
 @take_fields(Parameters)
 def domain_adaptation(**form: Any) -> dict[str, Any]:
     """Adapt a language model to a dump of reviews and measure what that was worth.

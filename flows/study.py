@@ -17,6 +17,7 @@ from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.runner.stage_runner import StageMaker, allocate_threads
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import list_dump, list_files
 from amazon_electra.flows.stages.external import list_place_files
@@ -129,6 +130,7 @@ OF_DATA = ("dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "e
 
 
 @flow(name="study", flow_run_name=name_run)
+@catch_up_once
 @take_fields(StudyForm, "study", *OF_DATA)
 def study(**given: Any) -> dict[str, Any]:
     """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired

@@ -33,6 +33,7 @@ from amazon_electra.flows.configuration.form import STORE, Addition
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.dumps.arrivals import Arrival, Look, find_arrivals
 from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.store.store import Store
 
@@ -88,6 +89,7 @@ class NotStarted(RuntimeError):
 
 
 @flow(name="watch-dumps", flow_run_name="watch-dumps")
+@catch_up_once
 @take_fields(WatchForm)
 def watch_dumps(**given: Any) -> list[str]:
     """Look for new dumps and start one run for each, once."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from amazon_electra.beam_jobs.reading.class_order import order_classes
 from amazon_electra.beam_jobs.reading.fields import MAX_CLASSES
 
 MIN_LABELLED = 10
@@ -15,17 +16,20 @@ def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:
     """Return the classes of a label by its reviews by split and class, how many reviews each has,
     and what is left out: values with fewer than MIN_LABELLED reviews to train on.
 
-    There are no classes where fewer than two, or more than MAX_CLASSES, remain.
+    There are no classes where fewer than two, or more than MAX_CLASSES, remain. Steps of a scale
+    come in its order, and `is_ordered` says so; others in that of their names.
     """
     trained: dict[str, int] = {}
     for name, n in counts.items():
         split, _, value = name.partition(".")
         trained[value] = trained.get(value, 0) + (n if split in TRAINED_SPLITS else 0)
     classes = sorted(value for value, n in trained.items() if n >= MIN_LABELLED)
+    steps = order_classes(classes)
     rare = {value: n for value, n in sorted(trained.items()) if n < MIN_LABELLED}
     shown = sorted(rare, key=lambda value: (-rare[value], value))[:SHOWN_CLASSES]
     return {
-        "classes": classes if 2 <= len(classes) <= MAX_CLASSES else [],
+        "classes": (steps or classes) if 2 <= len(classes) <= MAX_CLASSES else [],
+        **({"is_ordered": True} if steps else {}),
         "found": len(classes),
         "counts": {n: c for n, c in counts.items() if n.partition(".")[2] not in rare},
         "left_out": {"values": len(rare), "most_frequent": {value: rare[value] for value in shown}},

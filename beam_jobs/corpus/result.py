@@ -164,7 +164,7 @@ def summarize_corpus(
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
     usable = sum(unit.prepared for unit in prepared)
     warnings += [
-        f"label {column}: {line}; `fold_labels=False` keeps classes as typed"
+        f"label {column}: {line}"
         for column in values
         if (line := describe_values(typed[column], values[column], usable))
     ]

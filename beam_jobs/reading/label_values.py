@@ -152,6 +152,8 @@ def describe_values(counts: Mapping[str, int], values: LabelValues, reviews: int
     if missing:
         shown = ", ".join(f"{sign} {n:,}" for sign, n in missing.most_common(SHOWN))
         said.append(f"{format_count(missing.total(), 'value')} stand for none ({shown})")
+    if said:
+        said.append("`fold_labels=False` keeps values as typed")
     if several := {n: cells[n] for n in sorted(cells) if n > 1}:
         several = {1: cells[1], **several}
         none = max(reviews - sum(several.values()), 0)

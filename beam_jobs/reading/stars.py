@@ -238,7 +238,8 @@ def decide_scale(
         return found[0]
     first = f"{min(low, 1):g}"
     others = [f"{first}-{high:g}", f"{high:g}-{first}"] if 5 < high < 10 else []
-    names = dict.fromkeys([*others, f"{first}-10", *([] if low < 1 else ["1-5"])])
+    ten = [f"{first}-10"] if high >= 7 or not others else []  # which 4 stars begin with
+    names = dict.fromkeys([*others, *ten, *([] if low < 1 else ["1-5"])])
     raise _tell_choices(values, where, [s.name for s in found] or list(names))
 
 

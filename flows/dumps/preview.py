@@ -16,6 +16,7 @@ from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.deduplication import exact, held_out, phrases
 from amazon_electra.beam_jobs.reading import detection, fields, work_units
+from amazon_electra.beam_jobs.reading.class_order import order_classes
 from amazon_electra.beam_jobs.reading.compression import PlainStream
 from amazon_electra.beam_jobs.reading.format import RowFormat, WholeFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
@@ -150,10 +151,11 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
             shown = ", ".join(f"{label} {n:,}" for label, n in counts[:SHOWN])
             more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
             yield f"label     {column}: {shown}{more}"
+            if steps := order_classes([name for name, _ in counts]):
+                yield f"label     {column}: in the order {' < '.join(steps)}"
             values = decide_values([typed], fold_labels)
             if line := describe_values(typed, values, len(preview.records)):
-                keep = "; `dump.fold_labels=False` keeps classes as typed" * fold_labels
-                yield f"label     {column}: {line}{keep}"
+                yield f"label     {column}: {line}"
     ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]
     if preview.decoded_as_cp1252:
         yield (

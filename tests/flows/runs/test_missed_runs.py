@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from amazon_electra.flows.runs.missed_runs import cancel_missed_runs
+from amazon_electra.flows.runs.missed_runs import cancel_missed_runs, catch_up_once
 from amazon_electra.flows.servers.settings import TAG
 
 
@@ -78,3 +78,36 @@ def test_one_run_of_each_schedule_is_left(schedule_runs):
     assert [state for _, state in read_runs(twice)].count("Scheduled") == 2
     assert [state for _, state in read_runs(other)] == ["Scheduled"] * before
     assert cancel_missed_runs() == []
+
+
+def test_a_worker_that_starts_all_that_is_due_works_once(schedule_runs):
+    """As a worker of a pool does: every run that is due is started."""
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.flow_engine import run_flow
+
+    worked = []
+
+    @flow
+    @catch_up_once
+    def scheduled():
+        worked.append(True)
+
+    deployment = schedule_runs("pool", 4)
+    with get_client(sync_client=True) as client:
+        asked = client.create_flow_run_from_deployment(deployment)
+        wanted = FlowRunFilter.model_validate({"deployment_id": {"any_": [str(deployment)]}})
+        now = datetime.datetime.now(datetime.UTC)
+        due = [
+            run
+            for run in client.read_flow_runs(flow_run_filter=wanted, limit=200)
+            if run.expected_start_time <= now
+        ]
+        assert len(due) == 5
+        for run in due:
+            run_flow(scheduled, flow_run=run, return_type="state")
+        ended = {run.id: client.read_flow_run(run.id).state.name for run in due}
+    assert sorted(ended.values()) == ["Cancelled"] * 3 + ["Completed"] * 2
+    assert ended[asked.id] == "Completed"
+    assert len(worked) == 2

@@ -49,7 +49,7 @@ MOST_BYTES = 1 << 28
 def open_encoder(folder: str, task: Task, head: Head, device: Device) -> nn.Module:
     """Return the encoder of a folder or hub name on the device."""
     encoder = load_encoder(folder, task)
-    prepare_network(encoder, head, device, needs_states=True)
+    prepare_network(encoder, head, device)
     return encoder.eval()
 
 

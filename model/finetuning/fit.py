@@ -250,8 +250,7 @@ def _begin(
     settings, device = request.settings, training.device
     torch.manual_seed(request.seed)
     model = build_start_network(request.start, request.task, settings)
-    compares_states = teacher is not None and settings.hidden_weight + settings.attention_weight > 0
-    network.prepare_network(model, prepared.head, device, needs_states=compares_states)
+    network.prepare_network(model, prepared.head, device)
     if teacher is None:
         return model, None
     return model, DistillationLoss(teacher, model, prepared.featurizer.tokenizer, training)

@@ -32,7 +32,6 @@ from amazon_electra.model.finetuning.features import (
     list_lengths,
     round_length,
 )
-from amazon_electra.model.finetuning.heads import replace_last_layer
 from amazon_electra.model.pretraining.network.initial_weights import draw_start_weights
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -97,15 +96,8 @@ def build_network(
     return _load_encoder(auto, folder, config)
 
 
-def prepare_network(
-    model: nn.Module, head: Head, device: Device, needs_states: bool = False
-) -> None:
-    """Move the network to the device, and let it compute what the head reads as fast as it can;
-    with `needs_states` all layers give the states of all tokens.
-    """
-    reads_first_alone = head.shape in ("classification", "regression")
-    if reads_first_alone and not needs_states:
-        replace_last_layer(model)
+def prepare_network(model: nn.Module, head: Head, device: Device) -> None:
+    """Move the network to the device, with the attention that is fastest there."""
     if device.kind == "cpu" and head.max_length <= UNFUSED_ATTENTION_TOKENS:
         use_unfused_attention(model)
     model.to(device.torch)

@@ -4,7 +4,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ from amazon_electra.model.finetuning.optimizer import (
     get_learning_rate,
     set_learning_rate,
 )
-from amazon_electra.model.pretraining.network.dropout import PooledDropout
 
 EVALUATIONS = 5
 """Evaluations on dev in a training: with few labels more cost as much as the training."""
@@ -97,14 +95,12 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
         training.checkpoint, learning, optimizer, attempt, training.device.torch
     )
     batches = itertools.islice(_stream_batches(training), position.step, None)
-    dropout = PooledDropout(training.seed)
     started = time.perf_counter()
     due, seen = started + CHECKPOINT_SECONDS, 0
     while position.step < training.steps and not attempt.diverged:
         members, pad_to = next(batches)
         set_learning_rate(optimizer, position.step, training.steps, settings.warmup)
-        with dropout.begin_step(position.step) if training.device.kind == "cpu" else nullcontext():
-            loss = _train_step(model, training, optimizer, members, pad_to)
+        loss = _train_step(model, training, optimizer, members, pad_to)
         position.losses.append(loss)
         position.step, seen = position.step + 1, seen + len(members)
         training.show_step(position.step)

@@ -9,13 +9,11 @@ seed and the step, so that a resumed run drops the same elements. Measured again
 torch's own draws a step of sample or small takes 1.3 times as long in bf16 and 1.15 times in fp32.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 LEVELS = 1 << 16
 POOL = 1 << 23  # keep factors
@@ -110,43 +108,3 @@ class Dropout(nn.Module):
         if not self.noise.pooled:
             return states + functional.dropout(change, self.noise.rate)
         return torch.addcmul(states, change.to(states.dtype), self.noise.take_factors(states))
-
-
-class PooledDropout(TorchFunctionMode):
-    """Inside its `with` block, dropout in any library's layers takes windows of pools.
-
-    Without it, fine-tuning MiniLM on a CPU takes 1.16 times as long in bf16 and 1.09 times in fp32
-    (tests/bench/peers/finetuning_ours.py; class bf16 of docs/performance.md).
-    """
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self._seed, self._step = seed, 0
-        self._noises: dict[float, Noise] = {}  # by their rates
-
-    def begin_step(self, step: int) -> "PooledDropout":
-        """Seed what is drawn until the next call by the training's seed and this step."""
-        self._step = step
-        for part, noise in enumerate(self._noises.values()):
-            noise.begin_step(self._seed, step, part)
-        return self
-
-    def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        drop = self._drop_out if function is functional.dropout else function
-        return drop(*args, **(kwargs or {}))
-
-    def _drop_out(
-        self, states: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-    ) -> Tensor:
-        if not training or not p:
-            return states
-        if p not in self._noises:
-            self._noises[p] = Noise(p)
-            self._noises[p].begin_step(self._seed, self._step, len(self._noises) - 1)
-        return states * self._noises[p].take_factors(states)

@@ -1,9 +1,8 @@
 import pytest
 import torch
-from torch import nn
 
 from amazon_electra.model.pretraining.network import dropout
-from amazon_electra.model.pretraining.network.dropout import Dropout, Noise, PooledDropout
+from amazon_electra.model.pretraining.network.dropout import Dropout, Noise
 
 
 @pytest.mark.parametrize("elements", [10_000, dropout.POOL])
@@ -47,26 +46,3 @@ def test_nothing_is_dropped_when_evaluating():
     states = torch.randn(100)
     assert torch.equal(layer(states), states)
     assert torch.equal(layer.add_residual(states, states), 2 * states)
-
-
-def test_layers_of_others_drop_out_by_step_too():
-    """Two layers drop other elements, at their own rates, and do so again in a resumed process."""
-    layers, ones = [nn.Dropout(0.1), nn.Dropout(0.5), nn.Dropout(0.5)], torch.ones(100_000)
-
-    def draw(step, earlier_step=None):
-        drawing = PooledDropout(seed=3)
-        for each in [earlier_step, step] if earlier_step is not None else [step]:
-            with drawing.begin_step(each):
-                drawn = [layer(ones) for layer in layers]
-        return drawn
-
-    few, many, others = draw(7)
-    assert (few == 0).float().mean().item() == pytest.approx(0.1, abs=0.01)
-    assert few.mean().item() == pytest.approx(1.0, abs=0.01)
-    assert (many == 0).float().mean().item() == pytest.approx(0.5, abs=0.01)
-    assert ((many == 0) & (others == 0)).float().mean().item() == pytest.approx(0.25, abs=0.01)
-    for resumed, drawn in zip(draw(7, earlier_step=6), (few, many, others), strict=True):
-        assert torch.equal(resumed, drawn)
-    assert not torch.equal(draw(8)[0], few)
-    with PooledDropout(seed=3):
-        assert torch.equal(layers[0].eval()(ones), ones)

@@ -2,13 +2,12 @@
 Prefect UI that names such a file.
 """
 
-import itertools
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.settings import Settings, format_value
+from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.finetuning.request import is_part_of_teacher, split_arm
@@ -184,14 +183,10 @@ class Study(Settings):
     tasks: list[StudyTask] = Field(default=[], description="What the arms are judged by")
     comparisons: list[tuple[str, str]] = Field(
         default=[],
-        description="Pairs of arms; empty: the first with each of the others. With a grid, arms "
-        "are compared at the same combination",
+        description="Pairs of arms; empty: the first with each of the others",
     )
     settings: dict[str, Any] = Field(
         default={}, description="Settings of fine-tuning for all arms and tasks"
-    )
-    grid: dict[str, list[Any]] = Field(
-        default={}, description="Setting → values; every arm is run with every combination"
     )
     search: Search = Search()
     latency: bool = Field(
@@ -203,51 +198,6 @@ class Study(Settings):
         """Return the arms that are compared, by their names."""
         first, *others = self.arms
         return self.comparisons or [(first.name, other.name) for other in others]
-
-
-def expand_grid(study: Study) -> Study:
-    """Return the study with an arm for each combination of the grid's values, named after them.
-
-    What an arm says of another one (its teacher, its architecture, the budget of its pre-training,
-    what it is compared with) holds for the arm of the same combination.
-    """
-    combinations = {}
-    for values in itertools.product(*study.grid.values()):
-        settings = dict(zip(study.grid, values, strict=True))
-        combinations["".join(f", {n}={format_value(v)}" for n, v in settings.items())] = settings
-    names = {arm.name for arm in study.arms}
-
-    def expand_arm(arm: Arm, suffix: str) -> Arm:
-        own = arm.pretraining
-        budgets = {n: getattr(own, n) for n in ("same_flops_as", "same_tokens_as")}
-        return arm.model_copy(
-            update={
-                "name": arm.name + suffix,
-                "settings": {**arm.settings, **combinations[suffix]},
-                "teacher": arm.teacher + (suffix if arm.taught_by else ""),
-                "architecture": arm.architecture + (suffix if arm.shaped_by else ""),
-                "pretraining": own.model_copy(
-                    update={n: name + suffix for n, name in budgets.items() if name}
-                ),
-            }
-        )
-
-    tasks = [
-        task.model_copy(update={"arms": [name + s for name in task.arms for s in combinations]})
-        for task in study.tasks
-    ]
-    comparisons = []
-    for a, b in study.pairs:
-        alike = [(a + suffix, b + suffix) for suffix in combinations]
-        comparisons += alike if {a, b} <= names else [(a, b)]
-    return study.model_copy(
-        update={
-            "arms": [expand_arm(arm, suffix) for arm in study.arms for suffix in combinations],
-            "tasks": tasks,
-            "comparisons": comparisons,
-            "grid": {},
-        }
-    )
 
 
 class StudyChoice(Settings):

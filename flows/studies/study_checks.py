@@ -222,11 +222,6 @@ def _check_settings(study: Study) -> Iterator[str]:
     for field, layer in [("settings", study.settings), *_list_own_settings(study)]:
         for name, value in layer.items():
             yield from _check_values(base, f"{field}.{name}", {name: value})
-    for name, values in study.grid.items():
-        if not values:
-            yield f"grid.{name}: no values"
-        for value in values:
-            yield from _check_values(base, f"grid.{name}", {name: value})
     known: dict[Any, StudyTask] = {}
     for i, task in enumerate(study.tasks):
         cells = []
@@ -280,7 +275,7 @@ def _check_search(study: Study) -> Iterator[str]:
     )
     for name in study.search.space:
         setting = "learning_rates" if name == "learning_rate" else name
-        for field, layer in [*_list_own_settings(study), ("grid", study.grid)]:
+        for field, layer in _list_own_settings(study):
             if setting in layer:
                 yield (
                     f"search.space.{name}: {field}.{setting} would hold, not what is found: "
@@ -289,8 +284,6 @@ def _check_search(study: Study) -> Iterator[str]:
 
 
 def _check_comparisons(study: Study) -> Iterator[str]:
-    if study.grid:
-        return  # they may name combinations, which are the arms of the study once it is expanded
     arms = [arm.name for arm in study.arms]
     for i, (a, b) in enumerate(study.comparisons):
         if unknown := [name for name in (a, b) if name not in arms]:

@@ -15,7 +15,7 @@ from amazon_electra.beam_jobs.core.nesting import list_strings
 from amazon_electra.beam_jobs.core.settings import parse_field
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes
-from amazon_electra.flows.configuration.study_file import Study, StudyChoice, expand_grid
+from amazon_electra.flows.configuration.study_file import Study, StudyChoice
 from amazon_electra.flows.studies.study_checks import find_missing_places, find_mistakes
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.yaml_text import load_yaml
@@ -157,8 +157,7 @@ def fill_variables(content: Any, values: Mapping[str, str], name: str) -> Any:
 
 
 def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = None) -> Study:
-    """Return the study of plain dictionaries, its grid expanded; UserError names the field that is
-    wrong.
+    """Return the study of plain dictionaries; UserError names the field that is wrong.
 
     `changes`: `seeds`, `pretraining_seeds`, and settings for all arms and tasks that have none of
     their own, as text.
@@ -175,12 +174,8 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
         raise UserError("; ".join(problems)) from None
     if changes:
         study = change_study(study, changes, name)
-    for mistake in find_mistakes(study):  # before arms have other numbers than in the file
+    for mistake in find_mistakes(study):
         raise UserError(f"{name}: {mistake}")
-    if study.grid:
-        study = expand_grid(study)
-        for mistake in find_mistakes(study):
-            raise UserError(f"{name}: {mistake}")
     return study
 
 
@@ -202,10 +197,10 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
             for arm in study.arms
             for task in study.tasks
         )
-        if study.arms and study.tasks and (field in study.grid or not is_read):
+        if study.arms and study.tasks and not is_read:
             raise UserError(
                 f"{name}: {name_setting(field, text)} changes nothing: "
-                "every arm or task, or the grid, of the study sets its own value"
+                "every arm or task of the study sets its own value"
             )
     return Study.model_validate({**study.model_dump(), **update, "settings": settings})
 

@@ -42,7 +42,7 @@ def parse(**changes):
     [
         ({"colour": 1}, "colour: unknown field"),
         ({"tasks": []}, "a study needs at least one arm, one task"),
-        ({"arms": [], "grid": {"batch": [8]}}, "a study needs at least one arm, one task"),
+        ({"arms": []}, "a study needs at least one arm, one task"),
         ({"seeds": [0, 1, 0]}, "seeds: a seed is named twice: 0"),
         (arms(ONE), "arms: two arms have the same name: one"),
         (task("stars", seeds=[4, 4]), r"tasks\[0\].seeds: a seed is named twice: 4"),
@@ -76,16 +76,6 @@ def parse(**changes):
         (
             {"comparisons": [["one", "three"]]},
             r"comparisons\[0\]: no arm 'three'; there are one, two",
-        ),
-        (
-            {"comparisons": [["one", "two, batch=8"]], "grid": {"batch": [8]}},
-            r"comparisons\[0\]: no arm 'one'; there are one, batch=8, two, batch=8",
-        ),
-        ({"grid": {"batch": []}}, "grid.batch: no values"),
-        ({"grid": {"batch": [8, -3]}}, "grid.batch: must be greater"),
-        (
-            space(batch=[8, 16]) | {"grid": {"batch": [8]}},
-            "search.space.batch: grid.batch would hold",
         ),
     ],
 )
@@ -217,22 +207,3 @@ def test_the_first_arm_is_compared_with_each_of_the_others_unless_the_file_says_
     three = [{**ONE, "name": name} for name in ("one", "two", "three")]
     assert parse(arms=three).pairs == [("one", "two"), ("one", "three")]
     assert parse(arms=three, comparisons=[("three", "two")]).pairs == [("three", "two")]
-
-
-def test_a_grid_makes_an_arm_of_each_combination_compared_with_its_like():
-    grid = {"focal_gamma": [1.0, 2.0], "loss": ["focal"]}
-    student = {"name": "student", "encoder": "half", "teacher": "arm:one"}
-    study = parse(arms=[ONE, TWO, student], grid=grid)
-    first, second = (f", focal_gamma={gamma}, loss=focal" for gamma in (1.0, 2.0))
-    assert {arm.name: arm.settings for arm in study.arms[:2]} == {
-        f"one{first}": {"focal_gamma": 1.0, "loss": "focal"},
-        f"one{second}": {"focal_gamma": 2.0, "loss": "focal"},
-    }
-    assert [arm.shaped_by for arm in study.arms[2:4]] == [f"one{first}", f"one{second}"]
-    assert [arm.taught_by for arm in study.arms[4:]] == [f"one{first}", f"one{second}"]
-    alike = [(f"one{each}", f"two{each}") for each in (first, second)]
-    assert study.pairs[:2] == alike
-    assert parse(grid=grid, comparisons=[("one", "two")]).pairs == alike
-    named = ("one, batch=8", "one, batch=16")
-    assert parse(grid={"batch": [8, 16]}, comparisons=[named]).pairs == [named]
-    assert parse(arms=[ONE], grid={"batch": [8, 16]}).pairs == [named]

@@ -32,7 +32,7 @@ from amazon_electra.model.options import (
 from amazon_electra.model.pretraining import checkpoint, loop, outputs
 from amazon_electra.model.pretraining.adaptation.defaults import choose_settings, describe_settings
 from amazon_electra.model.pretraining.assembly import build_training, check_batch
-from amazon_electra.model.pretraining.budget import describe_small_budget, parse_budget
+from amazon_electra.model.pretraining.budget import parse_budget
 from amazon_electra.model.pretraining.input.mixture import open_replay
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin
@@ -223,9 +223,6 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
         recipe = replace(recipe, pretraining=training.config)
         resume_training(training)
         if device.is_rank0:
-            is_counted = not origin and training.budget_seconds is None
-            if is_counted and (warning := describe_small_budget(recipe, shards.max_length)):
-                print(f"warning: {warning}", file=sys.stderr)
             others = {
                 "budget": arguments.budget,
                 "replay": [str(folder) for folder in arguments.replay],

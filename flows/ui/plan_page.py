@@ -9,9 +9,11 @@ from pathlib import Path
 from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.stages.pretraining import resolve_recipe
 from amazon_electra.flows.store.stage import Stage
-from amazon_electra.model.pretraining.budget import describe_small_budget
-from amazon_electra.model.recipes import apply_settings
 
+MEASURED_TOKENS = 64e6
+"""Of the longest pre-training from random weights that was measured, which did not pay:
+docs/results.md, "When does pre-training from nothing pay?".
+"""
 OPEN_BUDGETS = ("same_flops_as", "same_tokens_as", "epochs")
 """Parameters of a pre-training from which its steps follow once other stages are made."""
 
@@ -41,9 +43,8 @@ def find_length(stage: Stage) -> int:
 
 
 def find_small_budget(plan: Plan) -> str | None:
-    """Return the warning of the first pre-training that is to be made from random weights with too
-    few tokens, as far as its steps are known already; None if there is none, or the reviews are
-    synthetic.
+    """Return a line on the first pre-training from random weights that is so short that none has
+    paid on real reviews, as far as its steps are known; None without one, or for `sample:`.
     """
     dumps = [stage for stage, _ in plan.stages if stage.name == "dump"]
     if dumps and all(dump.result.get("synthetic") for dump in dumps):
@@ -51,10 +52,12 @@ def find_small_budget(plan: Plan) -> str | None:
     for stage, is_complete in plan.stages:
         if stage.name != "pretraining" or is_complete or {"origin", "base"} & stage.inputs.keys():
             continue
-        if counted := count_training(stage):
-            recipe = apply_settings(resolve_recipe(stage), {"steps": str(counted[0])})
-            if warning := describe_small_budget(recipe, find_length(stage)):
-                return warning
+        if (counted := count_training(stage)) and counted[1] <= MEASURED_TOKENS:
+            return (
+                f"{counted[1] / 1e6:.3g} M tokens from random weights: up to "
+                f"{MEASURED_TOKENS / 1e6:.0f} M no such pre-training gained on real reviews; a "
+                "published encoder does: `start_from`"
+            )
     return None
 
 

@@ -1,6 +1,5 @@
-"""Trains: optimizer steps, log lines, validations, checkpoints.
-
-A SIGTERM ends it with a checkpoint, so that nothing is lost.
+"""Trains: optimizer steps, log lines, validations, checkpoints. What watches them is a callback
+(callbacks.py). A SIGTERM ends it with a checkpoint, so that nothing is lost.
 """
 
 import math
@@ -14,20 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining import optimizer as optimizers
-from amazon_electra.model.pretraining.adaptation.anchor import ACCURACY, Anchor, Probe
+from amazon_electra.model.pretraining.adaptation.anchor import Anchor, Probe
+from amazon_electra.model.pretraining.callbacks import Callback, Window, make_callbacks
 from amazon_electra.model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
 from amazon_electra.model.pretraining.input.masking import count_slots
 from amazon_electra.model.pretraining.network.dropout import Place
@@ -44,7 +41,7 @@ from amazon_electra.model.pretraining.network.masked_prediction import (
 )
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.pretraining.step_graphs import CaptureFailed, StepGraphs
-from amazon_electra.model.pretraining.validation import VALIDATIONS, Validation, describe_collapse
+from amazon_electra.model.pretraining.validation import VALIDATIONS, Validation
 from amazon_electra.model.processes import name_losses
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
@@ -55,11 +52,6 @@ COMPILED = {
     TokenHead: ("forward", "compute_rows"),
 }
 """Methods that are compiled, each kind once: all but look-ups and what is small."""
-EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
-
-
-class Diverged(RuntimeError):
-    """The loss is not a number any more, or is far above where it began."""
 
 
 @dataclass
@@ -101,6 +93,7 @@ class Training:
     anchor: Anchor | None = None  # the loaded weights, where something needs them
     probe: Probe | None = None
     totals: Totals = field(default_factory=Totals)
+    callbacks: list[Callback] = field(default_factory=make_callbacks)
     stopping: bool = False
 
     def __post_init__(self) -> None:
@@ -157,6 +150,11 @@ class Training:
     def stop_compiling(self) -> None:
         """Go on with neither compiled code nor graphs."""
         self.compiled, self.graphs = False, None
+
+    def call(self, method: str, *arguments: Any) -> None:
+        """Call a method of all callbacks with this training."""
+        for callback in self.callbacks:
+            getattr(callback, method)(self, *arguments)
 
     def list_learning(self) -> tuple[bool, ...]:
         """Return which parameters learn in this step."""
@@ -245,7 +243,7 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
             training.optimizer.zero_grad(set_to_none=True)
             print(f"warning: {failure}; the training goes on without it, slower", file=sys.stderr)
         else:
-            _halve_device_batch(training)
+            training.call("on_out_of_memory")
     return _finish_step(training, sums) if sums is not None else None
 
 
@@ -315,96 +313,12 @@ def _add_gradients(training: Training, parts: list[Batch], can_stop: bool = True
     return sums
 
 
-def _halve_device_batch(training: Training) -> None:
-    """Let the device take half as many sequences at once as those that did not fit into its
-    memory. Processes that share a batch cannot: the others wait for gradients of this step.
-    """
-    sequences = training.count_sequences_at_once()
-    if sequences == 1:
-        raise UserError(
-            "one sequence does not fit into the device's memory: take a smaller recipe or shards"
-        )
-    share = training.config.batch // training.device.world_size
-    half = next(n for n in range(sequences // 2, 0, -1) if share % n == 0)
-    if training.shares_batches:
-        raise UserError(
-            f"{sequences} sequences at once do not fit into the memory of a device: run the same "
-            f"command with `device_batch={half}`; it continues from the last checkpoint"
-        )
-    training.optimizer.zero_grad(set_to_none=True)
-    torch.cuda.empty_cache()
-    training.config = training.config.replace(device_batch=half)
-    if training.graphs:
-        training.begin_graphs()
-    print(
-        f"warning: {sequences} sequences at once do not fit into the memory of the device; "
-        f"device_batch is {half} from here",
-        file=sys.stderr,
-    )
-
-
-def read_meters(device: Device) -> NDArray[np.float64]:
-    """Return the seconds of the clock, the CPU seconds of this process and the joules of its device
-    (NaN where nothing counts them), each since some moment.
-    """
-    return np.array([time.monotonic(), time.process_time(), device.read_joules()])
-
-
-class Window:
-    """The sums of the steps between two log lines, on the device until they are read; reading them
-    is the only wait for it.
-    """
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._begin()
-
-    def _begin(self) -> None:
-        self._sums: Sums = {}
-        self._norms: list[Tensor] = []
-        self.matrix_flops = 0.0  # over all processes
-        self._begun = read_meters(self._device)
-
-    @property
-    def steps(self) -> int:
-        return len(self._norms)
-
-    def add(self, sums: Sums, gradient_norm: Tensor, matrix_flops: float) -> None:
-        """Add the sums of one step, unread."""
-        self._sums = {name: v + self._sums[name] if self._sums else v for name, v in sums.items()}
-        self._norms.append(gradient_norm)
-        self.matrix_flops += matrix_flops
-
-    def pause(self, spent: NDArray[np.float64]) -> None:
-        """Leave out what was spent on something else than training, as `read_meters` has it."""
-        self._begun += spent
-
-    def measure_spent(self) -> tuple[float, float, float]:
-        """Return the seconds, CPU seconds (all threads) and joules of training in this process,
-        after the device has caught up.
-        """
-        self._device.wait()
-        seconds, cpu_seconds, joules = (read_meters(self._device) - self._begun).tolist()
-        return max(seconds, 1e-9), max(cpu_seconds, 0.0), joules
-
-    def read_sums(self) -> tuple[dict[str, float], float]:
-        """Return sums over all processes and the mean gradient norm; begin a new window."""
-        self._device.all_reduce_sum(self._sums.values())
-        read = {name: float(value.item()) for name, value in self._sums.items()}
-        norm = float(torch.stack(self._norms).mean().item())
-        self._begin()
-        return read, norm
-
-
 def train(training: Training) -> None:
     """Train to the end, or to a SIGTERM: then write a checkpoint and exit with status 143."""
-    config, totals, budget = training.config, training.totals, training.budget_seconds
+    config, totals, device = training.config, training.totals, training.device
+    budget = training.budget_seconds
     previous = signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stopping", True))
-    log = (
-        MetricsLog(training.folder, after_step=totals.step or None)
-        if training.device.is_rank0
-        else None
-    )
+    log = MetricsLog(training.folder, after_step=totals.step or None) if device.is_rank0 else None
     batches = prefetch(training.batches.iterate_steps(totals.step))
     training.clock_started, training.seconds_before = time.monotonic(), totals.seconds
     total, unit = (config.steps, "steps") if budget is None else (round(budget), "s")
@@ -412,14 +326,13 @@ def train(training: Training) -> None:
     try:
         with Progress(total, unit, "pre-training", done=done) as bar:
             if training.probe and not totals.step:
-                _validate_and_save(training, log, validating=True, keeping=False)
+                measure_state(training, log)
             training.model.train()
-            window = Window(training.device)
-            over = training.is_over()
+            training.call("on_begin")
+            window, over = Window(), training.is_over()
             while not over:
                 arrays = next(batches)
-                taken = run_step(training, arrays)
-                if taken:
+                if taken := run_step(training, arrays):
                     matrix_flops = training.count_matrix_flops(arrays)
                     window.add(*taken, matrix_flops)
                     totals.step += 1
@@ -428,15 +341,21 @@ def train(training: Training) -> None:
                     totals.flops += config.batch * training.published_flops
                     totals.matrix_flops += matrix_flops
                 over = training.is_over()
-                stopping = training.device.all_reduce_max(training.stopping)[0] > 0
+                stopping = device.all_reduce_max(training.stopping)[0] > 0
                 keeping = over or stopping or totals.step % config.checkpoint_every == 0
                 validating = over or training.is_validation_due()
                 is_logged = keeping or validating or totals.step % config.log_every == 0
                 if window.steps and is_logged:
-                    _log_window(training, log, bar, window)
+                    log_window(training, log, bar, window)
+                    window = Window()
                 if keeping or validating:
-                    measuring = validating and (over or not stopping)
-                    window.pause(_validate_and_save(training, log, measuring, keeping))
+                    training.call("on_pause")
+                    if validating and (over or not stopping):
+                        measure_state(training, log)
+                        keeping = keeping or totals.best_step == totals.step
+                    if keeping and device.is_rank0:
+                        training.writer.write(copy_state(training), totals.best_step)
+                    training.call("on_resume")
                 if stopping and not over:
                     training.writer.wait()
                     raise SystemExit(EXIT_TERMINATED)
@@ -446,38 +365,19 @@ def train(training: Training) -> None:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _log_window(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
-    """Log the window's means and rates; raise Diverged before bad weights are kept."""
-    totals, config, device = training.totals, training.config, training.device
-    steps, flops = window.steps, window.matrix_flops
-    seconds, *spent = window.measure_spent()
-    cpu, joules = device.add_numbers(*spent)
-    sums, norm = window.read_sums()
-    totals.cpu_seconds += cpu
-    totals.seconds = training.measure_elapsed()
-    numbers = training.model.compute_means(sums)
-    totals.first_loss = totals.first_loss or numbers["loss"]
-    if not all(math.isfinite(number) for number in (norm, *numbers.values())):
-        raise _build_divergence(training, "not a number")
-    if numbers["loss"] > EXPLODED * totals.first_loss:
-        was = f"{numbers['loss']:.4g}, at the start {totals.first_loss:.4g}"
-        raise _build_divergence(training, was)
+def log_window(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
+    """Log the means and rates of some steps; Diverged before bad weights are kept."""
+    totals = training.totals
+    norm = window.read(training.device)
+    numbers = {**training.model.compute_means(window.sums), "gradient_norm": norm}
+    training.call("on_log", window, numbers)
     numbers |= {
-        "gradient_norm": norm,
         "learning_rate": float(max(group["lr"] for group in training.optimizer.param_groups)),
-        "tokens_per_second": sums["real"] / seconds,
-        "sequences_per_second": steps * config.batch / seconds,
-        "flops_utilization": flops / seconds / device.measure_peak_flops() / device.world_size,
         "checkpoint_wait_seconds": training.writer.take_wait_seconds(),
-        "peak_memory_mb": device.measure_memory_mb(),
-        "cpu_utilization": cpu / seconds,
         "tokens": totals.tokens,
         "flops": totals.flops,
         "matrix_flops": totals.matrix_flops,
     }
-    if math.isfinite(joules):
-        totals.joules += joules
-        numbers["tokens_per_joule"] = sums["real"] / joules
     if log:
         log.log(totals.step, **numbers)
     done = totals.step if training.budget_seconds is None else round(totals.seconds)
@@ -488,68 +388,18 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
     bar.update(done, **shown, tokens_per_second=round(numbers["tokens_per_second"]))
 
 
-def _build_divergence(training: Training, loss: str) -> Diverged:
-    training.writer.wait()
-    kept = [path.name for path in checkpoint.list_checkpoints(training.writer.folder)]
-    return Diverged(
-        f"the loss was {loss} in the {training.config.log_every} steps up to step "
-        f"{training.totals.step}; the last good state is {kept[-1] if kept else 'the beginning'}. "
-        "Try a lower `learning_rate`, a longer `warmup` or `precision='fp32'`, in another `output`"
-    )
-
-
-def _validate_and_save(
-    training: Training, log: MetricsLog | None, validating: bool, keeping: bool
-) -> NDArray[np.float64]:
-    """Validate and begin to write a checkpoint, as asked; return what it spent, as `read_meters`
-    has it.
-
-    A state that validates better than all before is kept even if no checkpoint was due.
-    """
-    begun, totals = read_meters(training.device), training.totals
-    if validating:
-        numbers = _measure_state(training)
-        if log and numbers:
-            log.log(totals.step, **numbers)
-            if warning := describe_collapse(totals.step, numbers):
-                print(warning, file=sys.stderr)
-            if (accuracy := numbers.get(ACCURACY, 1.0)) < totals.loaded_accuracy:
-                print(
-                    f"step {totals.step:,}: the probe has {accuracy:.1%}, the loaded encoder "
-                    f"{totals.loaded_accuracy:.1%}: training has made it worse so far",
-                    file=sys.stderr,
-                )
-        if numbers.get("validation_loss", math.inf) < totals.best_loss:
-            totals.best_loss, totals.best_step = numbers["validation_loss"], totals.step
-            keeping = True
-        cpu_seconds = float((read_meters(training.device) - begun)[1])
-        totals.measuring_cpu_seconds += training.device.add_numbers(cpu_seconds)[0]
-    if keeping and training.device.is_rank0:
-        training.writer.write(copy_state(training), totals.best_step)
-    return read_meters(training.device) - begun
-
-
-def _measure_state(training: Training) -> dict[str, float]:
-    """Return the measures of the weights that would be written now, the same in every process: on
-    dev shards, which a SIGTERM cuts short, and where it is taken that of the probe.
-    """
-    numbers: dict[str, float] = {}
-    model, device, totals, anchor = (
-        training.model,
-        training.device,
-        training.totals,
-        training.anchor,
-    )
+def measure_state(training: Training, log: MetricsLog | None) -> None:
+    """Measure the weights that would be written now, the same in every process."""
+    totals, anchor, begun = training.totals, training.anchor, time.process_time()
     share = training.adaptation.origin_average
+    numbers: dict[str, float] = {}
     as_it_is = torch.compiler.set_stance("force_eager")  # other shapes would be compiled anew
     with as_it_is, anchor.averaged(share) if anchor else nullcontext():
-        if training.validation and totals.step:
-            numbers |= training.validation(model, device, lambda: training.stopping)
-        if training.probe and device.is_needed:
-            numbers[ACCURACY] = float(training.probe(model, device).mean())
-            if not totals.step:
-                totals.loaded_accuracy = numbers[ACCURACY]
-    return numbers
+        training.call("on_measure", numbers)
+    if log and numbers:
+        log.log(totals.step, **numbers)
+    [cpu_seconds] = training.device.add_numbers(time.process_time() - begun)
+    totals.measuring_cpu_seconds += cpu_seconds
 
 
 def copy_state(training: Training) -> checkpoint.State:

@@ -8,8 +8,9 @@ import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.pretraining.callbacks import Diverged
 from amazon_electra.model.pretraining.input.sequences import Shards
-from amazon_electra.model.pretraining.loop import EXIT_TERMINATED, Diverged, run_step
+from amazon_electra.model.pretraining.loop import EXIT_TERMINATED, run_step
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from amazon_electra.model.tracking.metrics_log import MetricsLog, read_metrics
 from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve

@@ -1,0 +1,237 @@
+"""What watches a pre-training beside its steps, one concern a class; loop.py calls them."""
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.device import Device
+from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.pretraining.adaptation.anchor import ACCURACY
+from amazon_electra.model.pretraining.network.masked_prediction import Sums
+from amazon_electra.model.pretraining.validation import describe_collapse
+
+if TYPE_CHECKING:
+    from amazon_electra.model.pretraining.loop import Training
+
+EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
+
+
+class Diverged(RuntimeError):
+    """The loss is not a number any more, or is far above where it began."""
+
+
+class Window:
+    """The steps since the last log line; their sums stay on the device until they are read, which
+    is the only wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.matrix_flops = 0.0  # over all processes
+        self.sums: dict[str, float] = {}  # over all processes, once they are read
+        self._sums: Sums = {}
+        self._norms: list[Tensor] = []
+
+    def add(self, sums: Sums, gradient_norm: Tensor, matrix_flops: float) -> None:
+        """Add the sums of one step, unread."""
+        self._sums = {name: v + self._sums[name] if self._sums else v for name, v in sums.items()}
+        self._norms.append(gradient_norm)
+        self.steps += 1
+        self.matrix_flops += matrix_flops
+
+    def read(self, device: Device) -> float:
+        """Read the sums; return the mean gradient norm."""
+        device.wait()
+        device.all_reduce_sum(self._sums.values())
+        self.sums = {name: float(value.item()) for name, value in self._sums.items()}
+        return float(torch.stack(self._norms).mean().item())
+
+
+class Meter:
+    """What a clock or a counter of energy grew by in training, without the pauses."""
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self._read = read
+        self._begun = self._paused = read()
+
+    def pause(self) -> None:
+        self._paused = self._read()
+
+    def resume(self) -> None:
+        self._begun += self._read() - self._paused
+
+    def take(self) -> float:
+        """Return the growth since the last call."""
+        begun, self._begun = self._begun, self._read()
+        return self._begun - begun
+
+
+class Callback:
+    """One concern; a class overrides the methods that it needs. All processes call them."""
+
+    def on_begin(self, training: "Training") -> None:
+        """Training begins, or goes on after a restart."""
+
+    def on_pause(self, training: "Training") -> None:
+        """Training stands still for a validation or a checkpoint."""
+
+    def on_resume(self, training: "Training") -> None:
+        """Training goes on."""
+
+    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
+        """Add to the numbers of a log line, which is about the steps of `window`, read."""
+
+    def on_measure(self, training: "Training", numbers: dict[str, float]) -> None:
+        """Add measures of the weights, which are those that would be written now."""
+
+    def on_out_of_memory(self, training: "Training") -> None:
+        """The step did not fit into the device's memory; it is taken again."""
+
+
+class Divergence(Callback):
+    """Ends a training whose loss is of no use, before it keeps such weights."""
+
+    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
+        totals, loss = training.totals, numbers["loss"]
+        totals.first_loss = totals.first_loss or loss
+        if not all(map(math.isfinite, numbers.values())):
+            self._end(training, "not a number")
+        if loss > EXPLODED * totals.first_loss:
+            self._end(training, f"{loss:.4g}, at the start {totals.first_loss:.4g}")
+
+    def _end(self, training: "Training", loss: str) -> None:
+        training.writer.wait()
+        kept = [path.name for path in checkpoint.list_checkpoints(training.writer.folder)]
+        raise Diverged(
+            f"the loss was {loss} in the {training.config.log_every} steps up to step "
+            f"{training.totals.step}; the last good state is "
+            f"{kept[-1] if kept else 'the beginning'}. Try a lower `learning_rate`, a longer "
+            "`warmup` or `precision='fp32'`, in another `output`"
+        )
+
+
+class Metered(Callback):
+    """Has meters that stand still while training does."""
+
+    meters: list[Meter]
+
+    def on_pause(self, training: "Training") -> None:
+        for meter in self.meters:
+            meter.pause()
+
+    def on_resume(self, training: "Training") -> None:
+        for meter in self.meters:
+            meter.resume()
+
+
+class Speed(Metered):
+    """Rates by the clock and by the processors, and memory."""
+
+    def on_begin(self, training: "Training") -> None:
+        self.meters = [Meter(time.monotonic), Meter(time.process_time)]
+
+    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
+        totals, device = training.totals, training.device
+        seconds, cpu_seconds = (meter.take() for meter in self.meters)
+        seconds = max(seconds, 1e-9)
+        [cpu_seconds] = device.add_numbers(max(cpu_seconds, 0.0))
+        totals.cpu_seconds += cpu_seconds
+        totals.seconds = training.measure_elapsed()
+        peak = device.measure_peak_flops() * device.world_size
+        numbers |= {
+            "tokens_per_second": window.sums["real"] / seconds,
+            "sequences_per_second": window.steps * training.config.batch / seconds,
+            "flops_utilization": window.matrix_flops / seconds / peak,
+            "peak_memory_mb": device.measure_memory_mb(),
+            "cpu_utilization": cpu_seconds / seconds,
+        }
+
+
+class Energy(Metered):
+    """Joules of the devices, where they count them."""
+
+    def on_begin(self, training: "Training") -> None:
+        self.meters = [Meter(training.device.read_joules)]
+
+    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
+        [joules] = training.device.add_numbers(self.meters[0].take())
+        if math.isfinite(joules):
+            training.totals.joules += joules
+            numbers["tokens_per_joule"] = window.sums["real"] / joules
+
+
+class DevShards(Callback):
+    """Measures on dev shards, which a SIGTERM cuts short."""
+
+    def on_measure(self, training: "Training", numbers: dict[str, float]) -> None:
+        totals = training.totals
+        if not training.validation or not totals.step:
+            return
+        numbers |= training.validation(training.model, training.device, lambda: training.stopping)
+        warning = describe_collapse(totals.step, numbers)
+        if warning and training.device.is_rank0:
+            print(warning, file=sys.stderr)
+        if numbers.get("validation_loss", math.inf) < totals.best_loss:
+            totals.best_loss, totals.best_step = numbers["validation_loss"], totals.step
+
+
+class ProbeAccuracy(Callback):
+    """What the probe finds in the encoder, beside what it found in the loaded one."""
+
+    def on_measure(self, training: "Training", numbers: dict[str, float]) -> None:
+        totals, device = training.totals, training.device
+        if not training.probe or not device.is_needed:
+            return
+        accuracy = numbers[ACCURACY] = float(training.probe(training.model, device).mean())
+        if not totals.step:
+            totals.loaded_accuracy = accuracy
+        if accuracy < totals.loaded_accuracy and device.is_rank0:
+            print(
+                f"step {totals.step:,}: the probe has {accuracy:.1%}, the loaded encoder "
+                f"{totals.loaded_accuracy:.1%}: training has made it worse so far",
+                file=sys.stderr,
+            )
+
+
+class BatchHalving(Callback):
+    """Lets the device take half as many sequences at once as those that did not fit."""
+
+    def on_out_of_memory(self, training: "Training") -> None:
+        """Raise UserError for one sequence, and for processes that share a batch: the others wait
+        for gradients of this step.
+        """
+        sequences = training.count_sequences_at_once()
+        if sequences == 1:
+            raise UserError(
+                "one sequence does not fit into the device's memory: take a smaller recipe or "
+                "shards"
+            )
+        share = training.config.batch // training.device.world_size
+        half = next(n for n in range(sequences // 2, 0, -1) if share % n == 0)
+        if training.shares_batches:
+            raise UserError(
+                f"{sequences} sequences at once do not fit into the memory of a device: run the "
+                f"same command with `device_batch={half}`; it continues from the last checkpoint"
+            )
+        training.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        training.config = training.config.replace(device_batch=half)
+        if training.graphs:
+            training.begin_graphs()
+        print(
+            f"warning: {sequences} sequences at once do not fit into the memory of the device; "
+            f"device_batch is {half} from here",
+            file=sys.stderr,
+        )
+
+
+def make_callbacks() -> list[Callback]:
+    """Return the callbacks of every training, in the order in which they are called."""
+    return [Divergence(), Speed(), Energy(), DevShards(), ProbeAccuracy(), BatchHalving()]

@@ -12,14 +12,12 @@ import lzma
 import os
 import re
 import shlex
-import sqlite3
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
@@ -55,67 +53,41 @@ UTF16, UTF32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), codecs.BOM_UTF32_LE
 SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
 MAX_ZIP_MEMBERS = 10_000
 """Each becomes a unit."""
+TO_PARQUET = (
+    'convert it first: python -c "import sys, pyarrow as pa, pyarrow.parquet as pq; '
+    "pq.write_table(pa.ipc.{}(sys.argv[1]).read_all(), sys.argv[1] + '.parquet')\""
+)
 UNREADABLE: dict[bytes | tuple[bytes, ...], tuple[str, str]] = {
     b"\xfd7zXZ\0": ("packed with xz, which is not read", "unpack it first: xz -d"),
     b"\x28\xb5\x2f\xfd": ("packed twice", "unpack it first: zstd -d"),
     b"\x1f\x8b": ("packed twice", "unpack it first: gzip -d"),
     b"BZh": ("packed twice", "unpack it first: bzip2 -d"),
+    b"PK\x03\x04": ("a zip file within another", "unpack it first: unzip"),
+    b"PK\x05\x06": ("an empty zip file", "leave it out:"),
     b"7z\xbc\xaf\x27\x1c": ("packed with 7z, which is not read", "unpack it first: 7z x"),
     b"Rar!\x1a": ("packed with rar, which is not read", "unpack it first: unrar x"),
-    b"\x04\x22\x4d\x18": ("packed with lz4, which is not read", "unpack it first: lz4 -d"),
-    b"\x1f\x9d": ("packed with compress, which is not read", "unpack it first: uncompress"),
-    b"PK\x05\x06": ("an empty zip file", "leave it out:"),
-    b"ARROW1": (
-        "an Arrow file",
-        'convert it first: python -c "import sys, pyarrow as pa, pyarrow.parquet as pq; '
-        "pq.write_table(pa.ipc.open_file(sys.argv[1]).read_all(), sys.argv[1] + '.parquet')\"",
-    ),
+    b"ARROW1": ("an Arrow file", TO_PARQUET.format("open_file")),
     b"\xff\xff\xff\xff": (
         "an Arrow stream, as Hugging Face keeps data sets",
-        'convert it first: python -c "import sys, pyarrow as pa, pyarrow.parquet as pq; '
-        "pq.write_table(pa.ipc.open_stream(sys.argv[1]).read_all(), sys.argv[1] + '.parquet')\"",
+        TO_PARQUET.format("open_stream"),
     ),
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
         "an Excel workbook",
         "save it as CSV first: libreoffice --headless --convert-to csv",
     ),
-    b"SQLite format 3": (
-        "a SQLite database",
-        "write its table as CSV: sqlite3 -csv -header {} {select} > {table}.csv",
-    ),
+    b"SQLite format 3": ("a SQLite database", "write its table as CSV:"),
+    b"ORC": ("an ORC file, which is not read", "write it as Parquet first:"),
     b"Obj\x01": ("an Avro file, which is not read", "write it as Parquet first:"),
     (b"\x80\x02", b"\x80\x03", b"\x80\x04\x95", b"\x80\x05\x95"): (
         "a pickle, which may run programs",
         "write it as Parquet where it was made:",
     ),
-    b"ORC": (
-        "an ORC file, which is not read",
-        'convert it first: python -c "import sys, pyarrow.orc as orc, pyarrow.parquet as pq; '
-        "pq.write_table(orc.read_table(sys.argv[1]), sys.argv[1] + '.parquet')\"",
-    ),
-    b"\x89HDF": ("an HDF5 file, which is not read", "write it as Parquet where it was made:"),
-    b"\x93NUMPY": ("a NumPy array, which has no columns", "write it as Parquet with their names:"),
     b"PGDMP": ("an archive of pg_dump", "restore it, and write its table as CSV with psql:"),
     b"%PDF-": ("a PDF, which is not read", "leave it out:"),
-    b"{\\rtf": ("a document, which is not read", "save it as text:"),
-    b"PK\x03\x04": ("a zip file within another", "unpack it first: unzip"),
-    b"\xff\x06\x00\x00sNaPpY": ("packed with snappy, which is not read", "unpack it: snzip -d"),
-    b"\x5d\x00\x00": (
-        "packed with lzma, which is not read",
-        "unpack it first: xz --format=lzma -dc {} > {new}",
-    ),
-    b"x\x9c": (
-        "packed with zlib, which is not read",
-        'unpack it first: python -c "import sys, zlib; '
-        'sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))" < {} > {new}',
-    ),
-    (b"\xff\xfe\0\0", b"\0\0\xfe\xff"): (
-        "UTF-32",
-        "convert it first: iconv -f UTF-32 -t UTF-8 {} > {new}",
-    ),
 }
-"""How a file without lines begins: what it is, and how to get lines out of it. `{}` is its name, or
-else that follows; `{new}` is a name for what comes out."""
+"""How files begin that users have and that hold no lines of text: what each is, and what to do,
+before its name.
+"""
 WORKBOOKS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 """Members of a zip file that is one of Excel (xlsx, xlsb) or LibreOffice (ods)."""
 BSON = re.compile(rb".{3}\x00[\x02\x03\x07\x10]\w+\x00", re.DOTALL)
@@ -143,35 +115,12 @@ def name_new_file(name: str, ending: str = "") -> str:
     return shlex.quote(f"{stem or last}.new.{ending}")
 
 
-def find_table(path: str) -> str:
-    """Return the name of the table of a SQLite database that has most rows, about; TABLE where that
-    is not known.
-    """
-    names = "select name from sqlite_master where type = 'table' order by name"
-    sizes = {"TABLE": -1}
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as database,
-    ):
-        for (name,) in database.execute(names).fetchall():
-            quoted = name.replace('"', '""')
-            with suppress(sqlite3.Error):  # it has no numbers of rows
-                [size] = database.execute(f'select max(rowid) from "{quoted}"').fetchone()
-                sizes[name] = size or 0
-    return max(sizes, key=lambda name: sizes[name])
-
-
 def refuse_unless_text(head: bytes, name: str) -> None:
     """Raise UserError that names the kind of file, unless its first uncompressed bytes are text."""
-    quoted, new = shlex.quote(name), name_new_file(name)
+    quoted = shlex.quote(name)
     for magic, (what, advice) in UNREADABLE.items():
         if head.startswith(magic):
-            if "{}" not in advice:
-                raise UserError(f"{name} is {what}; {advice} {quoted}")
-            table = find_table(name) if "{table}" in advice else ""
-            select = shlex.quote(f'select * from "{table}"')
-            values = {"new": new, "table": shlex.quote(table), "select": select}
-            raise UserError(f"{name} is {what}; {advice.format(quoted, **values)}")
+            raise UserError(f"{name} is {what}; {advice} {quoted}")
     if BSON.match(head):
         raise UserError(
             f"{name} is BSON of mongodump; convert it first: bsondump {quoted} > reviews.json"
@@ -187,7 +136,7 @@ def refuse_unless_text(head: bytes, name: str) -> None:
         code = "UTF-16LE" if odd > zeros / 2 else "UTF-16BE"
         raise UserError(
             f"{name} is UTF-16 without a mark; convert it first: iconv -f {code} -t UTF-8 "
-            f"{quoted} > {new}"
+            f"{quoted} > {name_new_file(name)}"
         )
     raise UserError(f"{name} is a binary file, no text; leave it out")
 

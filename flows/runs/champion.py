@@ -31,7 +31,7 @@ from amazon_electra.flows.stages.arms import AS_PUBLISHED
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.arms import TFIDF_ARM
+from amazon_electra.model.arms import find_arm, list_arms
 from amazon_electra.model.report.document import escape_markdown
 from amazon_electra.model.tracking.mlflow_client import hide_credentials
 from amazon_electra.model.tracking.mlflow_run import Tracking
@@ -66,10 +66,10 @@ class Champion:
     version: str = ""
     """Empty where there is none."""
     encoder: Stage | None = None
-    """Where this store has it; of TF-IDF the stage of the model, which has none."""
+    """Where this store has it; of an arm that reads none the stage of the model, with `arm`."""
     is_here: bool = True
-    """Whether it was made in this store, so that a run can be compared with it; TF-IDF, which a run
-    fits anew, always can.
+    """Whether it was made in this store, so that a run can be compared with it; an arm that reads
+    no encoder is fitted anew and always can.
     """
 
 
@@ -78,9 +78,11 @@ def read_champion(uri: str, store: Store) -> Champion:
     tags = Registry(uri).get_by_alias("champion")
     version, fingerprint = tags.get("version", ""), tags.get("encoder", "")
     if not fingerprint:
-        is_tfidf = tags.get("kind") == "tfidf"
-        model = ExistingStage("model", 0, {}, known=tags.get("model", ""), title="champion")
-        return Champion(version, model if is_tfidf else None, is_tfidf or not version)
+        arm = list_arms().get(tags.get("kind", ""))
+        if arm is None or arm.reads_encoder:
+            return Champion(version, None, is_here=not version)
+        known, about = tags.get("model", ""), {"arm": arm.name}
+        return Champion(version, ExistingStage("model", 0, about, known=known, title="champion"))
     for name in (*ADAPTATIONS, "origin"):
         encoder = ExistingStage(name, 0, {}, known=fingerprint, title="champion")
         if store.manifest(encoder) is not None:
@@ -150,18 +152,18 @@ def register_model(
 
 
 def choose_rival(champion: Champion, arms: Sequence[str]) -> str:
-    """Return the arm that stands for the champion: TF-IDF for a champion of that kind, the
+    """Return the arm that stands for the champion: one that reads no encoder by its title, the
     champion's own cell, or, for one of another store, what the new model went on from, else an
     untrained encoder.
     """
     if champion.encoder is not None and champion.encoder.name == "model":
-        return TFIDF_ARM
+        return find_arm(champion.encoder.parameters["arm"]).title
     published = [arm for arm in arms if arm.endswith(AS_PUBLISHED)]
     return next((arm for arm in ("champion", "base", *published) if arm in arms), "random")
 
 
 def find_encoder(stages: Sequence[Stage], results: Mapping[str, Any]) -> Stage | None:
-    """Return the encoder of the exported cell; TF-IDF and a random one have none."""
+    """Return the encoder of the exported cell; None if it has none."""
     wanted = {"arm": results["arm"], "task": results["task"], "seed": str(results["seed"])}
     for stage in stages:
         if stage.name == "finetuning" and dict(stage.labels) == wanted:

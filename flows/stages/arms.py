@@ -60,16 +60,17 @@ def list_arms(
     """Return the arms in the order chosen; none is compared with itself.
 
     A model that wants to be champion is compared with the one that is: with its encoder, fine-tuned
-    on this corpus as all are, or with TF-IDF. Where there is none, a model that goes on from
-    another is compared with that one. States are read of the published encoder and of the adapted
+    on this corpus as all are, or with its arm, fitted to it. Where there is none, a model that goes
+    on from another is compared with that one. States are read of the published encoder and of the adapted
     one; an arm that combines others takes the first network that is fine-tuned.
     """
     chosen = parameters.chosen_arms
     is_compared = parameters.promotion.mode != "off" and parameters.effort == "full"
     if is_compared and "champion" not in chosen:
         chosen.append("champion")
-    if champion and champion.name == "model":  # of TF-IDF, which is fitted anew
-        chosen = list(dict.fromkeys("tfidf" if arm == "champion" else arm for arm in chosen))
+    if champion and champion.name == "model":  # of an arm that reads no encoder: it is fitted anew
+        own = champion.parameters["arm"]
+        chosen = list(dict.fromkeys(own if arm == "champion" else arm for arm in chosen))
     if champion is None or champion.fingerprint == encoder.fingerprint:
         chosen = ["base" if arm == "champion" else arm for arm in chosen]
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted

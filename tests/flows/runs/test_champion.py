@@ -90,7 +90,8 @@ def test_the_first_model_of_a_registry_beats_the_class_shares_and_no_simple_mode
     ],
 )
 def test_the_arm_that_stands_for_the_champion(kind, arms, rival):
-    encoder = ExistingStage(kind, 0, {}, known="0123", title="champion") if kind else None
+    about = {"arm": "tfidf"}
+    encoder = ExistingStage(kind, 0, about, known="0123", title="champion") if kind else None
     assert choose_rival(Champion("1", encoder), arms) == rival
 
 

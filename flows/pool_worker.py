@@ -1,7 +1,7 @@
 """What a worker of a pool does for a run elsewhere: it makes stages of that run's graph.
 
 The run starts the deployment of the pool and waits. Nobody starts this by hand. The run that waits
-tells of failures: these call no webhook.
+reports failures: these call no webhook.
 """
 
 import os

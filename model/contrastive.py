@@ -470,9 +470,9 @@ def train(
                         log.log(totals.step, **numbers)
                     bar.update(totals.step, loss=round(numbers["contrastive_loss"], 3))
                 if keeping and device.is_rank0:
-                    told = {"totals": vars(totals).copy(), "identity": identity}
+                    metadata = {"totals": vars(totals).copy(), "identity": identity}
                     tensors = checkpoint.copy_tensors(contrast.network, contrast.optimizer)
-                    writer.write(checkpoint.State(totals.step, tensors, told), best_step=-1)
+                    writer.write(checkpoint.State(totals.step, tensors, metadata), best_step=-1)
                 if ends and not is_last:
                     raise SystemExit(EXIT_TERMINATED)
     finally:

@@ -173,12 +173,12 @@ def has_fast_bf16_products() -> bool:
         lines = CPU_INFO.read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
         return False
-    told = {
+    processor = {
         name.strip(): words.split() for name, _, words in (line.partition(":") for line in lines)
     }
-    flags = told.get("flags", [])
+    flags = processor.get("flags", [])
     return "amx_bf16" in flags or (
-        "avx512_bf16" in flags and told.get("vendor_id") == ["AuthenticAMD"]
+        "avx512_bf16" in flags and processor.get("vendor_id") == ["AuthenticAMD"]
     )
 
 
@@ -325,7 +325,7 @@ def open_device(kind: str, precision: str) -> Device:
 
 def expect_document_attention(kind: str, precision: str) -> bool:
     """Return whether a device of this kind will have `has_document_attention`, without opening it;
-    a GPU that multiplies no bf16 is not told from others.
+    a GPU that multiplies no bf16 is not distinguished from others.
     """
     is_gpu = kind == "cuda" or (kind == "auto" and torch.cuda.is_available())
     return is_gpu and precision != "fp32"

@@ -232,8 +232,8 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
                 "start": training.start,  # what is known of the start weights
             }
             outputs.write_config(arguments.output, recipe, shards, others)
-            if origin and (told := describe_settings(origin.main, defaults)):
-                print(told, file=sys.stderr)
+            if origin and (line := describe_settings(origin.main, defaults)):
+                print(line, file=sys.stderr)
         with outputs.mirror_to_mlflow(training, recipe):
             loop.train(training)
             result = outputs.write_outputs(training, recipe, shards, origin)

@@ -122,7 +122,7 @@ class Rank:
 def name_losses() -> Iterator[None]:
     """Raise LostProcess where another process does not answer any more.
 
-    One that `run_processes` started ends without a word: there the cause is told.
+    One that `run_processes` started ends without a word: there the cause is printed.
     """
     try:
         yield
@@ -156,7 +156,7 @@ def run_processes(run: Run, arguments: Any, processes: int) -> dict[str, Any]:
     """Call a function with this argument in several processes; return the result of rank 0.
 
     Rank 0 reports as a single process does; of the others only the cause of a failure is shown.
-    Where one fails, or this process is told to end, all get a SIGTERM and time for a checkpoint.
+    Where one fails, or this process gets a SIGTERM, all get a SIGTERM and time for a checkpoint.
     """
     with tempfile.TemporaryDirectory(prefix="processes-") as name:
         folder = Path(name)
@@ -196,7 +196,7 @@ def _run_rank(rank: int, run: Run, arguments: Any, processes: int, folder: Path)
 
 def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseException:
     """Return the error with which the job ends, by the exit codes of its processes; `first` is the
-    one that was found to have ended badly before all others. Rank 0 has told its own mistake.
+    one that was found to have ended badly before all others. Rank 0 has printed its own error.
     """
     causes = [rank for rank, code in enumerate(codes) if code not in (0, LOST, *TERMINATED)]
     rank = causes[0] if causes else first

@@ -196,10 +196,10 @@ def measure_fit(tokenizer: Tokenizer, batches: Iterable[list[str]]) -> dict[str,
     BERT's pre-tokenizer decides what a word is, punctuation marks included, whatever the tokenizer.
     """
     tokens = unknown = words = 0
-    told = json.loads(tokenizer.to_str())["model"]
-    unknown_id = told.get("unk_id")
-    if unknown_id is None and told.get("unk_token"):
-        unknown_id = tokenizer.token_to_id(told["unk_token"])
+    definition = json.loads(tokenizer.to_str())["model"]
+    unknown_id = definition.get("unk_id")
+    if unknown_id is None and definition.get("unk_token"):
+        unknown_id = tokenizer.token_to_id(definition["unk_token"])
     normalizer = normalizers.BertNormalizer(lowercase=False)  # each CJK character is a word
     cutter = pre_tokenizers.BertPreTokenizer()
     is_berts = isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)

@@ -63,7 +63,7 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, max_length: int = MODEL_
         path.write_text("".join(f"{e}\n" for e in list_entries(tokenizer)), encoding="utf-8")
     with atomic_path(folder / "tokenizer.json") as path:
         tokenizer.save(str(path))
-    told = {  # what AutoTokenizer reads beside tokenizer.json
+    config = {  # what AutoTokenizer reads beside tokenizer.json
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": tokenizer.normalizer.lowercase,
         "strip_accents": tokenizer.normalizer.strip_accents,
@@ -71,4 +71,4 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, max_length: int = MODEL_
         "model_max_length": max_length,
         **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL},
     }
-    write_json(folder / "tokenizer_config.json", told)
+    write_json(folder / "tokenizer_config.json", config)

@@ -149,7 +149,7 @@ def parse_day(value: Any, notation: Notation = Notation()) -> int | None:  # noq
 
 
 def read_date(value: Any) -> int | Numbers | None:
-    """Return the day of a timestamp, its numbers where only the column tells the day, or None."""
+    """Return the day of a timestamp, its numbers where only the column decides the day, or None."""
     if isinstance(value, datetime.date):  # a datetime too
         return value.toordinal() - EPOCH
     if isinstance(value, str):

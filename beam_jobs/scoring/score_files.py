@@ -214,8 +214,8 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
             warnings.append(f"{file.name}: {warning}")
         read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
         name, digest = os.path.basename(file.path), digest_of(file.path)
-        told = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
-        files.append(told)
+        entry = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
+        files.append(entry)
     return {
         "read": sum(file["read"] for file in files),
         "scored": sum(file["scored"] for file in files),

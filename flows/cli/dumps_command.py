@@ -51,5 +51,5 @@ def fetch(arguments: argparse.Namespace) -> None:
     """Fetch a dump and print where it is, as one JSON line."""
     address = find_address(arguments.name)
     path = fetch_dump(address, arguments.output, arguments.sha256)
-    told = {"path": str(path), "address": address, "bytes": path.stat().st_size}
-    print(json.dumps(told))
+    fetched = {"path": str(path), "address": address, "bytes": path.stat().st_size}
+    print(json.dumps(fetched))

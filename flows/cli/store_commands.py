@@ -176,7 +176,7 @@ def verify_store(arguments: argparse.Namespace) -> None:
     """Print what is damaged; a UserError where something is."""
     store = open_store(arguments)
     manifests, there = store.list_manifests(), len(store.place.list_manifests())
-    damaged = there - len(manifests)  # what a manifest lacks is told as a warning
+    damaged = there - len(manifests)  # what a manifest lacks gets a warning
     for manifest in manifests:
         stage = ExistingStage(manifest["stage"], 0, {}, known=manifest["fingerprint"])
         try:

@@ -1,5 +1,5 @@
 """What every form needs: its fields made from settings of jobs, its form in Prefect, and
-`--set section.field=value`, with mistakes told in one line.
+`--set section.field=value`, with errors of one line.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Finds the dumps in the watched places, and tells which of them are whole as far as one can see.
+"""Finds the dumps in the watched places, and which of them are whole as far as one can see.
 
 Prefect has no watcher of files, and watchdog none of object stores: both are listed with fsspec.
 """

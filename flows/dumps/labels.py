@@ -83,7 +83,7 @@ def check_dump(
     make: StageMaker,
     corpus: Corpus = Corpus(),  # noqa: B008
 ) -> None:
-    """Raise UserError where the dump's first records tell that a task can have no example, or that
+    """Raise UserError where the dump's first records show that a task can have no example, or that
     there can be no such corpus.
     """
     own = [task.removeprefix(LABEL) for task in tasks if task.startswith(LABEL)]
@@ -112,7 +112,7 @@ def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     found = {task for each in previews for task in tasks if not find_mistake([task], each)}
     try:
         scale = decide_scales(count_ratings(previews), "the dump", chosen.stars_scale).name
-    except UserError:  # told when the tasks are checked
+    except UserError:  # reported when the tasks are checked
         scale = ""
     return sorted(found - ({"stars"} if scale == BINARY else set()))
 
@@ -120,7 +120,7 @@ def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
 def _check_previews(
     tasks: Sequence[str], chosen: Dump, previews: Sequence[Preview], corpus: Corpus
 ) -> None:
-    """Raise UserError where the first records tell that one of the tasks can have no example, or
+    """Raise UserError where the first records show that one of the tasks can have no example, or
     that the split has nothing to go by.
     """
     asked = tasks
@@ -160,7 +160,7 @@ def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str |
 
 
 def _check_label(column: str, previews: Sequence[Preview], folds: bool) -> None:
-    """Raise UserError where a column holds no classes, as far as its first values tell."""
+    """Raise UserError where a column holds no classes, as far as its first values show."""
     typed = sum((preview.count_values(column) for preview in previews), Counter[str]())
     counts = count_classes(typed, folds)
     is_whole = all(preview.is_whole for preview in previews)

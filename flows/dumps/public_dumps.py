@@ -158,7 +158,7 @@ def _fetch_from_server(address: str, target: Path, sleep: Callable[[float], None
 
 
 def _read_http(address: str, file: Any, note: Path) -> Iterator[tuple[int | None, bytes]]:
-    """Yield the size of the whole, if the server tells it, and block after block of what is
+    """Yield the size of the whole, if the server sends it, and block after block of what is
     missing.
 
     `note` keeps the remote file's ETag or date: on the condition that it is still the same, the

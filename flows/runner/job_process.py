@@ -39,7 +39,7 @@ def main() -> NoReturn:
                 used = measure_cpu()
                 gc.collect()
                 give_memory_back()
-        except SystemExit:  # told to end between two jobs
+        except SystemExit:  # a signal between two jobs
             code = 128 + signal.SIGTERM
     sys.stderr.flush()
     os._exit(code)

@@ -130,7 +130,7 @@ def start_child(kind: type[AnyChild], *arguments: Any) -> Iterator[AnyChild]:
     child = kind(*arguments)
     _living.add(child)
     try:
-        refuse_when_ending()  # told while it was being started, `end_children` did not see it
+        refuse_when_ending()  # a signal while it was being started: `end_children` did not see it
         yield child
     finally:
         child.end()
@@ -148,8 +148,8 @@ def end_children_on_error() -> Iterator[None]:
     """End every child of this process when the block is left by an exception, and refuse new ones
     until it is left.
 
-    A cancelled flow is told so in its main thread only; the threads that follow children find them
-    ended. So whoever waits for such threads waits inside this block.
+    A cancelled flow learns it in its main thread only; the threads that follow children find them
+    ended. So code that waits for such threads waits inside this block.
     """
     _blocks.append(None)
     try:
@@ -364,7 +364,7 @@ class JobProcess(Child):
         self._open_log(command, log)
         _, _, module, *arguments = command
         order = {"module": module, "arguments": arguments, "log": str(log)}
-        with suppress(BrokenPipeError):  # it has been killed, which whoever follows it finds
+        with suppress(BrokenPipeError):  # it has been killed, which its follower finds
             self._orders.write(json.dumps(order).encode() + b"\n")
 
     def is_over(self) -> bool:

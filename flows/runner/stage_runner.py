@@ -1,5 +1,5 @@
-"""Makes stages: looks them up in the store or runs their job, tracks it, and tells listeners how it
-goes.
+"""Makes stages: looks them up in the store or runs their job, tracks it, and notifies
+listeners.
 """
 
 import logging
@@ -103,7 +103,7 @@ class Plan:
 
 @dataclass
 class StageRunner:
-    """Makes stages in a store, tells the listeners, and mirrors their curves into MLflow."""
+    """Makes stages in a store, notifies the listeners, and mirrors their curves into MLflow."""
 
     store: Store
     listeners: Sequence[Any]
@@ -125,7 +125,7 @@ class StageRunner:
                 self.kept = None
 
     def show_end(self, stage: Stage, cause: str = "") -> None:
-        """Tell the listeners that another process has made a stage, or why it could not."""
+        """Notify the listeners that another process has made a stage, or why it could not."""
         if cause:
             self.notify("on_failure", stage, cause)
         elif manifest := self.store.manifest(stage):

@@ -111,7 +111,7 @@ def run_graph(
     (store.root / "runs" / str(flow_run.id)).mkdir(parents=True, exist_ok=True)
     crash_lost_runs(store)
     find = partial(find_champion, parameters, store, tracking.uri)
-    champion = find()  # a registry that is away is told before anything is made
+    champion = find()  # fails before anything is made where the registry is away
     find_later = cache(find)  # once its cells are made, hours later, it may be another one
     shown = [artifacts.PrefectRun(), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags)
@@ -162,7 +162,7 @@ def show_plan(
     """Show what the graph is going to make; return the stages that are not complete, as far as they
     are known.
 
-    It cannot stop a run: what is wrong with the graph is told, and tried again, where it is made.
+    It cannot stop a run: an error of the graph is raised where it is made.
     """
     plan = Plan(runner.store, champion.encoder)
     try:
@@ -247,11 +247,11 @@ def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) 
             if not m["title"].endswith("test")
         }
     )
-    told: dict[str, str] = {}
+    titles: dict[str, str] = {}
     for m in manifests:
         for warning in m["result"].get("warnings", []):
-            told.setdefault(warning, m["title"])  # cells of one encoder say the same
-    if warnings := [f"{title}: {warning}" for warning, title in told.items()]:
+            titles.setdefault(warning, m["title"])  # cells of one encoder say the same
+    if warnings := [f"{title}: {warning}" for warning, title in titles.items()]:
         rows, about = [{"warning": text} for text in warnings], "What a person should look at"
         artifacts.publish(create_table_artifact, rows, key="warnings", description=about)
         tracking.set_tags({"amazon_electra.warnings": " ".join(warnings)})

@@ -1,4 +1,4 @@
-"""Follows a run of a store: its mark, its cancellation, and its end where nobody else tells of it.
+"""Follows a run of a store: its mark, its cancellation, and its end where nobody else reports it.
 
 A run whose process was killed together with its server would stay Running for ever: whoever comes
 next finds its mark, and sets it to Crashed. And a run that was cancelled ends also where whoever

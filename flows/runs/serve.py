@@ -21,7 +21,7 @@ from amazon_electra.flows.ui.deployments import build_deployments
 
 
 def serve_deployments(store: Path) -> None:
-    """Serve until told to end; each flow run is a process of its own."""
+    """Serve until stopped; each flow run is a process of its own."""
     runner = Runner(name="amazon-electra", pause_on_shutdown=False, limit=read_run_limit())
     for deployment in build_deployments(store):
         runner.add_deployment(deployment)

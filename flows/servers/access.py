@@ -95,7 +95,7 @@ def keep_new_password(store: Path) -> dict[str, str]:
 def use_passwords(store: Path) -> None:
     """Give this process's clients the password that `up` made for a store's servers.
 
-    Servers elsewhere (PREFECT_API_URL, MLFLOW_TRACKING_URI) are not told it.
+    Servers elsewhere (PREFECT_API_URL, MLFLOW_TRACKING_URI) do not get it.
     """
     elsewhere = {"PREFECT": "PREFECT_API_URL", "MLFLOW": "MLFLOW_TRACKING_URI"}
     known = read_passwords(store)

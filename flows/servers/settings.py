@@ -9,7 +9,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 
 HOST = "127.0.0.1"
 TAG = "amazon-electra"
-"""Tag of every run of ours: by it the automations tell them from other runs on the same server."""
+"""Tag of every run of ours, by which the automations know them on a shared server."""
 PART_FLOW = "run-stage"
 """Flow of the runs that make stages of another run."""
 DUMP_EVENT = "reviews.dump.arrived"

@@ -117,14 +117,14 @@ def start_detached(store: Path, words: list[str]) -> None:
             start_new_session=True,
         )
     print(f"starting (log: {log})", file=sys.stderr, flush=True)
-    told = 0
+    shown = 0
     while (state := read_server_state(store)).get("pid") != process.pid:
         code = process.poll()  # before the last look at the log
         lines = log.read_bytes()[log_start:].decode(errors="replace").splitlines()
-        for line in lines[told:]:
+        for line in lines[shown:]:
             if line.endswith(" is up"):
                 print(line, file=sys.stderr, flush=True)
-        told = len(lines)
+        shown = len(lines)
         if code is not None:  # the error that it would have ended with in this terminal
             last = next((line for line in reversed(lines) if line), "it ended without a word")
             if code == 2:

@@ -61,8 +61,8 @@ def list_arms(
 
     A model that wants to be champion is compared with the one that is: with its encoder, fine-tuned
     on this corpus as all are, or with its arm, fitted to it. Where there is none, a model that goes
-    on from another is compared with that one. States are read of the published encoder and of the adapted
-    one; an arm that combines others takes the first network that is fine-tuned.
+    on from another is compared with that one. States are read of the published encoder and of the
+    adapted one; an arm that combines others takes the first network that is fine-tuned.
     """
     chosen = parameters.chosen_arms
     is_compared = parameters.promotion.mode != "off" and parameters.effort == "full"

@@ -41,8 +41,8 @@ class ContrastiveAdaptation(Stage):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        told = super().parameters
-        return {n: v for n, v in told.items() if n not in FREE_CONTRASTIVE_SETTINGS}
+        parameters = super().parameters
+        return {n: v for n, v in parameters.items() if n not in FREE_CONTRASTIVE_SETTINGS}
 
     @property
     def corpora(self) -> list[Stage]:

@@ -65,8 +65,8 @@ def get_name(origin: Stage) -> str:
 def read_origin(store: Store, origin: Stage) -> dict[str, Any]:
     """Return what is known of a loaded encoder: licence, training data, shape, where it is from."""
     file = locate_origin(store, origin) / "origin.json"
-    told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return {"license": UNKNOWN, "training_data": UNKNOWN, **told, "name": get_name(origin)}
+    about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return {"license": UNKNOWN, "training_data": UNKNOWN, **about, "name": get_name(origin)}
 
 
 COMMIT = re.compile(r"[0-9a-f]{40}")

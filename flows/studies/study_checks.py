@@ -36,7 +36,7 @@ REFERENCES = ("teacher", "architecture")
 
 
 def find_mistakes(study: Study) -> Iterator[str]:
-    """Yield every mistake that the text alone tells."""
+    """Yield every mistake that the text alone shows."""
     if not study.arms or not study.tasks or not study.seeds:
         yield "a study needs at least one arm, one task and one seed"
         return
@@ -231,7 +231,7 @@ def _check_settings(study: Study) -> Iterator[str]:
                 continue
             about = f"{arm.name} on {task.name}"
             yield from _check_values(base, about, together, TASKS.get(task.task), arm)
-            with suppress(UserError):  # which was told just now
+            with suppress(UserError):  # reported just now
                 cells.append(_resolve_settings(base, together))
         other = known.setdefault((task.task, task.data, tuple(cells)), task)
         if other is not task:

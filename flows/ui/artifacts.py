@@ -31,7 +31,7 @@ UPDATE_SECONDS = 2.0
 """Time between two updates of a progress artifact: each is a request to the server."""
 
 LONG_SECONDS, LONG_AFTER = 3600, 10
-"""A training that after ten steps has more than an hour to go is told, once."""
+"""A training that after ten steps has more than an hour to go is logged, once."""
 
 
 class PrefectRun:
@@ -43,7 +43,7 @@ class PrefectRun:
 
     def __init__(self) -> None:
         self._artifacts: dict[str, tuple[Any, float]] = {}
-        self._long: set[str] = set()  # fingerprints of what was told to be long
+        self._long: set[str] = set()  # fingerprints of trainings logged as long
         self._poster = threading.Thread()
 
     def on_plan(self, line: str, page: str) -> None:

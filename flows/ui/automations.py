@@ -34,7 +34,7 @@ NO_PART: dict[str, str | list[str]] = {
     "prefect.resource.role": "flow",
     "prefect.resource.name": f"!{PART_FLOW}",
 }
-"""A run that waits for a worker's tells of the failure of both."""
+"""A run that waits for a worker's reports the failure of both."""
 PART: dict[str, str | list[str]] = {**NO_PART, "prefect.resource.name": PART_FLOW}
 WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
 """Environment variable with the address that is called when a run fails; it may be a secret, so it
@@ -61,7 +61,7 @@ def create_automations(trainings_at_once: int = 1) -> None:
 
 
 def build_automations() -> list[Automation]:
-    """Return what marks runs Crashed whose machine was lost with them, and what tells of failures,
+    """Return what marks runs Crashed whose machine was lost with them, and what reports failures,
     which the event feed has in any case.
     """
     lost = [

@@ -42,8 +42,8 @@ def build_deployments(store: Path) -> list[Any]:
 
     deployments: list[Any] = []
     with get_client(sync_client=True) as client:
-        for told in read_deployments():
-            flow, name = import_object(told["entrypoint"]), told["name"]
+        for entry in read_deployments():
+            flow, name = import_object(entry["entrypoint"]), entry["name"]
             if flow.name == PART_FLOW:
                 continue
             earlier: Any = None
@@ -56,16 +56,16 @@ def build_deployments(store: Path) -> list[Any]:
             except ObjectNotFound:
                 schedules = [
                     {"schedule": {"cron": one["cron"], "timezone": "UTC"}, "slug": one["slug"]}
-                    for one in told.get("schedules", [])
+                    for one in entry.get("schedules", [])
                 ]
             deployment = flow.to_deployment(
                 name=name,
-                description=told["description"],
+                description=entry["description"],
                 tags=[TAG],
                 parameters={**read_edited(flow, earlier), "store": Store(store).address},
                 paused=earlier.paused if earlier else False,
                 schedules=[DeploymentScheduleCreate.model_validate(one) for one in schedules],
-                triggers=[DeploymentEventTrigger(**one) for one in told.get("triggers", [])]
+                triggers=[DeploymentEventTrigger(**one) for one in entry.get("triggers", [])]
                 or None,
                 entrypoint_type=EntrypointType.MODULE_PATH,
             )

@@ -22,12 +22,12 @@ def count_training(stage: Stage) -> tuple[int, int] | None:
     """Return the steps and tokens of a pre-training; None where they are known only once what it
     reads is made, or once the training that it shall equal is counted.
     """
-    told = stage.parameters
-    if not told.get("steps") and any(told.get(budget) for budget in OPEN_BUDGETS):
+    parameters = stage.parameters
+    if not parameters.get("steps") and any(parameters.get(budget) for budget in OPEN_BUDGETS):
         return None
     with suppress(LookupError):  # a stage of another graph than ours
         config = resolve_recipe(stage).pretraining
-        steps = told.get("steps") or config.steps
+        steps = parameters.get("steps") or config.steps
         return steps, steps * config.batch * find_length(stage)
     return None
 

@@ -27,7 +27,7 @@ HASHED_FEATURES = 1 << 20
 STRENGTHS = (1.0, 4.0, 16.0)
 """Values of C that are tried: on 3,300 and 22,000 labels the best lies between them."""
 MEMORY_TOLD = 2 << 30
-"""Bytes of features from which on they are told."""
+"""Bytes of features from which on they are logged."""
 AT_ONCE = 10_000
 """Texts that are predicted together."""
 

@@ -7,7 +7,7 @@ fine-tuning seeds are crossed where every encoder was fine-tuned with the same s
 Their variance is added. Where there is one pre-training, nothing is known of others: the finding
 is about this checkpoint.
 
-Three seeds tell little of how much seeds vary, and a luckily small variance must not pass for
+Three seeds show little of how much seeds vary, and a variance that is small by chance is no
 evidence: it counts as a scaled inverse chi-squared one in the tails too (Fisher's fiducial solution
 of the Behrens-Fisher problem, 1935), and the comparisons of a study lend each other strength by how
 alike their variances are (empirical Bayes, Smyth 2004, doi:10.2202/1544-6115.1027).
@@ -332,7 +332,7 @@ def _estimate_spread(full: np.ndarray, resampled: np.ndarray, n: int) -> Spread:
     """
     if n < 2:
         raise UserError(
-            "the test set has one example, which tells nothing of others: give more (n_test, or "
+            "the test set has one example, which says nothing of others: give more (n_test, or "
             "the data)"
         )
     examples = float(resampled.mean((0, 1)).var(ddof=1))

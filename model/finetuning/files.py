@@ -100,7 +100,7 @@ def read_table_rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line (or record) number and row of a CSV, TSV, JSON lines or Parquet file.
 
-    Tab-separated files are read without quotes unless told otherwise, as GLUE's and Amazon's are
+    Tab-separated files are read without quotes unless set otherwise, as GLUE's and Amazon's are
     published.
     """
     name = _strip_compression(path)

@@ -279,11 +279,11 @@ def choose_max_length(
     is_wanted = settings.max_length is not None or task.shape in DEFAULT_TOKENS
     if length == wanted or not is_wanted:
         return length, None
-    told = "max_length is" if settings.max_length is not None else f"inputs of {task.name} take"
+    why = "max_length is" if settings.max_length is not None else f"inputs of {task.name} take"
     if length != trained:
-        return length, f"{told} {wanted}, but {folder} has {positions} positions: so many are used"
+        return length, f"{why} {wanted}, but {folder} has {positions} positions, which are used"
     return length, (
-        f"{told} {wanted}, but {folder} was trained at {trained} tokens and the positions after "
+        f"{why} {wanted}, but {folder} was trained at {trained} tokens and the positions after "
         f"them are noise: {length} are used; pre-train it on longer ones (max_length)"
     )
 

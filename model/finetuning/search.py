@@ -164,7 +164,7 @@ class Objective:
 
 
 def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], None]:
-    """Return a function that tells the trial its scores, and ends it where it falls behind."""
+    """Return a function that reports scores to the trial, and ends it where it falls behind."""
     import optuna
 
     reported: set[int] = set()

@@ -84,27 +84,27 @@ def _is_data_file(path: Path, leave_out: Iterable[str]) -> bool:
 
 
 def list_split_files(data: Path, leave_out: Iterable[str] = ()) -> dict[Split, list[Path]]:
-    """Return files by the split in their names, without those whose name tells none."""
+    """Return files by the split in their names, without those whose name has none."""
     return group_by_split([] if data.is_file() else list_data_files(data, leave_out), data)
 
 
 def group_by_split(files: Iterable[Path], data: Path) -> dict[Split, list[Path]]:
-    """Group files by the split that a word of the name, or of the nearest folder above, tells."""
+    """Group files by the split that a word of the name, or of the nearest folder above, names."""
     found: dict[Split, list[Path]] = {split: [] for split in SPLITS}
     for path in files:
         for name in reversed(path.relative_to(data).parts):
-            told = {
+            named = {
                 SPLIT_OF[word]
                 for word in re.findall("[a-z]+", CAMEL.sub(" ", name).lower())
                 if word in SPLIT_OF
             }
-            if len(told) > 1:
+            if len(named) > 1:
                 raise UserError(
-                    f"{path}: its name tells {' and '.join(sorted(told))}; rename it after one "
+                    f"{path}: its name says {' and '.join(sorted(named))}; rename it after one "
                     "split"
                 )
-            if told:
-                found[told.pop()].append(path)
+            if named:
+                found[named.pop()].append(path)
                 break
     return found
 
@@ -262,7 +262,7 @@ def check_data(task: Task, data: Path) -> None:
     those of one class.
     """
     if not isinstance(task.read, SplitReader):
-        return  # a corpus: its counts tell
+        return  # a corpus: its counts decide
     files = {file for part in task.read.parts(data).values() for file in part.files}
     is_small = sum(file.stat().st_size for file in files) <= READ_WHOLE
     for split in SPLITS:

@@ -44,21 +44,21 @@ class Recipe:
     @classmethod
     def read(cls, name: RecipeName) -> "Recipe":
         """Read a recipe that is shipped."""
-        told = read_yaml(name)
+        content = read_yaml(name)
         return cls(
             name,
-            Architecture(**told["architecture"]),
-            told["vocabulary_size"],
-            told["max_length"],
-            PretrainingConfig(**told["pretraining"]),
-            FinetuningSettings(**told["finetuning"]),
-            told.get("finetuning_of_published", {}),
+            Architecture(**content["architecture"]),
+            content["vocabulary_size"],
+            content["max_length"],
+            PretrainingConfig(**content["pretraining"]),
+            FinetuningSettings(**content["finetuning"]),
+            content.get("finetuning_of_published", {}),
         )
 
     def describe(self) -> dict[str, Any]:
         """Return all of it as JSON takes it."""
-        told = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {n: v.model_dump() if isinstance(v, Settings) else v for n, v in told.items()}
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {n: v.model_dump() if isinstance(v, Settings) else v for n, v in content.items()}
 
     def __post_init__(self) -> None:
         if find_objective(self.pretraining.objective).has_generator:

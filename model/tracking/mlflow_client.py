@@ -23,7 +23,7 @@ BROWSER_ADDRESS = "AMAZON_ELECTRA_MLFLOW_UI"
 def create_client(uri: str) -> Any:
     """Return MLflow's client of runs and of the registry, silenced but for warnings.
 
-    Whoever asks reports lost connections once, in words of its own.
+    The caller reports lost connections once, in its own words.
     """
     from mlflow import MlflowClient
 

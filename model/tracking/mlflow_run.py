@@ -43,7 +43,7 @@ RETRY_SECONDS = 5.0
 CLOSE_SECONDS = 20.0
 """At the end of a run, for what a server that is away did not take; one that answers gets all."""
 CANCEL_SECONDS = 5.0
-"""At most, for a run that was cancelled: Prefect kills it 30 s after telling it."""
+"""At most, for a run that was cancelled: Prefect kills it 30 s after the signal."""
 BATCH_METRICS = 1_000
 """MLflow's limit for one request."""
 BATCH_PARAMETERS = 100

@@ -29,7 +29,7 @@ class Registry:
     """The registered model: versions, the alias `champion`, and `challenger` for one not better.
 
     Every method raises RegistryAway where MLflow does not answer. Who looks for an alias where
-    there is no database yet is told that there is none, without making one.
+    there is no database yet finds none, without making one.
     """
 
     def __init__(self, uri: str, name: str = REGISTERED):

@@ -231,7 +231,7 @@ def wait_for_run(run: UUID, pool: str, title: str) -> Any:
                 now = time.monotonic()
                 if state.is_scheduled() and now - queued > QUEUE_SECONDS:
                     find_run_logger().warning("%s: no worker of the pool %s is free", title, pool)
-                    queued = now + 3600.0  # told once an hour
+                    queued = now + 3600.0  # logged hourly
                 pending = (pending or now) if state.is_pending() else 0.0
                 if pending and now - pending > PENDING_SECONDS:
                     lost: Any = Crashed(message="the worker that took it never began it")
@@ -248,11 +248,11 @@ def raise_failure(state: Any, pool: str, title: str) -> NoReturn:
         raise TransientError(f"{title}: its worker of the pool {pool} was lost: {message}")
     if state.is_cancelled():
         raise PoolRunFailed(title, f"{title}: its run on the pool {pool} was cancelled")
-    told = re.sub(r"^Flow run encountered an exception: ", "", message)
-    kind, _, cause = told.partition(":")
+    failure = re.sub(r"^Flow run encountered an exception: ", "", message)
+    kind, _, cause = failure.partition(":")
     cause = cause.strip()
     if kind == UserError.__name__:
         raise UserError(cause)
     if kind in {TransientError.__name__, *NETWORK_ERRORS}:
         raise TransientError(f"{title}: its worker of the pool {pool}: {cause or kind}")
-    raise PoolRunFailed(title, cause if kind.isidentifier() and cause else told)
+    raise PoolRunFailed(title, cause if kind.isidentifier() and cause else failure)

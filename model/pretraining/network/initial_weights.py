@@ -144,8 +144,8 @@ def load_weights(
         names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
         ours = export.convert_from_transformers(fit_vocabulary(weights, old, new, fail), names)
 
-        told = encoder_config.read_architecture(config, fail)
-        theirs: dict[str, float] = {name: getattr(told, name) for name in COMPARED}
+        architecture = encoder_config.read_architecture(config, fail)
+        theirs: dict[str, float] = {name: getattr(architecture, name) for name in COMPARED}
         theirs["layers"] = count_layers(weights)
         if source.is_cut:
             del theirs["layers"]

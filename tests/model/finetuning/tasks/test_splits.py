@@ -200,9 +200,7 @@ def test_a_word_of_the_name_tells_the_split(tmp_path, name, split):
 
 def test_a_name_of_two_splits_is_refused(tmp_path):
     (tmp_path / "train_test.csv").write_text("x")
-    with pytest.raises(
-        UserError, match=r"train_test.csv: "
-    ):
+    with pytest.raises(UserError, match=r"train_test.csv: "):
         list_split_files(tmp_path)
 
 

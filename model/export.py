@@ -184,6 +184,8 @@ def write_model(
     if asked := questions.get("trust", {}).get("asked"):
         threshold = NEVER if asked["threshold"] is None else asked["threshold"]
         exported = replace(exported, config={**exported.config, "threshold": threshold})
+    if task.numbers:
+        exported = replace(exported, config={**exported.config, "numbers": task.numbers})
     described = best.described
     write_config(output, best.arm_class, exported, described["task"], described["labels"])
     results = {

@@ -5,7 +5,7 @@ types of scikit-learn, SciPy and NumPy are loaded; config.json describes either.
 folders, whose logits are weighted and added.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,6 +49,8 @@ class Details(BaseModel):
     max_length: int = Field(default=512, ge=2)
     threshold: float | None = None
     """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for one."""
+    numbers: list[float] = []
+    """That the classes stand for, such as 1 to 5 stars."""
     parts: list[dict[str, Any]] = []
     """`folder` and `weight` of each part."""
 
@@ -72,6 +74,8 @@ class ModelConfig(BaseModel):
         if sorted(self.id2label) != list(range(len(self.id2label))):
             raise ValueError("id2label does not number the labels from 0")
         check_labels(self.labels)
+        if (numbers := self.amazon_electra.numbers) and len(numbers) != len(self.labels):
+            raise ValueError(f"{len(numbers)} numbers of {len(self.labels)} labels")
         check_temperature(self.temperature)
         return self
 
@@ -91,6 +95,8 @@ class Classifier:
     """Texts to [texts, classes]."""
     threshold: float | None = None
     """Probability from which on an answer is `decided`."""
+    numbers: Sequence[float] = ()
+    """That the classes stand for, if they do."""
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; UserError where a score is no number."""
@@ -192,6 +198,7 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     """
     keep_freed_memory()
     config = read_config(folder)
+    about = config.amazon_electra.threshold, config.amazon_electra.numbers
     if config.amazon_electra.kind == "parts":
         parts = list(read_parts(folder, config))
         loaded = [
@@ -202,7 +209,7 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
         def add(texts: list[str]) -> np.ndarray:
             return sum_parts([part.compute_probabilities(texts) for part in loaded], shares)
 
-        return Classifier(folder, config.labels, config.temperature, add)
+        return Classifier(folder, config.labels, config.temperature, add, *about)
     weights, *other = [
         storage.read_bytes(storage.join_path(folder, name))
         for name in list_model_files(folder, config, precision)
@@ -216,8 +223,7 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
         raise UserError(f"cannot be loaded ({why}); export it again", "model", folder) from error
-    threshold = config.amazon_electra.threshold
-    return Classifier(folder, config.labels, config.temperature, compute, threshold)
+    return Classifier(folder, config.labels, config.temperature, compute, *about)
 
 
 def load_network(

@@ -2,7 +2,8 @@
 
 A file of scores has a row for each record of its input, in order: `file`, `row` (the record's
 number, from 1), `id` (its own, where it has one), `text` if wanted, `label`, `decision` (`decided`,
-or `ask` where the model is less sure than its threshold, if it has one), `p.LABEL` for each class,
+or `ask` where the model is less sure than its threshold, if it has one), `expected` (the mean of
+the stars that the classes stand for, by their probabilities), `p.LABEL` for each class,
 `model_version`, and `reason` where there is no label.
 """
 
@@ -122,6 +123,9 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
         is_sure = probabilities.max(1, initial=0) >= classifier.threshold
         decisions[scored] = np.where(is_sure, "decided", "ask")
         columns["decision"] = pa.array(decisions, pa.string())
+    if classifier.numbers:
+        expected = spread.astype(np.float64) @ np.array(classifier.numbers)
+        columns["expected"] = pa.array(expected.astype(np.float32), from_pandas=True)
     for label, column in zip(classifier.labels, spread.T, strict=True):
         columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
     columns["reason"] = pa.array(rows.reasons, pa.string())

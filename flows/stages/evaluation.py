@@ -21,7 +21,7 @@ class Evaluation(Stage):
     way, which saves the start of another process.
     """
 
-    name, version, Config = "evaluation", 6, EvaluationConfig
+    name, version, Config = "evaluation", 7, EvaluationConfig
     pool = "training"
     headline = ("n", "metrics.accuracy.value", "metrics.macro_f1.value")
     written_last = "metrics.json"

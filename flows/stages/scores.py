@@ -55,7 +55,7 @@ def find_model(alias: str, store: Store) -> RegisteredModel:
 class Scores(Stage):
     """`dump` and `model` → files of scores, a row for every record."""
 
-    name, version, Config = "scores", 9, ScoringConfig
+    name, version, Config = "scores", 10, ScoringConfig
     ends_run = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:

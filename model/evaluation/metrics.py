@@ -88,6 +88,25 @@ def _compute_matthews(sums: np.ndarray) -> np.ndarray:
     return _divide(covariance, np.sqrt(np.maximum(spread, 0.0)))
 
 
+def _compute_step_moments(predictions: Predictions) -> np.ndarray:
+    """Return 1, p, g, p², g², pg of the steps predicted and labelled [n, 6]."""
+    p, g = predictions.predicted_classes.astype(np.float64), predictions.gold_array
+    return np.stack([np.ones_like(p), p, g, p * p, g * g, p * g], axis=1)
+
+
+def _compute_kappa(sums: np.ndarray) -> np.ndarray:
+    """Compute Cohen's kappa with quadratic weights (Cohen 1968): one less the squared distance over
+    that of answers drawn from their own shares.
+    """
+    n, p, g, pp, gg, pg = np.moveaxis(sums, -1, 0)
+    return _divide(2 * (n * pg - p * g), n * (pp + gg) - 2 * p * g)
+
+
+def _count_steps(predictions: Predictions) -> np.ndarray:
+    """Return how many steps each answer is off, [n]."""
+    return np.abs(predictions.predicted_classes - predictions.gold_array)
+
+
 def _bin_calibration_errors(predictions: Predictions) -> np.ndarray:
     """Return confidence minus correctness in the bin of the confidence, and ones [n, BINS + 1].
 
@@ -146,6 +165,21 @@ METRICS: dict[str, Metric] = {
             "higher",
             _count_classes,
             _compute_matthews,
+            (-1.0, 1.0),
+        ),
+        Metric("mae", "mean absolute error", "lower", *_make_mean(_count_steps), (0.0, np.inf)),
+        Metric(
+            "within_one",
+            "within one step",
+            "higher",
+            *_make_mean(lambda p: _count_steps(p) <= 1),
+        ),
+        Metric(
+            "kappa",
+            "quadratic kappa",
+            "higher",
+            _compute_step_moments,
+            _compute_kappa,
             (-1.0, 1.0),
         ),
         Metric("loss", "loss", "lower", *_make_mean(lambda p: p.loss), (0.0, np.inf)),

@@ -92,15 +92,21 @@ class Task:
     stars: Mapping[int, int] = field(default_factory=dict)
     """Stars → class, of a task whose examples are a corpus's reviews with stars; others are left
     out."""
+    numbers: tuple[float, ...] = ()
+    """Of classes that stand for numbers, such as stars, the number of each."""
     trained_as: tuple[str, ...] = ()
     """Tasks with the same training examples: a model of theirs can be measured on this one."""
 
+
+OF_CLASSES = ("accuracy", "macro_f1", "ece", "loss")
+OF_STEPS = ("accuracy", "macro_f1", "mae", "within_one", "kappa", "ece", "loss")
+"""Metrics of classes, and of classes that are steps of a scale."""
 
 make_polarity_task = partial(
     Task,
     shape="classification",
     labels=("negative", "positive"),
-    metrics=("accuracy", "macro_f1", "ece", "loss"),
+    metrics=OF_CLASSES,
 )
 make_span_task = partial(
     Task, shape="span", labels=(), metrics=("answer_f1", "exact_match", "loss")

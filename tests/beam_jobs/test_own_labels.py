@@ -115,3 +115,15 @@ def test_rows_of_a_corpus_join_with_the_dump(tmp_path, monkeypatch):
     [found] = [json.loads(line) for line in path.read_text().splitlines()]
     assert (found["row"], found["id"]) in [(4, "x3"), (41, "copy")]
     assert (found["column"], found["labels"]) == ("why", ["a", "b"])
+
+
+def test_steps_of_a_scale_are_measured_as_such(tmp_path):
+    steps = ("poor", "fair", "good")
+    records = [review(i, f"kettle {i} boils") | {"mood": steps[i % 3]} for i in range(300)]
+    dump = write_lines(tmp_path / "d.json", records)
+    run_job(tmp_path / "corpus", "--input", dump, "--label", "mood")
+    task = find_task("label:mood", tmp_path / "corpus")
+    assert task.labels == steps
+    assert {"mae", "within_one", "kappa"} < set(task.metrics)
+    assert find_task("stars").numbers == (1, 2, 3, 4, 5)
+    assert "mae" not in find_task("polarity").metrics

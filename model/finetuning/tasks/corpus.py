@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.model.finetuning.examples import (
+    OF_CLASSES,
+    OF_STEPS,
     Example,
     Sampler,
     Sampling,
@@ -64,14 +66,17 @@ def make_star_task(
         make_star_task("satisfied", ("no", "so so", "yes"), {1: 0, 2: 0, 3: 1, 4: 2, 5: 2}, "…?")
     """
     by_class = [[n for n, c in stars.items() if c == number] for number in range(len(labels))]
+    is_one_each = all(len(numbers) == 1 for numbers in by_class)
     named = " against ".join(map(_join_stars, by_class))
-    if all(len(numbers) == 1 for numbers in by_class):
+    if is_one_each:
         named = f"{by_class[0][0]} to {by_class[-1][0]}"
+    has_steps = len(labels) > 2 and by_class == sorted(by_class)
     return Task(
         name=name,
         shape="classification",
         labels=tuple(labels),
-        metrics=("accuracy", "macro_f1", "ece", "loss"),
+        metrics=OF_STEPS if has_steps else OF_CLASSES,
+        numbers=tuple(float(numbers[0]) for numbers in by_class) if is_one_each else (),
         read=partial(read_reviews, column="stars", classes=stars),
         source=f"the corpus's own reviews: {named} stars",
         question=question,
@@ -88,22 +93,22 @@ def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None =
     corpus.json names.
     """
     column = name.removeprefix(LABEL)
-    if not labels:
-        labels = read_classes(data or Path(), column)
+    found = {} if labels and not data else read_label(data or Path(), column)
+    labels = labels or found["classes"]
     classes = {label: number for number, label in enumerate(labels)}
     return Task(
         name=name,
         shape="classification",
         labels=tuple(labels),
-        metrics=("accuracy", "macro_f1", "ece", "loss"),
+        metrics=OF_STEPS if found.get("is_ordered") else OF_CLASSES,
         read=partial(read_reviews, column=f"label.{column}", classes=classes),
         source=f"the corpus's own reviews: column {column}",
         question=f"which {column} does a review have?",
     )
 
 
-def read_classes(data: Path, column: str) -> list[str]:
-    """Return the classes of a label column that a corpus found to be frequent enough."""
+def read_label(data: Path, column: str) -> dict[str, Any]:
+    """Return what corpus.json says of a label column that has enough reviews (choose_classes)."""
     try:
         found = load_json((data / "corpus.json").read_text(encoding="utf-8")).get("labels", {})
     except (OSError, ValueError):
@@ -121,7 +126,7 @@ def read_classes(data: Path, column: str) -> list[str]:
             f"{data}: {column} has {found[column]['found']:,} values with enough reviews to train "
             "on; a task needs 2 to 200"
         )
-    return list(found[column]["classes"])
+    return dict(found[column])
 
 
 def read_reviews(

@@ -1,21 +1,22 @@
-"""`score` says where the model is surer than its threshold."""
+"""`score` says where the model is surer than its threshold, and the number that it expects."""
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from amazon_electra.beam_jobs.scoring import score_files
 from amazon_electra.beam_jobs.scoring.classifier import Classifier
 
 
-def write_scores(tmp_path, monkeypatch, threshold):
+def write_scores(tmp_path, monkeypatch, threshold, numbers=()):
     """Return the table of three records; the last has no text."""
     rows = score_files.Rows(ids=["a", "b", "c"], texts=["sure", "unsure", ""])
     rows.reasons = [None, None, "no text"]
     monkeypatch.setattr(score_files, "read_rows", lambda *_: rows)
     logits = np.log(np.array([[0.9, 0.1], [0.4, 0.6]]))
-    model = Classifier("folder", ["bad", "good"], 1.0, lambda texts: logits, threshold)
+    model = Classifier("folder", ["bad", "good"], 1.0, lambda texts: logits, threshold, numbers)
     plan, unit = _Any(), _Any()
-    plan.folders.written, unit.name = str(tmp_path), f"unit-{threshold}"
+    plan.folders.written, unit.name = str(tmp_path), f"unit-{threshold}-{numbers}"
     plan.options.with_text = False
     unit.file.name, unit.file.index = "shop.csv", 0
     score_files.score_unit(unit, plan, model)
@@ -40,3 +41,9 @@ def test_answers_below_the_threshold_are_for_a_person(tmp_path, monkeypatch):
     never = write_scores(tmp_path, monkeypatch, 2.0)
     assert never["decision"].to_pylist() == ["ask", "ask", None]
     assert "decision" not in write_scores(tmp_path, monkeypatch, None).column_names
+
+
+def test_the_expected_star_is_the_mean_by_the_probabilities(tmp_path, monkeypatch):
+    table = write_scores(tmp_path, monkeypatch, None, (1.0, 5.0))
+    assert table["expected"].to_pylist() == [pytest.approx(1.4), pytest.approx(3.4), None]
+    assert "expected" not in write_scores(tmp_path, monkeypatch, None).column_names

@@ -53,6 +53,9 @@ def numbers(n=200) -> Predictions:
         ("accuracy", sk.accuracy_score),
         ("macro_f1", lambda y, p: sk.f1_score(y, p, average="macro")),
         ("matthews", sk.matthews_corrcoef),
+        ("mae", sk.mean_absolute_error),
+        ("within_one", lambda y, p: np.mean(np.abs(np.subtract(y, p)) <= 1)),
+        ("kappa", lambda y, p: sk.cohen_kappa_score(y, p, weights="quadratic")),
     ],
 )
 @pytest.mark.parametrize("rows", [slice(None), slice(0, 3)], ids=["all", "not of every class"])

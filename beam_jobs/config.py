@@ -21,7 +21,7 @@ from amazon_electra.beam_jobs.text import languages, splits
 
 MAX_SAMPLE_BYTES = 1_000_000
 """Bytes of text to train Punkt on; why so many: corpus/plan.py."""
-SHORTEST_SEQUENCE, LONGEST_SEQUENCE = 16, 65_535
+MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535
 """Tokens; positions in a sequence are stored in 16 bits."""
 
 Patterns = tuple[str, ...]
@@ -322,7 +322,7 @@ class ShardsConfig(LimitConfig):
     """What decides the shards, beside the texts and the vocabulary."""
 
     max_length: int = Field(
-        default=128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE, description="Tokens in a sequence"
+        default=128, ge=MIN_SEQUENCE, le=MAX_SEQUENCE, description="Tokens in a sequence"
     )
     split: Split = Field(default="pretrain", description="Split of the corpus to pack")
     sample_reviews: int | None = Field(

@@ -40,7 +40,7 @@ from amazon_electra.beam_jobs.packing.shards import (
 )
 
 DESCRIPTION = "Pack a corpus into sequences of token ids. Any Beam option may follow."
-LONGEST_DOCUMENT = 200_000
+MAX_DOCUMENT = 200_000
 """Characters of a document of general text; longer ones are dropped and counted."""
 
 
@@ -131,7 +131,7 @@ def make_general_corpus(options: ShardsOptions, flags: list[str]) -> str:
     config = CorpusConfig(
         format="text",
         split="pretrain=1",
-        max_characters=LONGEST_DOCUMENT,
+        max_characters=MAX_DOCUMENT,
         title=False,
         withhold_own=False,
         max_record_bytes=options.max_record_bytes,

@@ -46,7 +46,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     p = fit_length(p, origin, make.store)
 
     dump = make(list_dump(p.dump, make))
-    p = labels.settle_tasks(p, dump, make)
+    p = labels.resolve_tasks(p, dump, make)
     corpus = make(build_corpus_stage(p, dump, make.store))
     labels.check_corpus(p.finetuning.tasks, corpus, make.store)
     if origin:

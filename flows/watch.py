@@ -31,7 +31,7 @@ from amazon_electra.flows import add_dump
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.form import STORE, Addition
 from amazon_electra.flows.configuration.form_tools import take_fields
-from amazon_electra.flows.dumps.arrivals import Arrival, Look, find_arrivals
+from amazon_electra.flows.dumps.arrivals import NewFile, Scan, find_arrivals
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.servers.access import restrict_store
@@ -134,7 +134,7 @@ def look_for_dumps(store: Store, watch: Watch, announced: str = "") -> list[str]
     return started
 
 
-def look_at_places(store: Store, watch: Watch, announced: str) -> Look:
+def look_at_places(store: Store, watch: Watch, announced: str) -> Scan:
     """Return what lies in the places, and log what is not taken. Relative places lie in the
     store.
     """
@@ -156,7 +156,7 @@ def look_at_places(store: Store, watch: Watch, announced: str) -> Look:
     return found
 
 
-def find_new(client: SyncPrefectClient, store: Store, dumps: Sequence[Arrival]) -> list[Arrival]:
+def find_new(client: SyncPrefectClient, store: Store, dumps: Sequence[NewFile]) -> list[NewFile]:
     """Return the dumps that have no run of either kind yet, in their order."""
     keys = {compute_idempotency_key(store, one): one for one in dumps}
     known = set[str | None]()
@@ -191,7 +191,7 @@ def fill_form(given: Mapping[str, Any], path: str, store: Store, watch: Watch) -
 
 
 def start_run(
-    store: Store, deployment: str, arrival: Arrival, parameters: Mapping[str, Any]
+    store: Store, deployment: str, arrival: NewFile, parameters: Mapping[str, Any]
 ) -> None:
     """Start the run of a dump; one that the server has already stays the only one."""
     run: Any = run_deployment(
@@ -205,7 +205,7 @@ def start_run(
     find_run_logger().info("new dump %s: started %s", arrival.path, run.name)
 
 
-def compute_idempotency_key(store: Store, arrival: Arrival) -> str:
+def compute_idempotency_key(store: Store, arrival: NewFile) -> str:
     """Return the key of a run: two stores on one server have a run each of the same dump."""
     identity = json.dumps([store.address, arrival.key])
     return f"dump-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import LARGEST_SEED, Settings
+from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
 from amazon_electra.model.pretraining.objectives import check_objective, find_objective
 
 Objective = Annotated[str, AfterValidator(check_objective)]
@@ -174,7 +174,7 @@ class PretrainingConfig(Settings):
     seed: int = Field(
         default=0,
         ge=0,
-        le=LARGEST_SEED,
+        le=MAX_SEED,
         description="decides the weights, the order of the sequences and the masked positions",
     )
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)

@@ -36,7 +36,7 @@ CUDA_PEAK_FLOPS = {  # dense bf16 and fp32, NVIDIA's data sheets; the first name
     "A10": (125e12, 31.2e12),
 }
 
-LARGEST_FP32_ERROR = 1e-5
+MAX_FP32_ERROR = 1e-5
 """Of a product of 256 × 256 matrices: fp32 has 3e-7, bf16 3e-3."""
 CPU_INFO = Path("/proc/cpuinfo")
 
@@ -189,7 +189,7 @@ def are_products_fp32() -> bool:
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
     exact = left.double() @ right.double()
-    return bool(((left @ right - exact).norm() / exact.norm()) < LARGEST_FP32_ERROR)
+    return bool(((left @ right - exact).norm() / exact.norm()) < MAX_FP32_ERROR)
 
 
 def find_peak_flops(name: str, bf16: bool) -> float:

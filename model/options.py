@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.settings import LARGEST_SEED, Settings
+from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
 from amazon_electra.model.config import AUTO_PRECISION, Precision, RecipeName
 from amazon_electra.model.encoders.places import FORMS
 
@@ -159,9 +159,7 @@ class PretrainOptions(TrainingResources, PretrainConfig, PretrainPaths):
 class ContrastiveConfig(Settings):
     """What decides the result of a contrastive adaptation; docs/results.md has what was tried."""
 
-    seed: int = Field(
-        default=0, ge=0, le=LARGEST_SEED, description="decides the order of the pairs"
-    )
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="decides the order of the pairs")
     epochs: int | None = Field(
         default=None,
         ge=1,
@@ -216,7 +214,7 @@ class FittingConfig(Settings):
     seed: int = Field(
         default=0,
         ge=0,
-        le=LARGEST_SEED,
+        le=MAX_SEED,
         description="decides the head, the order, dropout and the training examples",
     )
     recipe: RecipeName | None = Field(

@@ -29,7 +29,7 @@ from amazon_electra.model.options import (
     PretrainOptions,
     TrainingResources,
 )
-from amazon_electra.model.pretraining import checkpoint, loop, outputs
+from amazon_electra.model.pretraining import checkpoint, loop, save
 from amazon_electra.model.pretraining.adaptation.defaults import choose_settings, describe_settings
 from amazon_electra.model.pretraining.assembly import build_training, check_batch
 from amazon_electra.model.pretraining.budget import parse_budget
@@ -231,12 +231,12 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
                 "probe": str(arguments.probe or ""),
                 "start": training.start,  # what is known of the start weights
             }
-            outputs.write_config(arguments.output, recipe, shards, others)
+            save.write_config(arguments.output, recipe, shards, others)
             if origin and (line := describe_settings(origin.main, defaults)):
                 print(line, file=sys.stderr)
-        with outputs.mirror_to_mlflow(training, recipe):
+        with save.mirror_to_mlflow(training, recipe):
             loop.train(training)
-            result = outputs.write_outputs(training, recipe, shards, origin)
+            result = save.write_outputs(training, recipe, shards, origin)
         return result
     finally:
         device.close()

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-MOST_YAML_NODES = 100_000
+MAX_YAML_NODES = 100_000
 """Of a YAML file, each alias counted with all that it stands for: a few lines can say billions."""
 
 
@@ -29,9 +29,9 @@ def _count_nodes(node: Any, known: dict[int, int]) -> int:
         known[id(node)] = 1 + sum(_count_nodes(part, known) for part in parts)
     if not known[id(node)]:
         raise ValueError(f"line {node.start_mark.line + 1} refers to itself")
-    if known[id(node)] > MOST_YAML_NODES:
+    if known[id(node)] > MAX_YAML_NODES:
         raise ValueError(
-            f"line {node.start_mark.line + 1} stands for more than {MOST_YAML_NODES:,} values "
+            f"line {node.start_mark.line + 1} stands for more than {MAX_YAML_NODES:,} values "
             "(aliases)"
         )
     return known[id(node)]

@@ -54,7 +54,7 @@ def check_command(command: str) -> None:
     if arguments.command == "run" and arguments.dump:
         run_commands.build_form(arguments)
     if arguments.command == "score":
-        fill_form(Scoring, arguments.settings, **options.demand_dump(arguments))
+        fill_form(Scoring, arguments.settings, **options.require_dump(arguments))
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("amazon-electra ")])

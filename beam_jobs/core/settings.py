@@ -36,7 +36,7 @@ from amazon_electra.beam_jobs.core.nesting import load_json
 
 Model = TypeVar("Model", bound="Settings")
 
-LARGEST_SEED = 2**32 - 1
+MAX_SEED = 2**32 - 1
 METAVARS = {int: "N", float: "X", bool: "BOOL", str: "TEXT", Path: "PATH"}
 BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 SET = "--set"

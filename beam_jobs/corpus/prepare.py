@@ -315,7 +315,7 @@ class UnitReader:
         self.hashes: list[bytes] = []
         self.keys: list[np.ndarray] = []
         self.signatures: list[np.ndarray] = []
-        self.runs = held_out.RunHasher() if preparation.withholds else None
+        self.runs = held_out.NGramHasher() if preparation.withholds else None
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
         self.ratings: Counter[tuple[float, float]] = Counter()

@@ -72,7 +72,7 @@ def make_corpus_schema(prepared: pa.Schema, has_clusters: bool) -> pa.Schema:
 
 LANGUAGE_TEXTS = 1_000
 """Reviews whose languages are counted, in a tenth of a second."""
-MOST_PRODUCTS = 1 << 23
+MAX_PRODUCTS = 1 << 23
 """Of test reviews that are counted, about: 64 MiB, and twice that while they are sorted."""
 WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
@@ -290,11 +290,11 @@ class WriteUnits(beam.DoFn):
 
 
 def choose_product_share(reviews: int, bounds: tuple[float, ...]) -> int:
-    """Return of how many products one is counted, a power of two: there are about MOST_PRODUCTS
+    """Return of how many products one is counted, a power of two: there are about MAX_PRODUCTS
     test reviews of those at most. `bounds` are those of the splits.
     """
     tests = reviews * (bounds[-1] - bounds[-2])
-    return 1 << int(tests // MOST_PRODUCTS).bit_length()
+    return 1 << int(tests // MAX_PRODUCTS).bit_length()
 
 
 def write_rejects(unit: str, lines_before: int, folders: Folders) -> None:

@@ -128,7 +128,7 @@ def hash_runs(
     return trained, held, sizes
 
 
-class RunHasher:
+class NGramHasher:
     """Hashes the runs of reviews in the order of their numbers."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ def write_other_runs(batches: Iterable[list[str]], path: str) -> str:
     """Write HELD_RUN of held-out texts, once; return the path."""
     if storage.exists(f"{path}.starts"):
         return path
-    hasher = RunHasher()
+    hasher = NGramHasher()
     for texts in batches:
         hasher.add_texts(texts, np.ones(len(texts), bool))
     return hasher.held_out.save_with_starts(path)

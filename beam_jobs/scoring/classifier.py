@@ -35,7 +35,7 @@ from amazon_electra.beam_jobs.core.model_folder import (
 
 BATCH_TOKENS = 2_048
 """Of a batch, padding included: small enough for the caches of a core."""
-MOST_TEXTS = 4_096
+MAX_TEXTS = 4_096
 """Of a batch."""
 NO_FOLDER = "/dev/null/none"
 """Where ONNX Runtime looks for weights outside model.onnx: they would stand in no digest."""
@@ -295,7 +295,7 @@ def group_by_length(ids: list[list[int]], batch_tokens: int) -> Iterator[list[in
     """
     rows: list[int] = []
     for row in sorted(range(len(ids)), key=lambda row: -len(ids[row])):
-        if rows and len(rows) >= min(MOST_TEXTS, batch_tokens // max(1, len(ids[rows[0]]))):
+        if rows and len(rows) >= min(MAX_TEXTS, batch_tokens // max(1, len(ids[rows[0]]))):
             yield rows
             rows = []
         rows.append(row)

@@ -45,7 +45,7 @@ from amazon_electra.beam_jobs.text import personal_data
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
 
-LONGEST_TITLE: int = CorpusOptions.model_fields["max_characters"].default
+MAX_TITLE: int = CorpusOptions.model_fields["max_characters"].default
 """Characters, as of a corpus that was made with the defaults."""
 FORMULA = r"^([=+@-])"
 """What begins a cell that spreadsheets compute."""
@@ -179,7 +179,7 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
         rows.texts.append(text)
         rows.reasons.append(reason or None)
         has_title = options.title and not reason
-        titles.append(make_title(title, text, repair, LONGEST_TITLE) if has_title else "")
+        titles.append(make_title(title, text, repair, MAX_TITLE) if has_title else "")
     if options.mask_personal_data:
         for texts in (titles, rows.texts):
             for number in personal_data.find_suspects(texts):

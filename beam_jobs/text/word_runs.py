@@ -47,12 +47,6 @@ class Words:
         """Return the number of words of each text, int64 [texts]."""
         return np.bincount(self.owners, minlength=self.texts)
 
-    def select_texts(self, chosen: np.ndarray) -> "Words":
-        """Return the words of the texts for which `chosen`, bool [texts], is true."""
-        within = chosen[self.owners]
-        numbers = (np.cumsum(chosen) - 1).astype(np.uint32)
-        return Words(self.hashes[within], numbers[self.owners[within]], int(chosen.sum()))
-
     def hash_texts(self) -> np.ndarray:
         """Return a hash of the words of each text, uint64 [texts]; 0 for a text without words."""
         counts = self.count_words()

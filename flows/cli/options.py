@@ -88,7 +88,7 @@ def add_setting_option(
     )
 
 
-def demand_dump(arguments: argparse.Namespace) -> dict[str, Any]:
+def require_dump(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the form's section of the dump; a UserError asks for one where none is named."""
     labels = {"labels": arguments.labels} if getattr(arguments, "labels", []) else {}
     if arguments.dump:

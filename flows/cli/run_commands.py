@@ -22,8 +22,8 @@ from amazon_electra.flows.cli.options import (
     add_setting_option,
     add_start_option,
     build_store,
-    demand_dump,
     open_store,
+    require_dump,
 )
 from amazon_electra.flows.configuration.form import (
     Addition,
@@ -136,7 +136,7 @@ def run_from_arguments(arguments: argparse.Namespace) -> None:
 
 def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
     """Return the form of a whole run, or of one that adds a dump to a base."""
-    given = {"store": build_store(arguments).address, **demand_dump(arguments)}
+    given = {"store": build_store(arguments).address, **require_dump(arguments)}
     if not arguments.add_to:
         given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "full"}
         return fill_form(Parameters, arguments.settings, **given)
@@ -260,7 +260,7 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
     store = Store(form.store)
     store.place.check_access()
     if isinstance(form, Parameters):  # an addition needs no labels of its own
-        labels.settle_tasks(form, list_dump(form.dump, Plan(store)), Plan(store))
+        labels.resolve_tasks(form, list_dump(form.dump, Plan(store)), Plan(store))
         make_origin(form, Plan(store))
 
     def run() -> dict[str, Any]:
@@ -297,7 +297,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
         "store": build_store(arguments).address,
         "output": output if is_remote(output) else str(Path(output).absolute()),
         "model": {"alias": arguments.alias},
-        **demand_dump(arguments),
+        **require_dump(arguments),
     }
     form = fill_form(Scoring, arguments.settings, **given)
     if arguments.model:

@@ -24,7 +24,7 @@ from amazon_electra.flows.ui.headlines import summarize_manifest
 
 SHOWN = 88
 """Characters of a value that `show` prints; --json has all of it."""
-MOST_DIFFERENCES = 10
+MAX_DIFFERENCES = 10
 """Lines of `why`."""
 
 
@@ -133,10 +133,10 @@ def print_differences(arguments: argparse.Namespace) -> None:
     given = arguments.first, arguments.second
     first, second = (find_stages(store, fingerprint)[0] for fingerprint in given)
     lines = find_differences(store, first, second)
-    for line in lines[:MOST_DIFFERENCES] or ["nothing differs: it is the same stage"]:
+    for line in lines[:MAX_DIFFERENCES] or ["nothing differs: it is the same stage"]:
         print(line)
-    if len(lines) > MOST_DIFFERENCES:
-        print(f"… and {len(lines) - MOST_DIFFERENCES} more")
+    if len(lines) > MAX_DIFFERENCES:
+        print(f"… and {len(lines) - MAX_DIFFERENCES} more")
 
 
 def find_stages(store: Store, fingerprint: str) -> list[Manifest]:

@@ -17,7 +17,7 @@ from amazon_electra.flows.cli.options import (
     build_store,
 )
 from amazon_electra.flows.configuration.form import Parameters, fill_parameters, spell_for_commands
-from amazon_electra.flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
+from amazon_electra.flows.configuration.study_file import MAX_AT_ONCE, StudyChoice
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
@@ -107,8 +107,8 @@ def run_study(arguments: argparse.Namespace) -> None:
 
 def read_choice(arguments: argparse.Namespace) -> tuple[Parameters, StudyChoice]:
     """Return the graph's parameters, and which study with which variables and settings."""
-    if not 1 <= arguments.at_once <= MOST_AT_ONCE:
-        raise UserError(f"--at-once {arguments.at_once}: must be from 1 to {MOST_AT_ONCE}")
+    if not 1 <= arguments.at_once <= MAX_AT_ONCE:
+        raise UserError(f"--at-once {arguments.at_once}: must be from 1 to {MAX_AT_ONCE}")
     known = {"seeds", "pretraining_seeds", *FinetuningSettings.model_fields}
     stages, settings, variables = list[str](), dict[str, str](), dict[str, str]()
     texts = parse_assignments(arguments.settings)

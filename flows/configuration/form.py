@@ -36,7 +36,7 @@ from amazon_electra.beam_jobs.core.settings import (
 from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.form_tools import fill_form, make_form_field
-from amazon_electra.flows.configuration.study_file import MOST_AT_ONCE, Seed
+from amazon_electra.flows.configuration.study_file import MAX_AT_ONCE, Seed
 from amazon_electra.model.arms import list_arms
 from amazon_electra.model.config import PretrainingConfig, RecipeChoice, RecipeName
 from amazon_electra.model.encoders.places import FORMS, find_kind, parse_place
@@ -377,7 +377,7 @@ class Finetuning(Settings):
     at_once: int = Field(
         default=2,
         ge=1,
-        le=MOST_AT_ONCE,
+        le=MAX_AT_ONCE,
         description="Fine-tunings that run side by side and share the cores",
     )
 
@@ -681,11 +681,6 @@ class Parameters(Settings):
         return "published" if self.recipe == "auto" else self.recipe
 
     @property
-    def has_published_start(self) -> bool:
-        """Return whether pre-training goes on from what somebody published."""
-        return bool(self.pretraining.start_from)
-
-    @property
     def chosen_arms(self) -> list[Arm]:
         """Return the arms that the form names, or else the new encoder and the one to beat."""
         published: list[Arm] = ["pre-trained", "origin", "frozen", "joined", "tfidf", "stack"]
@@ -732,10 +727,6 @@ class AdditionParameters(Parameters):
     def _check_form(self) -> Self:
         check_trainer_settings(self.sizes, self.pretraining, "increment", self.from_published)
         return self
-
-    @property
-    def has_published_start(self) -> bool:
-        return self.from_published
 
     @property
     def form(self) -> Addition:

@@ -14,7 +14,7 @@ from amazon_electra.model.finetuning.request import is_part_of_teacher, split_ar
 from amazon_electra.model.finetuning.tasks import TASKS
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-MOST_AT_ONCE = 64
+MAX_AT_ONCE = 64
 """Jobs that a user may have side by side."""
 
 
@@ -224,7 +224,7 @@ class StudyChoice(Settings):
     at_once: int = Field(
         default=2,
         ge=1,
-        le=MOST_AT_ONCE,
+        le=MAX_AT_ONCE,
         description="Cells that run side by side and share the cores",
     )
 

@@ -28,7 +28,7 @@ CLOCKS_APART = 60.0
 
 
 @dataclass(frozen=True)
-class Arrival:
+class NewFile:
     """A dump that lies in a watched place."""
 
     path: str
@@ -43,10 +43,10 @@ class Arrival:
 
 
 @dataclass
-class Look:
+class Scan:
     """What one look at the places saw."""
 
-    whole: list[Arrival] = field(default_factory=list)
+    whole: list[NewFile] = field(default_factory=list)
     """Oldest first."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """Why, by path; without those that are unfinished by their name or still empty."""
@@ -60,13 +60,13 @@ class Look:
 
 def find_arrivals(
     places: Sequence[str], settle_seconds: float, now: float, announced: str = ""
-) -> Look:
+) -> Scan:
     """Return what lies in the places, apart from files that are still being written.
 
     `announced` is whole, as somebody says who knows; it must lie in one of the places all the same.
     """
-    found = Look()
-    lying: dict[str, Arrival] = {}
+    found = Scan()
+    lying: dict[str, NewFile] = {}
     for place in places:
         try:
             listed = _list_place(place)
@@ -122,7 +122,7 @@ def _normalize(address: str) -> str:
     return f"{scheme}://{rest.lstrip('/')}"
 
 
-def explain_skip(arrival: Arrival, settle_seconds: float, now: float) -> str:
+def explain_skip(arrival: NewFile, settle_seconds: float, now: float) -> str:
     """Return why a file is left alone, or an empty text if it is a dump and whole."""
     if not is_named_like_a_dump(arrival.path):
         return f"its name does not end like a dump's ({', '.join((*list_endings(), *PACKED))})"
@@ -144,7 +144,7 @@ def is_named_like_a_dump(path: str) -> bool:
     return inner[-1] in list_endings() if inner else packed
 
 
-def _list_place(place: str) -> list[Arrival] | None:
+def _list_place(place: str) -> list[NewFile] | None:
     """Return every file of a glob, a folder or a prefix; None if there is no such folder.
 
     A link counts as what it leads to.
@@ -168,7 +168,7 @@ def _list_place(place: str) -> list[Arrival] | None:
                 info = files.info(name) if files.exists(name) else {}
             if info.get("type") == "file":
                 address = str(files.unstrip_protocol(name)).removeprefix("file://")
-                listed.append(Arrival(address, info.get("size") or 0, _read_change_time(info)))
+                listed.append(NewFile(address, info.get("size") or 0, _read_change_time(info)))
     return listed
 
 

@@ -42,7 +42,7 @@ MAX_GUESSED = 20
 SHOWN_VALUES, SHOWN_COUNTS = 3, 30
 
 
-def settle_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
+def resolve_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
     """Return the parameters of a run with its tasks: those of the form, or else what the dump's
     first records have, the user's own labels first. UserError where one can have no example.
     """

@@ -3,7 +3,7 @@
 Every stage is a job of its own (`python -m …`), so that a crash of a trainer is an exit code here,
 that its memory is returned, and that it can be ended. A group lives no longer than the flow: see
 beam_jobs/core/guard.py. Many small jobs run one after the other in a process that is kept for them
-(`KeptProcesses`).
+(`WarmWorkers`).
 """
 
 import json
@@ -52,7 +52,7 @@ _blocks: list[None] = []
 """One entry for each `end_children_on_error` block that is open: they may lie in one another."""
 
 
-class JobHangs(RuntimeError):
+class JobStalled(RuntimeError):
     """A job has written nothing and used no CPU time for as long as the message says."""
 
 
@@ -75,7 +75,7 @@ class JobFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class FinishedJob:
+class JobResult:
     """What a job that ended well left: its JSON line, and what it cost (its whole process tree)."""
 
     result: dict[str, Any]
@@ -92,8 +92,8 @@ def run_job(
     follow: Callable[[Progress], None] = lambda progress: None,
     name: str = "",
     hang_seconds: float = math.inf,
-    kept: "KeptProcesses | None" = None,
-) -> FinishedJob:
+    kept: "WarmWorkers | None" = None,
+) -> JobResult:
     """Run `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go
     to `follow`. A job that hangs for `hang_seconds` is ended, and has failed.
 
@@ -111,7 +111,7 @@ def run_job(
         try:
             for progress in child.follow_progress(hang_seconds):
                 follow(progress)
-        except JobHangs as hangs:
+        except JobStalled as hangs:
             find_run_logger().warning("%s hangs: %s; it is ended", name, hangs)
             code, cause = 128 + signal.SIGKILL, f"{hangs}: it was ended"
             raise JobFailed(name, code, cause, log, True) from None
@@ -175,7 +175,7 @@ def end_children() -> None:
     """End all children at the same time: one grace for all of them."""
     children = list(_living)
     for child in children:
-        child.hang_up()
+        child.close_input()
     for child in children:
         child.end()
 
@@ -236,14 +236,14 @@ class Child:
             _, status, self._usage = os.wait4(self.pid, 0)
             self._guard.returncode = os.waitstatus_to_exitcode(status)
             self.seconds = time.monotonic() - self._began
-            self.hang_up()
+            self.close_input()
             return True
 
     def is_over(self) -> bool:
         """Return whether the job is over that `follow_progress` follows."""
         return self.has_ended()
 
-    def hang_up(self) -> None:
+    def close_input(self) -> None:
         """Let go of the guard, which then ends the group."""
         with suppress(OSError):
             assert self._guard.stdin is not None
@@ -253,7 +253,7 @@ class Child:
         """Send SIGTERM to the group, SIGKILL after the grace; return when the job is over."""
         if self.has_ended():
             return
-        self.hang_up()
+        self.close_input()
         deadline = time.monotonic() + GRACE_SECONDS + 2
         while not self.has_ended() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -264,7 +264,7 @@ class Child:
 
     def follow_progress(self, hang_seconds: float = math.inf) -> Iterator[Progress]:
         """Yield what the job reports of its progress, as it reports it, until it is over; raise
-        JobHangs where it neither writes nor uses CPU time for so long.
+        JobStalled where it neither writes nor uses CPU time for so long.
         """
         with open(self.log, "rb") as log:
             log.seek(self._log_start)
@@ -281,7 +281,7 @@ class Child:
                         used, active = cpu_seconds, now
                 if now - active > hang_seconds and not ended:
                     minutes = f"{hang_seconds / 60:g} minutes"
-                    raise JobHangs(f"no output and no CPU time for {minutes}")
+                    raise JobStalled(f"no output and no CPU time for {minutes}")
                 rest += written
                 *lines, rest = rest.split(b"\n")
                 for line in lines:
@@ -303,7 +303,7 @@ class Child:
                     seconds += sum(process.cpu_times()[:4])
         return seconds
 
-    def collect_result(self, name: str) -> FinishedJob:
+    def collect_result(self, name: str) -> JobResult:
         """Return the result of a job that is over; raise UserError or JobFailed where it failed."""
         code = self._guard.returncode
         assert code is not None
@@ -321,7 +321,7 @@ class Child:
         self._stdout.seek(0)
         result = json.loads(self._stdout.read().decode() or "{}")
         cpu = self._usage.ru_utime + self._usage.ru_stime
-        return FinishedJob(
+        return JobResult(
             result, round(self.seconds, 3), round(cpu, 3), round(self._usage.ru_maxrss / 1024, 1)
         )
 
@@ -370,13 +370,13 @@ class JobProcess(Child):
     def is_over(self) -> bool:
         return self._read_answer().endswith(b"\n") or self.has_ended()
 
-    def collect_result(self, name: str) -> FinishedJob:
+    def collect_result(self, name: str) -> JobResult:
         """Return the answer to the last job; raise as any child does where there is none."""
         answer = self._read_answer()
         if not answer.endswith(b"\n"):
             return super().collect_result(name)
         self._answers += len(answer)
-        return FinishedJob(seconds=round(time.monotonic() - self._began, 3), **json.loads(answer))
+        return JobResult(seconds=round(time.monotonic() - self._began, 3), **json.loads(answer))
 
     def end(self) -> None:
         self._orders.close()
@@ -388,7 +388,7 @@ class JobProcess(Child):
         return os.pread(self._stdout.fileno(), there - self._answers, self._answers)
 
 
-class KeptProcesses:
+class WarmWorkers:
     """Processes that are kept for further jobs of the same environment until the block is left."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.flows.runner.processes import (
     JobFailed,
-    KeptProcesses,
+    WarmWorkers,
     read_hang_seconds,
     run_job,
 )
@@ -30,7 +30,7 @@ log = logging.getLogger("amazon_electra")
 T = TypeVar("T")
 RUN_STAGE = "amazon_electra.flows.run_stage"
 TRAINED = ("discriminator", "encoder")
-"""Folder of what a pre-training made (model/pretraining/outputs.py), the first that is there."""
+"""Folder of what a pre-training made (model/pretraining/save.py), the first that is there."""
 
 
 class StageMaker(Protocol):
@@ -112,13 +112,13 @@ class StageRunner:
     tags: Mapping[str, str] = field(default_factory=dict)
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
     """Fingerprint of a stage that was made here → its run in MLflow."""
-    kept: KeptProcesses | None = None
+    kept: WarmWorkers | None = None
     """Processes for the jobs of stages that share one."""
 
     @contextmanager
     def keep_processes(self) -> Iterator[None]:
         """Keep the processes of stages that share one until the block is left."""
-        with KeptProcesses() as self.kept:
+        with WarmWorkers() as self.kept:
             try:
                 yield
             finally:

@@ -40,9 +40,9 @@ SERVER = {
 would leave the accelerator taken for ever.
 """
 WATCH_SECONDS = 2.0
-LONGEST_PATH = 500
+MAX_PATH = 500
 """SQLite opens no file whose path is longer than 512 bytes; it adds -journal."""
-LEAST_FILE_BYTES = 100_000_000
+MIN_FILE_BYTES = 100_000_000
 """What files must be allowed to have: a new database has 1 MB, a model some 100."""
 DATABASE_NAMES = ("PREFECT_API_DATABASE_CONNECTION_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL")
 """Both names of the same setting."""
@@ -77,10 +77,10 @@ def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {
 
 def check_database_file(file: Path) -> None:
     """Raise UserError where SQLite could not open or write the database of Prefect's server."""
-    if len(str(file)) > LONGEST_PATH:
+    if len(str(file)) > MAX_PATH:
         raise UserError("the path is too long for SQLite; shorten it", "store", file.parents[1])
     most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if most != resource.RLIM_INFINITY and most < LEAST_FILE_BYTES:
+    if most != resource.RLIM_INFINITY and most < MIN_FILE_BYTES:
         raise UserError(f"files may have {most:,} bytes here at most: raise it with ulimit -f")
     if file.is_file() and file.stat().st_size:
         with file.open("rb") as database:

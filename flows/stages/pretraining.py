@@ -400,7 +400,7 @@ def locate_encoder(store: Store, stage: Stage) -> str:
 
 def locate_exported_folder(store: Store, stage: Stage) -> Path:
     """Return the folder of the encoder that is there to be fine-tuned
-    (model/pretraining/outputs.py); before it is made, the one that its settings lead to.
+    (model/pretraining/save.py); before it is made, the one that its settings lead to.
     """
     trunk = find_objective(resolve_recipe(stage).pretraining.objective).trunk
     names = dict.fromkeys([trunk, "encoder", "discriminator"])

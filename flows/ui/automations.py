@@ -30,12 +30,12 @@ OUR_RUNS: dict[str, str | list[str]] = {
 """Heartbeats and changes of state name the run's tags; runs of others on the same server are left
 alone.
 """
-NO_PART: dict[str, str | list[str]] = {
+EXCLUDE_SUBFLOWS: dict[str, str | list[str]] = {
     "prefect.resource.role": "flow",
     "prefect.resource.name": f"!{PART_FLOW}",
 }
 """A run that waits for a worker's reports the failure of both."""
-PART: dict[str, str | list[str]] = {**NO_PART, "prefect.resource.name": PART_FLOW}
+SUBFLOW: dict[str, str | list[str]] = {**EXCLUDE_SUBFLOWS, "prefect.resource.name": PART_FLOW}
 WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
 """Environment variable with the address that is called when a run fails; it may be a secret, so it
 is never logged.
@@ -89,8 +89,8 @@ def build_automations() -> list[Automation]:
             ],
         )
         for name, flow, seconds in (
-            ("lost runs are crashed", NO_PART, LOST_SECONDS),
-            ("lost parts of runs are crashed", PART, LOST_PART_SECONDS),
+            ("lost runs are crashed", EXCLUDE_SUBFLOWS, LOST_SECONDS),
+            ("lost parts of runs are crashed", SUBFLOW, LOST_PART_SECONDS),
         )
     ]
     failed = Automation(
@@ -99,7 +99,7 @@ def build_automations() -> list[Automation]:
         trigger=EventTrigger(
             expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
             match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=[OUR_RUNS, NO_PART],
+            match_related=[OUR_RUNS, EXCLUDE_SUBFLOWS],
             posture=Posture.Reactive,
             threshold=1,
         ),

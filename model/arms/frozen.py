@@ -67,9 +67,9 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         output: Path,
     ) -> Self:
         from amazon_electra.model.arms.regression import summarize_attempts
-        from amazon_electra.model.arms.states import MOST_LABELS, fit_pipeline
+        from amazon_electra.model.arms.states import MAX_LABELS, fit_pipeline
 
-        arm, train = cls.open(train, request, resources, MOST_LABELS)
+        arm, train = cls.open(train, request, resources, MAX_LABELS)
         arm.pipeline, fitted = fit_pipeline(
             arm.compute_states(train),
             list_labels(train),

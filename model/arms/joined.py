@@ -13,7 +13,7 @@ from amazon_electra.model.arms.tfidf import Tfidf
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.request import Request
 
-MOST_LABELS = 50_000
+MAX_LABELS = 50_000
 """Labels that it learns from at most: their states take 0.6 GB where the encoder's width is 384,
 twice that beside the words, and as much again while a fold is fitted."""
 
@@ -41,7 +41,7 @@ class Joined(Parts):
         )
 
         task = request.task
-        frozen, train = Frozen.open(train, request, resources, MOST_LABELS)
+        frozen, train = Frozen.open(train, request, resources, MAX_LABELS)
         states = frozen.compute_states(train)
         words, frozen.pipeline, fitted, facts = fit_pipelines(
             prepare_texts(train), states, list_labels(train), task.labels, group_examples(train)

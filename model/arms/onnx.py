@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 CHECKED_TEXTS = 1_000
 """Texts of dev on which ONNX is compared with torch."""
-LARGEST_DIFFERENCE = 1e-4
+MAX_DIFFERENCE = 1e-4
 """Of a logit, between torch and ONNX in fp32."""
-MOST_CHANGED = 0.01
+MAX_CHANGED = 0.01
 """Share of the labels that int8 may change."""
 BATCH = 32
 POOLING = "1_Pooling"
@@ -69,7 +69,7 @@ def check_onnx(
     texts = [(one.text, one.pair) for one in examples]
     found = run_onnx(output / ONNX, output / "tokenizer.json", texts)
     difference = float(np.abs(found - exact).max())
-    if difference > LARGEST_DIFFERENCE or (found.argmax(1) != exact.argmax(1)).any():
+    if difference > MAX_DIFFERENCE or (found.argmax(1) != exact.argmax(1)).any():
         raise UserError(
             f"{source}: the exported ONNX gives other logits than the network (by up to "
             f"{difference:.2g}); torch.onnx does not export this architecture rightly"
@@ -196,7 +196,7 @@ def quantize(
     )
     found = run_onnx(file, output / "tokenizer.json", texts)
     changed = int((found.argmax(1) != exact.argmax(1)).sum())
-    is_kept = changed <= MOST_CHANGED * len(texts)
+    is_kept = changed <= MAX_CHANGED * len(texts)
     if not is_kept:
         file.unlink()
         print(f"int8 changes {changed} of {len(texts)} labels of dev: it is not kept")

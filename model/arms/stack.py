@@ -18,7 +18,7 @@ from amazon_electra.model.finetuning.request import Request
 
 SHARES = tuple(number / 10 for number in range(1, 10))
 """Of the first part that are tried; the rest is the second one's."""
-FEWEST = 100
+MIN_LABELS = 100
 """Held-out examples below which both parts count the same: fewer choose no share."""
 TEMPERATURES = (0.2, 10.0)
 """By which the sum is divided, between these."""
@@ -101,13 +101,13 @@ def choose_weights(
         return compute_log_loss(sum_logits(logits, weights), labels)
 
     tried = []
-    for share in SHARES if len(labels) >= FEWEST else (0.5,):
+    for share in SHARES if len(labels) >= MIN_LABELS else (0.5,):
         found = minimize_scalar(
             lambda log, share=share: compute_loss(share, float(np.exp(log))),
             bounds=np.log(TEMPERATURES),
             method="bounded",
         )
-        temperature = float(np.exp(found.x)) if len(labels) >= FEWEST else 1.0
+        temperature = float(np.exp(found.x)) if len(labels) >= MIN_LABELS else 1.0
         loss = compute_loss(share, temperature)
         tried.append({"share": share, "temperature": round(temperature, 4), "loss": loss})
     tried.sort(key=lambda one: one["loss"])

@@ -32,7 +32,7 @@ from amazon_electra.model.finetuning.network import (
     select_inputs,
 )
 
-MOST_LABELS = 100_000
+MAX_LABELS = 100_000
 """Labels that a regression learns from at most, the first of the sample: with an encoder of width
 384 their states take 0.6 GB, and as much again once standardized."""
 STRENGTHS = (0.0001, 0.001, 0.01, 0.1)
@@ -42,7 +42,7 @@ LAYERS = 4
 ROWS = {"cpu": 8}
 """Of a batch by kind of device; 64 on others. More would be no faster on a core (tried to 64)."""
 STEP = 16
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Of the states of an encoder in the cache: 43,000 texts where its width is 384."""
 
 
@@ -119,7 +119,7 @@ def compute_states(
     for i, key in enumerate(keys):
         if key in first:
             states[i] = states[first[key]]
-    room = MOST_BYTES // states[0].nbytes - len(known)
+    room = MAX_BYTES // states[0].nbytes - len(known)
     if file and (new := list(first.items())[: max(0, room)]):
         known |= {key: states[i] for key, i in new}
         every = np.frombuffer(b"".join(known), np.uint8).reshape(len(known), -1)

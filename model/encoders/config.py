@@ -15,9 +15,9 @@ from amazon_electra.beam_jobs.core.files import check_regular, link_path, write_
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
 from amazon_electra.model.config import Architecture
-from amazon_electra.model.encoders.names import DEFAULTS, KINDS, Kind, Role
 from amazon_electra.model.encoders.places import Fail
 from amazon_electra.model.encoders.vocabulary import find_special
+from amazon_electra.model.encoders.weight_mapping import DEFAULTS, KINDS, Kind, Role
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import Recipe

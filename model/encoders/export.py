@@ -14,7 +14,7 @@ from torch import Tensor
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.model.encoders.config import TRAINED_LENGTH
-from amazon_electra.model.encoders.names import EMBEDDINGS
+from amazon_electra.model.encoders.weight_mapping import EMBEDDINGS
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 """The last one where it is WordPiece."""

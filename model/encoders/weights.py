@@ -16,8 +16,8 @@ from torch import Tensor
 
 from amazon_electra.model.config import Architecture
 from amazon_electra.model.encoders.config import MIN_TYPES, Config, find_kind
-from amazon_electra.model.encoders.names import UNTIED, rename_weight
 from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, Fail
+from amazon_electra.model.encoders.weight_mapping import UNTIED, rename_weight
 
 Weights = dict[str, Tensor]
 WORDS = "electra.embeddings.word_embeddings.weight"

@@ -37,7 +37,7 @@ LEVEL = 0.95
 PROPORTIONS = ("accuracy", "exact_match")
 QUANTILES = 22
 """Logit of the outermost quantiles of chi-squared: 3e-10 are left out on either side."""
-LARGEST_BLOCK = 100_000
+MAX_BLOCK = 100_000
 """Weights (samples × examples) held at once: 0.8 MB stay in a core's cache, which is twice as fast
 as 32 MB."""
 SeedPair = tuple[int | None, int]
@@ -289,7 +289,7 @@ def _resample_sums(columns: Sequence[np.ndarray], seed: int, samples: int) -> np
     """Return sums of statistics on bootstrap samples, the same for all: [columns, samples, k]."""
     n, generator = len(columns[0]), np.random.default_rng(seed)
     sums = np.empty((len(columns), samples, columns[0].shape[1]))
-    block = max(1, min(samples, LARGEST_BLOCK // n))
+    block = max(1, min(samples, MAX_BLOCK // n))
     for start in range(0, samples, block):
         size = min(block, samples - start)
         drawn = generator.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
@@ -457,7 +457,7 @@ def _run_randomization_test(metric: Metric, a: np.ndarray, b: np.ndarray, seed: 
 
     generator, n = np.random.default_rng(seed + 1), len(a)
     observed = measure_difference(np.zeros(a.shape[1]))
-    as_large, block = 0, max(1, min(SAMPLES, LARGEST_BLOCK // n))
+    as_large, block = 0, max(1, min(SAMPLES, MAX_BLOCK // n))
     for start in range(0, SAMPLES, block):
         swap = generator.integers(0, 2, (min(block, SAMPLES - start), n)).astype(float)
         as_large += int((measure_difference(swap @ (b - a)) >= observed - 1e-12).sum())

@@ -18,7 +18,7 @@ from amazon_electra.model.finetuning.features import Feature
 
 CANDIDATES = 20
 """Best starts and ends that are combined (BERT's n_best_size)."""
-LONGEST_ANSWER = 30
+MAX_ANSWER_TOKENS = 30
 """Tokens (BERT's max_answer_length)."""
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = set(string.punctuation)
@@ -74,7 +74,7 @@ def _find_best_answer(
         for start in _rank_positions(starts, inside):
             for end in _rank_positions(ends, inside):
                 total = float(starts[start] + ends[end])
-                if start <= end < start + LONGEST_ANSWER and total > best:
+                if start <= end < start + MAX_ANSWER_TOKENS and total > best:
                     best, text = (
                         total,
                         str(example.pair)[feature.offsets[start][0] : feature.offsets[end][1]],

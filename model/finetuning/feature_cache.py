@@ -18,7 +18,7 @@ from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures
 
 FORMAT = 3
-MOST_EXAMPLES = 200_000
+MAX_EXAMPLES = 200_000
 """Of a file; 60 MB where texts have 100 tokens. More are tokenized again."""
 FOLDER_BYTES = 1 << 30
 """Of all files, those of states too (model/arms/states.py); beyond it those go that were
@@ -31,9 +31,9 @@ def load_features(
 ) -> PackedFeatures:
     """Return the features of the examples from the folder `cache`, or make and keep them there.
 
-    Without a folder, or where there are more than MOST_EXAMPLES, none are kept.
+    Without a folder, or where there are more than MAX_EXAMPLES, none are kept.
     """
-    if cache is None or not 0 < len(examples) <= MOST_EXAMPLES:
+    if cache is None or not 0 < len(examples) <= MAX_EXAMPLES:
         return PackedFeatures.pack(featurizer.stream_features(examples))
     file = cache / f"features-{_hash_sources(featurizer, examples)}.safetensors"
     if kept := read_arrays(file):

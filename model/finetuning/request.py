@@ -212,7 +212,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "stride": ("span",),
 }
 """Setting → the shapes of task that read it; all others are read by every shape."""
-OF_FOCAL_LOSS = ("focal_alpha", "focal_gamma")
+FOCAL_FIELDS = ("focal_alpha", "focal_gamma")
 OF_DISTILLATION = ("temperature", "soft_weight", "hidden_weight", "attention_weight")
 
 
@@ -223,7 +223,7 @@ def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) 
             continue
         if task.shape not in READ_BY.get(name, (task.shape,)):
             raise UserError(f"{name} has no effect on {task.name}: leave it out")
-        if name in OF_FOCAL_LOSS and settings.loss != "focal":
+        if name in FOCAL_FIELDS and settings.loss != "focal":
             raise UserError(f"{name} has no effect without loss=focal")
         if name in OF_DISTILLATION and not has_teacher:
             raise UserError(f"{name} has no effect without a teacher")

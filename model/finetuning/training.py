@@ -40,7 +40,7 @@ CHECKPOINT_SHARE = 20.0
 """Between two checkpoints lie at least so many seconds, and so many times what it took to write
 one: a kill loses a minute, and saving costs a twentieth.
 """
-MOST_EPOCHS = 20
+MAX_EPOCHS = 20
 """That `least_examples` may make of the epochs."""
 ScoreDev = Callable[[nn.Module], dict[str, float]]
 """Returns {metric: value} on dev; the first decides, larger is better; `loss` breaks ties."""
@@ -75,7 +75,7 @@ class Training:
 
     @property
     def steps(self) -> int:
-        few = min(MOST_EPOCHS, self.settings.least_examples / len(self.features))
+        few = min(MAX_EPOCHS, self.settings.least_examples / len(self.features))
         return max(1, round(self.steps_per_epoch * max(self.settings.epochs, few)))
 
     @property

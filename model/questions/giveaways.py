@@ -15,7 +15,7 @@ import numpy as np
 TOKEN = re.compile(r"\w+|[^\w\s]+")
 LONGEST = 3
 """Words of a phrase."""
-MOST_TEXTS = 4_000
+MAX_TEXTS = 4_000
 """That are looked at."""
 MIN_TEXTS = 100
 """Below which nothing is shown."""
@@ -75,9 +75,9 @@ def find_giveaway(texts: Sequence[str], labels: np.ndarray, loss: float) -> Give
     """Return the rule that explains most of what a model gains, or None.
 
     `labels` int [n]; `loss` is the model's mean log-loss on reviews it has not read. A rule is
-    chosen on half of at most MOST_TEXTS reviews and measured on the others.
+    chosen on half of at most MAX_TEXTS reviews and measured on the others.
     """
-    chosen = np.random.default_rng(0).permutation(len(texts))[:MOST_TEXTS]
+    chosen = np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS]
     tokens = [tokenize(texts[i]) for i in chosen]
     own = np.asarray(labels)[chosen]
     classes, own = np.unique(own, return_inverse=True)

@@ -31,7 +31,7 @@ TEXT_SHOWN = 300
 """Characters of a text in the list."""
 FORMULAS = ("=", "+", "-", "@")
 """What begins a cell that spreadsheets compute."""
-MOST_CONTRADICTED = 1_000
+MAX_CONTRADICTED = 1_000
 """Texts of copies with several labels that are listed."""
 
 
@@ -107,7 +107,7 @@ def list_contradicted_rows(
     for path in sorted((data / "contradictions").glob("*.jsonl")):
         entries += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     column = task.name.removeprefix(LABEL)
-    chosen = [one for one in entries if one["column"] == column][:MOST_CONTRADICTED]
+    chosen = [one for one in entries if one["column"] == column][:MAX_CONTRADICTED]
     if not chosen or not task.name.startswith(LABEL):
         return []
     probabilities = predict([one["text"] for one in chosen])

@@ -269,7 +269,7 @@ TWO_SEEDS = (
     "Two seeds hardly show how much seeds vary: an interval over them is several times as wide as "
     "with five. Take five (finetuning.seeds), or one."
 )
-MOST_NAMES = 6
+MAX_NAMES = 6
 """Of data sets in a sentence; the origin's origin.json names all."""
 
 
@@ -279,8 +279,8 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
         arms = [arm.name for arm in study.arms if arm.origin == fingerprint]
         told = origin.get("training_data") or "unknown"
         names = told.split(", ")
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        shown = f"are, by what comes with it, “{', '.join(names[:MOST_NAMES])}”{more}"
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        shown = f"are, by what comes with it, “{', '.join(names[:MAX_NAMES])}”{more}"
         yield (
             f"The texts that {origin['name']} was trained on "
             f"{'are unknown' if told == 'unknown' else shown}. They may include test texts, "

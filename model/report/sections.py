@@ -20,7 +20,7 @@ from amazon_electra.model.report.document import Block, Details, Figure, Heading
 from amazon_electra.model.report.inputs import ArmFacts, ReportInput
 from amazon_electra.model.report.results import MARK, Cell, Difference, Results
 
-MOST_CLASSES = 10
+MAX_CLASSES = 10
 """Of a task whose classes have a row each; corpora may have 200."""
 Interval = tuple[float, float, float]
 """Value, low, high."""
@@ -193,7 +193,7 @@ def build_class_table(results: Results) -> list[Block]:
     for task in results.tasks:
         for arm in results.arms:
             cells = [c for c in results.list_cells(arm, task) if "confusion" in c.about]
-            if not cells or len(cells[0].about["labels"]) > MOST_CLASSES:
+            if not cells or len(cells[0].about["labels"]) > MAX_CLASSES:
                 continue
             confusion = np.sum([cell.about["confusion"] for cell in cells], axis=0)
             figures = list_class_figures(confusion, cells[0].about["labels"])

@@ -53,7 +53,7 @@ def test_test_reviews_with_a_product_of_the_training_side_are_counted(tmp_path, 
         "test_with_product": len(tests),
         "test_with_product_in_training": sum(n % 60 in trained for n in tests),
     }
-    monkeypatch.setattr(write, "MOST_PRODUCTS", len(tests) // 3)
+    monkeypatch.setattr(write, "MAX_PRODUCTS", len(tests) // 3)
     estimated = run_job(tmp_path / "estimated", "--input", dump)["split_by"]
     of = int(estimated["products"].removeprefix("1/"))
     drawn = [n for n in tests if hash_product(f"B{n % 60}") % of == 0]

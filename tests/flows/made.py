@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from amazon_electra.flows.configuration.form import Parameters, fill_parameters
 from amazon_electra.flows.domain_adaptation import graph
-from amazon_electra.flows.runner.processes import FinishedJob
+from amazon_electra.flows.runner.processes import JobResult
 from amazon_electra.flows.runner.stage_runner import Plan, StageMaker
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import list_dump
@@ -58,7 +58,7 @@ def run_here(module, arguments, log, environment, follow, name, hang_seconds, ke
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(" ".join(words))
     result = importlib.import_module(module).run(words)
-    return FinishedJob(json.loads(json.dumps(result or {}, default=str)), 0.1, 0.1, 1.0)
+    return JobResult(json.loads(json.dumps(result or {}, default=str)), 0.1, 0.1, 1.0)
 
 
 def publish(store: Store, stage: Stage) -> Stage:

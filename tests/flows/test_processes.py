@@ -11,7 +11,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.runner import processes
-from amazon_electra.flows.runner.processes import JobFailed, KeptProcesses, run_job
+from amazon_electra.flows.runner.processes import JobFailed, WarmWorkers, run_job
 from tests.patience import eventually
 
 JOB = "tests.flows.job"
@@ -172,7 +172,7 @@ def test_kept_processes_run_one_job_after_the_other_each_with_its_own_log_and_co
         assert f"-m {JOB} --output {folder}" in (folder / "log.txt").read_text()
         return read_pid(folder / "pid")
 
-    with KeptProcesses() as kept:
+    with WarmWorkers() as kept:
         first, second, other, third = run("a", "1"), run("b", "1"), run("c", "2"), run("d", "1")
         assert first == second == third != other
         assert alive(first)
@@ -187,7 +187,7 @@ def test_kept_processes_run_one_job_after_the_other_each_with_its_own_log_and_co
 def test_a_job_that_fails_in_a_kept_process_is_told_and_the_next_has_a_new_one(
     tmp_path, how, error, told
 ):
-    with KeptProcesses() as kept:
+    with WarmWorkers() as kept:
 
         def run(name: str, *way: str) -> int:
             folder = tmp_path / name

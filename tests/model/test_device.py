@@ -26,7 +26,7 @@ def test_fp32_is_fp32_whichever_library_multiplies():
 
 
 def test_where_the_fast_library_would_round_fp32_takes_the_other(monkeypatch):
-    monkeypatch.setattr(device, "LARGEST_FP32_ERROR", 0.0)
+    monkeypatch.setattr(device, "MAX_FP32_ERROR", 0.0)
     device.open_device("cpu", "fp32")
     assert torch.get_float32_matmul_precision() == "highest"
     device.open_device("cpu", "auto")

@@ -91,7 +91,7 @@ def test_a_kind_scores_by_onnx_as_in_a_pipeline(kind, corpus, tmp_path):
             *["--task", "polarity", "--output", str(exported)],
         ]
     )
-    assert result["onnx"]["largest_difference"] < export.LARGEST_DIFFERENCE
+    assert result["onnx"]["largest_difference"] < export.MAX_DIFFERENCE
     classify = pipeline("text-classification", model=str(exported), top_k=None)
     pairs = [(text, None) for text in TEXTS]
     logits = export.run_onnx(exported / export.ONNX, exported / "tokenizer.json", pairs)

@@ -26,7 +26,7 @@ from amazon_electra.model.finetuning.examples import Example, Task, make_span_ta
 from amazon_electra.model.finetuning.files import get_column, open_text, parse_json_object
 from amazon_electra.model.finetuning.splits import SplitReader, plan_splits
 
-LONGEST_SPAN = 9
+MAX_SPAN = 9
 """Words of a run at most."""
 SPANS = 5
 """Spans kept per question (the authors' max_num_spans)."""
@@ -122,8 +122,8 @@ def _bound_scores(words: Sequence[str], references: Sequence[Sequence[str]]) -> 
     )
     of_uni = np.cumsum([0, *((word,) in uni for word in words)])
     of_bi = np.cumsum([0, *(pair in bi for pair in itertools.pairwise(words))])
-    bounds = np.zeros((LONGEST_SPAN, len(words)))
-    for length in range(1, min(LONGEST_SPAN, len(words)) + 1):
+    bounds = np.zeros((MAX_SPAN, len(words)))
+    for length in range(1, min(MAX_SPAN, len(words)) + 1):
         one, two = (
             of_uni[length:] - of_uni[:-length],
             of_bi[length - 1 :] - of_bi[: len(of_bi) - length + 1],

@@ -29,7 +29,7 @@ from amazon_electra.model.finetuning.splits import (
 )
 
 FIELDS = ("text", "label", "pair", "id", "shape")
-MOST_CLASSES = 1000
+MAX_CLASSES = 1000
 
 
 def make_table_task(name: str, data: Path, labels: Sequence[str] | None = None) -> Task:
@@ -115,9 +115,9 @@ def find_classes(data: Path, label: str) -> tuple[str, ...]:
     ):
         for number, row in read_user_table(path):
             found.add(_get_label(row, label, path, number))
-            if len(found) > MOST_CLASSES:
+            if len(found) > MAX_CLASSES:
                 raise UserError(
-                    f"{path}: column {label!r} holds over {MOST_CLASSES} labels; for numbers add "
+                    f"{path}: column {label!r} holds over {MAX_CLASSES} labels; for numbers add "
                     "shape=regression"
                 )
     if len(found) < 2:

@@ -45,7 +45,7 @@ Judged = NDArray[np.bool_]
 """Which dev reviews a probe judges rightly, [reviews]."""
 REVIEWS_AT_ONCE = 32
 LENGTH_STEP = 16  # tokens: padded lengths are multiples, so that a device compiles few shapes
-LONGEST = 64  # tokens of a review: with 128 a probe costs 1.6 times as much
+MAX_TOKENS = 64  # tokens of a review: with 128 a probe costs 1.6 times as much
 STRENGTH = 0.001  # C of the logistic regression; 0.0003 to 0.003 gave the same to half a point
 
 
@@ -68,14 +68,14 @@ class Probe:
     def open(
         cls, corpus: Path, vocabulary: Path, max_length: int, config: AdaptationConfig
     ) -> "Probe":
-        """Read the reviews, the same ones for every run; longer ones are cut to LONGEST tokens, at
+        """Read the reviews, the same ones for every run; longer ones are cut to MAX_TOKENS, at
         most `max_length`.
 
         Raise UserError where the corpus has too few labels.
         """
         tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
         tokenizer.no_padding()
-        featurizer = Featurizer(tokenizer, "classification", min(max_length, LONGEST))
+        featurizer = Featurizer(tokenizer, "classification", min(max_length, MAX_TOKENS))
         return cls(
             _read_reviews(corpus, "train", config.probe_train, featurizer),
             _read_reviews(corpus, "dev", config.probe_dev, featurizer),

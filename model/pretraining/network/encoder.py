@@ -5,7 +5,7 @@ may see made once per batch, cheap dropout, and nothing whose shape depends on t
 states and LayerNorm are fp32; only the products are made in the narrower type of the device, as
 autocast does: tokens of a little-trained network differ by less than bf16 resolves. `small` on real
 reviews after 600 steps of 16: the discriminator's loss on dev was 0.4031 with bf16 states, what a
-constant scores, and 0.3964 with fp32 ones. model/encoders/names.py holds the
+constant scores, and 0.3964 with fp32 ones. model/encoders/weight_mapping.py holds the
 exact mapping of the weights.
 
 Attention stays within the documents of packed sequences, in one of two ways. DenseAttention runs

@@ -22,12 +22,12 @@ from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.config import START, Role, read_own_architecture
 from amazon_electra.model.encoders.masked_lm import check_size, load_masked_lm
-from amazon_electra.model.encoders.names import map_names
 from amazon_electra.model.encoders.vocabulary import (
     fit_vocabulary,
     load_published_tokenizer,
     read_entries,
 )
+from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.encoders.weights import count_layers, list_tensor_files, read_weights
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.electra import Electra

@@ -44,7 +44,7 @@ BATCH = 300
 
 def write_unit(folder, name, texts, is_held, dump=0):
     """Leave the runs of a unit as the first pass does; return its counts, and the runs of each."""
-    hasher, sizes = held_out.RunHasher(), []
+    hasher, sizes = held_out.NGramHasher(), []
     for start in range(0, len(texts), BATCH):
         part = slice(start, start + BATCH)
         sizes.append(hasher.add_texts(texts[part], is_held[part]))

@@ -102,7 +102,7 @@ def test_the_counts_of_the_corpus_tell_what_is_missing(tmp_path):
 def settle(folder, form, **settings):
     store = Store(folder / "store")
     form = form.model_copy(update={"store": store.address})
-    settled = labels.settle_tasks(form, build_dump_stage(form.dump, store), Plan(store))
+    settled = labels.resolve_tasks(form, build_dump_stage(form.dump, store), Plan(store))
     return settled.finetuning.tasks
 
 

@@ -11,7 +11,7 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.runner import stage_runner
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
-from amazon_electra.flows.runner.processes import FinishedJob
+from amazon_electra.flows.runner.processes import JobResult
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.store.stage import Stage
@@ -57,7 +57,7 @@ def noted(monkeypatch):
             evaluation.mkdir(parents=True, exist_ok=True)
             result = {"metrics": {"accuracy": {"value": 0.75}}, "split": "test"}
             (evaluation / "metrics.json").write_text(json.dumps(result))
-        return FinishedJob({}, 0.1, 0.1, 1.0)
+        return JobResult({}, 0.1, 0.1, 1.0)
 
     monkeypatch.setattr(stage_runner, "run_job", run)
     return jobs

@@ -128,7 +128,7 @@ def test_threads_change_no_byte(made, tmp_path):
 def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
     made, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(states, "MOST_LABELS", 40)
+    monkeypatch.setattr(states, "MAX_LABELS", 40)
     where = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
     result = finetune.run(["--encoder", f"frozen:{made / 'bert'}", "--task", "polarity", *where])
     whole = json.loads((made / "frozen" / "result.json").read_text())["n_train"]

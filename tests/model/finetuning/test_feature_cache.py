@@ -116,7 +116,7 @@ def test_nothing_is_kept_without_a_folder_or_of_too_many(tokenizer, made, tmp_pa
     featurizer = Featurizer(tokenizer, "classification", max_length=48)
     examples = SHAPES["classification"]
     assert len(list(load_features(featurizer, examples, None))) == len(examples)
-    monkeypatch.setattr(feature_cache, "MOST_EXAMPLES", len(examples) - 1)
+    monkeypatch.setattr(feature_cache, "MAX_EXAMPLES", len(examples) - 1)
     assert len(list(load_features(featurizer, examples, tmp_path))) == len(examples)
     assert list(load_features(featurizer, [], tmp_path)) == []
     assert list(tmp_path.iterdir()) == []

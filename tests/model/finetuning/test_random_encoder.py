@@ -12,7 +12,7 @@ from amazon_electra.model import finetune
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.config import START, write_architecture
-from amazon_electra.model.encoders.names import map_names
+from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.finetuning.network import build_network
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.pretrain import run

@@ -10,7 +10,7 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
-from amazon_electra.model.encoders.names import map_names
+from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.pretraining.network.encoder import build_attention
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import build

@@ -13,8 +13,8 @@ from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.card import read_json
-from amazon_electra.model.encoders.names import Role, map_names
 from amazon_electra.model.encoders.vocabulary import find_special
+from amazon_electra.model.encoders.weight_mapping import Role, map_names
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.model_card import render_model_card

@@ -322,6 +322,42 @@ def load_results(study: ReportInput, base: Path) -> Results:
     return Results(loaded, untrained, ", ".join(data))
 
 
+def pool_differences(
+    points: Sequence[Results], pairs: Sequence[tuple[str, str]]
+) -> list[Difference]:
+    """Compare pairs of arms over all their tasks with one main metric, and over all `points`, which
+    differ in the number of labels; Holm-corrected over what is returned.
+
+    A pair is left out where it has one setting, no seed in common, or several pre-trainings.
+    """
+    found: list[Difference] = []
+    for a, b in pairs:
+        settings: dict[str, list[tuple[str, dict[SeedPair, tuple[Predictions, Predictions]]]]] = {}
+        for of in points:
+            for task in of.tasks:
+                seeds, of_a, of_b = of._pair_seeds(a, b, task)
+                both = dict(zip(seeds, zip(of_a, of_b, strict=True), strict=True))
+                settings.setdefault(of.get_main_metric(task), []).append((task, both))
+        for metric, every in settings.items():
+            named = [(task, both) for task, both in every if both]
+            shared = sorted(set.intersection(*(set(both) for _, both in named)) if named else ())
+            if len(named) < 2 or not shared or any(one is not None for one, _ in shared):
+                continue
+            sides = [
+                ([both[one][0] for one in shared], [both[one][1] for one in shared])
+                for _, both in named
+            ]
+            tasks = ", ".join(dict.fromkeys(task for task, _ in named))
+            name = f"{tasks}: {len(named)} settings"
+            c = significance.compare_pooled(METRICS[metric], sides)
+            found.append(Difference(a, b, name, c, one_checkpoint=False))
+    adjusted = significance.adjust_p_values([d.comparison.p for d in found])
+    return [
+        replace(d, comparison=replace(d.comparison, p_holm=p))
+        for d, p in zip(found, adjusted, strict=True)
+    ]
+
+
 def load_curve(study: ReportInput, base: Path) -> dict[int, Results]:
     """Return the results of the label curve by their number of labels, the fewest first."""
     counts = sorted({cell.labels for cell in study.curve})

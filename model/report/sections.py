@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,13 @@ from amazon_electra.model.evaluation.metrics import METRICS, list_class_figures
 from amazon_electra.model.evaluation.significance import Comparison
 from amazon_electra.model.report.document import Block, Details, Figure, Heading, Paragraph, Table
 from amazon_electra.model.report.inputs import ArmFacts, ReportInput
-from amazon_electra.model.report.results import MARK, Cell, Difference, Results
+from amazon_electra.model.report.results import (
+    MARK,
+    Cell,
+    Difference,
+    Results,
+    pool_differences,
+)
 
 MAX_CLASSES = 10
 """Of a task whose classes have a row each; corpora may have 200."""
@@ -213,6 +219,12 @@ def build_class_table(results: Results) -> list[Block]:
     return [Table(header, rows, "Each class on test, all seeds together")] if rows else []
 
 
+DIFFERENCE_HEADER = (
+    *("task", "comparison", "metric", "difference", "95% interval"),
+    *("p", "p (Holm)", "finding"),
+)
+
+
 def build_label_curve(results: Results, curve: Mapping[int, Results]) -> list[Block]:
     """Return a figure and a table of each task's main metric against the number of labels; `curve`
     has the results with fewer labels than all.
@@ -243,18 +255,28 @@ def build_label_curve(results: Results, curve: Mapping[int, Results]) -> list[Bl
         Heading("With fewer labels"),
         *([Figure(svg, "Learning curve by labels")] if svg else []),
         Table(header, rows, caption),
+        *build_pooled_blocks(
+            [results, *curve.values()],
+            list(itertools.combinations(next(iter(curve.values())).arms, 2)),
+        ),
     ]
 
 
-def build_difference_blocks(differences: Sequence[Difference], results: Results) -> list[Block]:
-    """Return every comparison with its interval and tests, and how they are made."""
-    if not differences:
-        return []
-    tests = ("p", "p (Holm)", "finding")
-    header = ("task", "comparison", "metric", "difference", "95% interval", *tests)
-    rows = [
+def build_pooled_blocks(points: Sequence[Results], pairs: Sequence[tuple[str, str]]) -> list[Block]:
+    """Return the differences between pairs of arms over several tasks and numbers of labels."""
+    pooled = pool_differences(points, pairs)
+    caption = (
+        "The mean difference over all tasks and numbers of labels with the same metric; test "
+        "examples and seeds that these share are counted once"
+    )
+    return [Table(DIFFERENCE_HEADER, list_difference_rows(pooled), caption)] if pooled else []
+
+
+def list_difference_rows(differences: Sequence[Difference]) -> list[tuple[str, ...]]:
+    """Return a row for each difference under DIFFERENCE_HEADER."""
+    return [
         (
-            results.mark_task(d.task),
+            d.task,
             f"{d.a} − {d.b}",
             get_title(d.comparison.metric),
             format_change(d.comparison.metric, d.comparison.difference),
@@ -265,6 +287,13 @@ def build_difference_blocks(differences: Sequence[Difference], results: Results)
         )
         for d in differences
     ]
+
+
+def build_difference_blocks(differences: Sequence[Difference], results: Results) -> list[Block]:
+    """Return every comparison with its interval and tests, and how they are made."""
+    if not differences:
+        return []
+    rows = list_difference_rows([replace(d, task=results.mark_task(d.task)) for d in differences])
     how = HOW_ARMS_ARE_COMPARED
     if any(d.comparison.pretraining_seeds > 1 for d in differences):
         how += (
@@ -276,7 +305,9 @@ def build_difference_blocks(differences: Sequence[Difference], results: Results)
             " A difference of this one checkpoint comes from one pre-training: its interval does "
             "not count how much pre-training seeds vary."
         )
-    return [Heading("Differences"), Table(header, rows), Paragraph(how)]
+    pairs = list(dict.fromkeys((d.a, d.b) for d in differences))
+    pooled = build_pooled_blocks([results], pairs)
+    return [Heading("Differences"), Table(DIFFERENCE_HEADER, rows), *pooled, Paragraph(how)]
 
 
 def build_cost_blocks(study: ReportInput, results: Results) -> list[Block]:

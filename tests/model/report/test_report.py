@@ -174,6 +174,21 @@ def test_the_label_curve_has_a_column_for_each_number_of_labels(tmp_path):
     assert "With fewer labels" in text
 
 
+def test_arms_are_compared_over_all_tasks_and_numbers_of_labels(tmp_path):
+    def write(folder, better):
+        arms = {"bert": lambda _, seed: said(better, seed), "TF-IDF": lambda _, s: said(0.6, 9 + s)}
+        return write_cells(folder, arms)
+
+    cells, curve = write(tmp_path, 0.75), []
+    for n in (50, 200):
+        of = write(tmp_path / str(n), 0.7)
+        curve += [c | {"labels": n, "evaluation": f"{n}/{c['evaluation']}"} for c in of]
+    _, text = render(tmp_path, cells, curve=curve)
+    [row] = [line for line in text.splitlines() if "polarity: 3 settings" in line]
+    assert "bert − TF-IDF" in row
+    assert "bert is better than TF-IDF" in row
+
+
 def test_the_report_says_what_the_split_is_by_and_how_many_products_are_on_both_sides():
     split = {"by": "text", "without": 0}
     split |= {"test_with_product": 200, "test_with_product_in_training": 150}

@@ -36,6 +36,7 @@ from amazon_electra.beam_jobs.config import (
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.results import CorpusResult
 from amazon_electra.beam_jobs.core.settings import build_settings, read_known_options
 from amazon_electra.beam_jobs.corpus import plan
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
@@ -92,8 +93,8 @@ def make_corpus(
     withhold_corpus: Place | None = None,
     punkt: Place | None = None,
     beam_options: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Make a corpus of a dump; return what corpus.json holds, or what was staged.
+) -> CorpusResult:
+    """Make a corpus of a dump, in the folder `output`.
 
         make_corpus(CorpusConfig(split_by="product"), ["reviews/*.json.gz"], "corpus")
 
@@ -116,7 +117,7 @@ def make_corpus(
             "punkt": str(punkt) if punkt else None,
         },
     )
-    return _make_planned(plan.plan_corpus(options, list(beam_options)), measure)
+    return CorpusResult.of(_make_planned(plan.plan_corpus(options, list(beam_options)), measure))
 
 
 def _make_planned(corpus: CorpusPlan, measure: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.results import ShardsResult
 from amazon_electra.beam_jobs.core.settings import build_settings, read_known_options
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
@@ -61,9 +62,8 @@ def make_shards(
     withhold: Sequence[Place] = (),
     withhold_corpus: Place | None = None,
     beam_options: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Pack a corpus, or general text, into shards; return what shards.json holds, or what was
-    staged.
+) -> ShardsResult:
+    """Pack a corpus, or general text, into shards, in the folder `output`.
 
     `punkt`, `withhold` and `withhold_corpus` belong to general text; see make_corpus. Raises
     UserError for inputs that cannot be read or that exclude each other.
@@ -81,7 +81,7 @@ def make_shards(
             "withhold_corpus": str(withhold_corpus) if withhold_corpus else None,
         },
     )
-    return _make_with(options, list(beam_options))
+    return ShardsResult.of(_make_with(options, list(beam_options)))
 
 
 def _make_with(options: ShardsOptions, flags: list[str]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def make_general_corpus(options: ShardsOptions, flags: list[str]) -> str:
         punkt=options.punkt,
         beam_options=flags,
     )
-    if "staged" in made:
+    if made.staged:
         raise UserError(
             "its corpus has to be there before the shards are staged; make it "
             "with corpus_job and `format='text'`, and give it as `corpus`",

@@ -15,6 +15,7 @@ from amazon_electra.model.finetuning.examples import Split
 from amazon_electra.model.finetuning.network import read_task_head
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.options import EvaluateOptions
+from amazon_electra.model.results import EvaluationResult
 
 
 def evaluate(
@@ -25,13 +26,13 @@ def evaluate(
     *,
     split: Split = "test",
     device: str = "auto",
-) -> dict[str, Any]:
-    """Evaluate a folder of `model.finetune` on a split of a task's data, write the predictions and
-    metrics to `output`, and return metrics.json.
+) -> EvaluationResult:
+    """Evaluate a folder of `model.finetune` on a split of a task's data; write the predictions and
+    metrics to `output`.
     """
     model, data, output = Path(model), Path(data), Path(output)
     found = find_task(task, data, read_task_head(model).labels)
-    return evaluate_model(model, found, data, output, split, device)
+    return EvaluationResult.of(evaluate_model(model, found, data, output, split, device))
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options = read_options(
         EvaluateOptions, argv, "python -m amazon_electra.model.evaluate", __doc__
     )
-    return evaluate(**dict(options))
+    return evaluate(**dict(options)).content
 
 
 if __name__ == "__main__":

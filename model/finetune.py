@@ -37,6 +37,7 @@ from amazon_electra.model.finetuning.request import (
     read_encoder_option,
 )
 from amazon_electra.model.options import FinetuneOptions
+from amazon_electra.model.results import FinetuneResult
 
 REFITTED_BELOW = 2_000
 """Labels from which on a fifth of them, or HELD_OUT, is not worth another training."""
@@ -55,9 +56,8 @@ def finetune(
     evaluation: str | Path | None = None,
     cache: str | Path | None = None,
     device: str = "auto",
-) -> dict[str, Any]:
-    """Fit an arm to a task, write it to the folder `output`, and return result.json: the settings,
-    the metrics on dev, what was tried, the seconds.
+) -> FinetuneResult:
+    """Fit an arm to a task and write it to the folder `output`.
 
     `data` is the folder or file of the task; `encoder` a model folder or a name on the hub;
     `architecture` the folder whose config.json and tokenizer random weights take; `teacher` a
@@ -92,7 +92,7 @@ def finetune(
             output, request.task, data, evaluation, device=device, cache=request.cache
         )
         result["test"] = {name: metric["value"] for name, metric in evaluated["metrics"].items()}
-    return result
+    return FinetuneResult.of(result)
 
 
 def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, Any]:
@@ -218,7 +218,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     )
     config, sources = read_config(options)
     more: dict[str, Any] = {"evaluation": options.evaluation, "device": options.device}
-    return finetune(config, options.data, options.output, **sources, **more)
+    return finetune(config, options.data, options.output, **sources, **more).content
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.processes import check_processes, run_processes
 from amazon_electra.model.recipes import RECIPES, Recipe, apply_settings, check_start_is_not_needed
+from amazon_electra.model.results import PretrainResult
 
 DESCRIPTION = """Pre-train an encoder on a folder of shards; continue from the last checkpoint in
 --output, if there is one. --processes N starts several processes on one machine; use torchrun for
@@ -156,9 +157,9 @@ def pretrain(
     probe: str | Path | None = None,
     replay: Sequence[str | Path] = (),
     resources: TrainingResources = ALL_CORES,
-) -> dict[str, Any]:
+) -> PretrainResult:
     """Pre-train on a folder of shards; write checkpoints, metrics.jsonl and the encoder's
-    transformers folder into `output` and return the result: steps, tokens, losses, seconds.
+    transformers folder into `output`.
 
     `start_from` is a published encoder or an earlier training, `validation` shards of dev reviews,
     `probe` a corpus on whose labels the loaded and the trained weights are compared, `replay`
@@ -175,7 +176,8 @@ def pretrain(
         "validation": validation,
         "probe": probe,
     }
-    return train(build_settings(PretrainOptions, dict(config) | dict(resources) | paths))
+    options = build_settings(PretrainOptions, dict(config) | dict(resources) | paths)
+    return PretrainResult.of(train(options))
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:

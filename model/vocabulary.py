@@ -33,6 +33,7 @@ from amazon_electra.model.options import (
     VocabularyConfig,
     VocabularyOptions,
 )
+from amazon_electra.model.results import VocabularyResult
 from amazon_electra.model.wordpiece import (
     SPECIAL,
     build_tokenizer_of,
@@ -52,14 +53,15 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options = read_options(
         VocabularyOptions, argv, "python -m amazon_electra.model.vocabulary", description
     )
-    return train_vocabulary(options.narrow(VocabularyConfig), options.corpus, options.output)
+    config = options.narrow(VocabularyConfig)
+    return train_vocabulary(config, options.corpus, options.output).content
 
 
 def train_vocabulary(
     config: VocabularyConfig, corpus: str | Path, output: str | Path
-) -> dict[str, Any]:
+) -> VocabularyResult:
     """Train WordPiece on the pretrain split of a corpus; write vocab.txt, tokenizer.json,
-    tokenizer_config.json and vocabulary.json into `output` and return the last one's content.
+    tokenizer_config.json and vocabulary.json into `output`.
     """
     corpus, output = Path(corpus), Path(output)
     if output.exists() and not output.is_dir():
@@ -98,7 +100,7 @@ def train_vocabulary(
     result["seconds"] = round(time.monotonic() - started, 3)
     result["cpu_seconds"] = round(time.process_time() - cpu_started, 3)
     write_json(output / "vocabulary.json", result)
-    return result
+    return VocabularyResult.of(result)
 
 
 class ReviewSample:

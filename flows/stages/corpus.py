@@ -34,7 +34,7 @@ class Corpus(Stage):
             seen=[store.open_input(corpus, far) for corpus in self.reads.values()],
             withhold=locate_files(withheld, store, "corpus.withhold"),
             beam_options=self.resources.engine,
-        )
+        ).content
 
 
 def build_corpus_stage(

@@ -36,7 +36,7 @@ class Evaluation(Stage):
             Path(locate_stage(store, self.inputs["data"])),
             folder,
             split=self.config.split,
-        )
+        ).content
 
 
 def build_evaluation_stage(finetuned: Stage) -> Evaluation:

@@ -62,7 +62,7 @@ class Finetuned(Stage):
             config,
             evaluation=store.folder(build_evaluation_stage(self)),
             **locate_sources(self, store, folder),
-        )
+        ).content
 
 
 def locate_sources(stage: Stage, store: Store, folder: Path) -> dict[str, Any]:

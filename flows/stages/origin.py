@@ -169,7 +169,7 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
 
 
 def _read_shape(kind: Kind, place: str) -> dict[str, Any]:
-    """Return what config.json and card say where they lie on this machine whoever asks, in a folder
+    """Return what config.json and card say where they lie on this machine, in a folder
     or a package; nothing where the job brings them.
     """
     folder = Path(place)

@@ -146,7 +146,7 @@ class Pretraining(Stage):
             if config.replay_ratio
             else [],
             resources=divide_cores(self.resources),
-        )
+        ).content
         if origin and not probe and "corpus" in self.inputs:
             result = {**result, "warnings": [*result.get("warnings", []), UNPROTECTED]}
         return result

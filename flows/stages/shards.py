@@ -49,7 +49,7 @@ class PackedShards(Stage):
             store.open_output(folder, far),
             **source,
             beam_options=self.resources.engine,
-        )
+        ).content
 
 
 class DevShards(PackedShards):

@@ -21,7 +21,7 @@ class Vocabulary(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.vocabulary import train_vocabulary
 
-        return train_vocabulary(self.config, store.fetch(self.inputs["corpus"]), folder)
+        return train_vocabulary(self.config, store.fetch(self.inputs["corpus"]), folder).content
 
 
 def build_vocabulary_stage(

@@ -27,6 +27,10 @@ FUNCTIONS = {
 class EmptyResult(dict[str, Any]):
     """Of a function that is not called: as a dictionary and as a data class."""
 
+    @property
+    def content(self) -> dict[str, Any]:
+        return self
+
 
 def cross(stage: Stage) -> Stage:
     """The stage as another process reads it."""

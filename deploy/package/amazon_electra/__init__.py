@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from amazon_electra.beam_jobs.core.errors import JobFailed as JobFailed
     from amazon_electra.beam_jobs.core.errors import TransientError as TransientError
     from amazon_electra.beam_jobs.core.errors import UserError as UserError
+    from amazon_electra.beam_jobs.core.results import CorpusResult as CorpusResult
+    from amazon_electra.beam_jobs.core.results import ShardsResult as ShardsResult
     from amazon_electra.beam_jobs.corpus_job import make_corpus as make_corpus
     from amazon_electra.beam_jobs.shards_job import make_shards as make_shards
     from amazon_electra.flows.api.commands import RunResult as RunResult
@@ -39,11 +41,16 @@ if TYPE_CHECKING:
     from amazon_electra.model.report.inputs import CellFacts as CellFacts
     from amazon_electra.model.report.inputs import ReportInput as ReportInput
     from amazon_electra.model.report.report import write_report as write_report
+    from amazon_electra.model.results import EvaluationResult as EvaluationResult
+    from amazon_electra.model.results import FinetuneResult as FinetuneResult
+    from amazon_electra.model.results import PretrainResult as PretrainResult
+    from amazon_electra.model.results import VocabularyResult as VocabularyResult
     from amazon_electra.model.vocabulary import train_vocabulary as train_vocabulary
 
 MODULES = {
     "amazon_electra.beam_jobs.config": ("CorpusConfig", "ScoringConfig", "ShardsConfig"),
     "amazon_electra.beam_jobs.core.errors": ("JobFailed", "TransientError", "UserError"),
+    "amazon_electra.beam_jobs.core.results": ("CorpusResult", "ShardsResult"),
     "amazon_electra.beam_jobs.corpus_job": ("make_corpus",),
     "amazon_electra.beam_jobs.shards_job": ("make_shards",),
     "amazon_electra.flows.api.commands": ("RunResult", "ScoreResult", "run", "score"),
@@ -62,6 +69,12 @@ MODULES = {
     "amazon_electra.model.pretrain": ("pretrain",),
     "amazon_electra.model.report.inputs": ("CellFacts", "ReportInput"),
     "amazon_electra.model.report.report": ("write_report",),
+    "amazon_electra.model.results": (
+        "EvaluationResult",
+        "FinetuneResult",
+        "PretrainResult",
+        "VocabularyResult",
+    ),
     "amazon_electra.model.vocabulary": ("train_vocabulary",),
 }
 """The names of the API by module."""

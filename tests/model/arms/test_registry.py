@@ -64,7 +64,7 @@ def test_an_arm_from_outside_works_to_the_end(tmp_path, monkeypatch):
     data, folder, test = (tmp_path / name for name in ("corpus", "bayes", "test"))
     write_corpus(data, reviews=300)
     result = finetune(FinetuneConfig(task="polarity", arm="bayes"), data, folder, evaluation=test)
-    assert result["test"]["accuracy"] > 0.9
+    assert result.test["accuracy"] > 0.9
     exported = export([ExportCell("bayes", folder, test)], "polarity", data, tmp_path / "model")
     assert exported["kind"] == "bayes"
     texts = ["a great lamp", "an awful lamp"]

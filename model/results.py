@@ -1,0 +1,75 @@
+"""What the functions of this package return: the fields of the file that each writes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from amazon_electra.beam_jobs.core.results import Result
+
+
+@dataclass(frozen=True)
+class VocabularyResult(Result):
+    """What train_vocabulary made: vocabulary.json."""
+
+    size: int
+    """Entries."""
+    reviews: int
+    """Reviews that were read, of `reviews_in_corpus`."""
+    reviews_in_corpus: int
+    fit: dict[str, Any]
+    """How well it cuts the corpus's dev reviews."""
+    fingerprint: str
+    """SHA-256 of tokenizer.json."""
+
+
+@dataclass(frozen=True)
+class PretrainResult(Result):
+    """What pretrain did: result.json."""
+
+    encoder: str
+    """The folder to fine-tune."""
+    steps: int
+    sequences: int
+    tokens: int
+    """Of all steps, padding apart."""
+    flops: float
+    """By the count of the ELECTRA paper."""
+    seconds: float
+    """Of all calls that continued this training; without validations."""
+    tokens_per_second: int
+    parameters: int
+    device: str
+    precision: str
+    validation_loss: float | None = None
+    """On the shards of `validation`."""
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class FinetuneResult(Result):
+    """What finetune did: result.json."""
+
+    seconds: float
+    dev: dict[str, float] = field(default_factory=dict)
+    """Metrics on what chose the state: dev or held-out examples, the main one first."""
+    n_train: int = 0
+    """Labels."""
+    n_dev: int = 0
+    test: dict[str, float] = field(default_factory=dict)
+    """Metrics on test, where `evaluation` was given."""
+
+
+@dataclass(frozen=True)
+class EvaluationResult(Result):
+    """What evaluate measured: metrics.json."""
+
+    task: str
+    split: str
+    n: int
+    """Examples."""
+    main_metric: str
+    metrics: dict[str, dict[str, float]]
+    """Each as `value`, `low` and `high`, its bootstrap 95% interval."""
+    labels: list[str] = field(default_factory=list)
+    """Of a task of classes, in the order of `confusion`."""
+    confusion: list[list[int]] = field(default_factory=list)
+    """Examples by label (rows) and prediction."""

@@ -1,7 +1,7 @@
 """Finds new dumps and starts one run for each, once.
 
 Each look lists the watched places and asks the Prefect server which of the dumps have a run
-already, by idempotency keys: the server gives the run of a key to whoever asks for it a second
+already, by idempotency keys: the server returns the run of a key if it is asked for it a second
 time. So two watchers start one run, and one that dies between two steps starts nothing twice. A
 dump whose run cannot be started does not keep the others waiting; the next look tries again.
 
@@ -169,7 +169,7 @@ def find_new(client: SyncPrefectClient, store: Store, dumps: Sequence[NewFile]) 
 
 
 def find_running_addition(client: SyncPrefectClient, store: Store) -> FlowRun | None:
-    """Return an addition to a model of this store that is not over, whoever started it."""
+    """Return an addition to a model of this store that is not over, started by anybody."""
     runs = client.read_flow_runs(
         flow_filter=FlowFilter.model_validate({"name": {"any_": ["add-dump"]}}),
         flow_run_filter=FlowRunFilter.model_validate({"state": {"type": {"any_": UNFINISHED}}}),

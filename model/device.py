@@ -304,7 +304,7 @@ class XlaSpmd(Xla):
         return batch
 
     def put_whole(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
-        """Return arrays that every host holds whole as tensors of which each core has some rows."""
+        """Return arrays that every host holds whole as tensors; each core has some of the rows."""
         batch = super().put(arrays)
         for tensor in batch.values():
             if tensor.ndim:

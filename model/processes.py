@@ -213,7 +213,7 @@ def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseExceptio
     log = (folder / f"{rank}.err").read_text(errors="replace", encoding="utf-8")
     lines = [line for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("error: ")]
-    cause = (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
+    cause = (errors or lines or ["no output"])[-1].removeprefix("error: ")
     if code == USER_ERROR:
         return UserError(cause)
     kind = TransientError if code == os.EX_TEMPFAIL else JobFailed

@@ -179,7 +179,7 @@ def read_first_halves(packed: bytes) -> np.ndarray:
 
 
 def group_by_unit(units: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the rows of each unit and its number, of which `units` has one for each row."""
+    """Yield the rows of each unit and its number; `units` has one for each row."""
     order = np.argsort(units, kind="stable")
     units, rows = units[order], rows[order]
     for first, last in pairwise(find_runs(units).tolist()):

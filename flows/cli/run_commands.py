@@ -1,4 +1,4 @@
-"""`amazon-electra run` and `score`: what is made of a dump."""
+"""`amazon-electra run` and `score`: a model of a dump, and labels for one."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Addresses that users and events give: of which kinds, and without secrets.
+"""Addresses that users and events give: their kinds, without secrets.
 
 They are shown, logged and kept with every result, so no secret may be in one. On which hosts they
 may lie: beam_jobs/core/hosts.py.

@@ -242,7 +242,7 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
     withheld = first.corpus.result.get("withheld_files", [])
     if gone := [file for file in withheld if not Path(file).exists()]:
         raise UserError(
-            f"put back {gone[0]}; its texts were withheld from the base, and must be again",
+            f"restore {gone[0]}; its texts were withheld from the base, and must be again",
             "increment.base",
         )
     made = CorpusStage.read_config(first.corpus)

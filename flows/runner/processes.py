@@ -340,7 +340,7 @@ class Child:
             lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
         spoken = [line for line in lines if line and not line.startswith("PROGRESS ")]
         errors = [line for line in spoken if line.startswith("error: ")]
-        return (errors or spoken or ["it said nothing"])[-1]
+        return (errors or spoken or ["no output"])[-1]
 
 
 class JobProcess(Child):

@@ -1,7 +1,7 @@
 """Follows a run of a store: its mark, its cancellation, and its end where nobody else reports it.
 
-A run whose process was killed together with its server would stay Running for ever: whoever comes
-next finds its mark, and sets it to Crashed. And a run that was cancelled ends also where whoever
+A run whose process was killed together with its server would stay Running for ever: the next
+run finds its mark, and sets it to Crashed. And a run that was cancelled ends also where whoever
 started it no longer hears of that: Prefect's runner hears of cancellations over a websocket, and
 gives up asking once a server was away for some ten seconds (seen with 3.8.8); `amazon-electra run`
 has no runner at all. So the run asks the server itself, and ends where nobody has ended it.

@@ -1,6 +1,6 @@
 """Objects below an address in s3:// or gs://: whole ones are put, got, listed and removed.
 
-Every request is repeated while the server is away. What else fails is told in one line.
+Every request is repeated while the server is away. Other failures are reported in one line.
 """
 
 import logging
@@ -123,7 +123,7 @@ class Bucket:
 
     def _ask_bucket(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Return the answer to a request that only fails for want of something if that is the
-        bucket: gcsfs does not tell a bucket that is not there from an object.
+        bucket: gcsfs does not distinguish a bucket that is not there from an object.
         """
         try:
             return self._ask(request, *arguments, **options)

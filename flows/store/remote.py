@@ -82,14 +82,14 @@ class RemotePlace(Place):
 
     @cached_property
     def _home(self) -> str:
-        """Return what tells this machine's part from another's; it is made if need be."""
+        """Return the name of this machine's part; it is made if need be."""
         file = self.root / HOME
         if not file.exists():
             write_json(file, {"address": self.address, "home": uuid4().hex})
         return str(json.loads(file.read_text(encoding="utf-8"))["home"])
 
     def check_access(self) -> None:
-        """Write, read, list and remove an object: whoever cannot do so could make nothing.
+        """Write, read, list and remove an object: without these rights nothing can be made.
 
         Creating it twice tells whether the server has conditional writes, without which two hosts
         could both complete a stage.
@@ -271,7 +271,7 @@ class RemotePlace(Place):
         return sum(size for n, size in self._listing.items() if n.startswith(f"{name}/"))
 
     def list_held(self, names: Sequence[str]) -> set[str]:
-        """Return the folders of which a sign is renewed while we look; a dead maker's is not."""
+        """Return the folders whose sign is renewed while we look; a dead maker's is not."""
         before = {name: signs for name in names if (signs := read_signs(self._bucket, name))}
         if before:
             time.sleep(RENEWALS_TO_SEE * read_lease_seconds() / RENEWALS)

@@ -63,7 +63,7 @@ class Store:
     """Stage folders in a place: a local folder, or an address in s3:// or gs://.
 
     `root` is a local folder in either case: jobs read and write there, and what belongs to this
-    machine lies there. Of a bucket it holds copies, so that whoever reads a stage fetches it.
+    machine lies there. Of a bucket it holds copies: reading a stage fetches it.
     """
 
     def __init__(self, root: str | Path, is_dry: bool = False):
@@ -221,7 +221,7 @@ class Store:
 
     def digest(self, path: str | Path) -> str:
         """Return the SHA-256 of a file, remembered for as long as its size, times and inode stay,
-        or what its store tells versions by (ETag, generation): dumps are large.
+        or its version in the store (ETag, generation): dumps are large.
         """
         if storage.is_remote(path):
             there, inner = url_to_fs(str(path))

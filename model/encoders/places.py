@@ -44,7 +44,7 @@ class Found:
 
 
 def find_kind(place: str) -> Kind | None:
-    """Return of which kind a place is, or None where it is none that can be meant."""
+    """Return the kind of a place, or None where it can be none."""
     if Path(place).expanduser().is_dir() or place.startswith(("/", ".", "~")):
         return "folder"
     return next((kind for kind, form in PATTERNS.items() if form.fullmatch(place)), None)

@@ -59,7 +59,7 @@ class Start:
 
     @property
     def part_of(self) -> Path | None:
-        """The teacher of which the network is a part; None: it is no part of one."""
+        """The teacher whose layers the network takes; None: it takes those of `encoder`."""
         if is_part_of_teacher(self.encoder) and self.teacher is None:
             raise UserError(
                 "needs `teacher`, a folder made by model.finetune", "encoder", self.encoder

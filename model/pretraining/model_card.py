@@ -147,7 +147,7 @@ def render_front_matter(start: Mapping[str, Any]) -> list[str]:
 
 
 def _describe_text(shards: Shards, ratio: float) -> str:
-    """Return of which text the shards are."""
+    """Return what text the shards hold."""
     sources = shards.read_sources() or {}
     is_general = sources.get("corpus", "reviews") == ""
     text = (

@@ -87,8 +87,8 @@ def load_score(folder: Path, config: dict[str, Any], labels: list[str]) -> Score
 
 
 def read_values(given: Any) -> list[Any]:
-    """Return the values of the column `text`; MlflowException, of which its server makes an answer
-    400, for rows that are lists.
+    """Return the values of the column `text`; MlflowException, for which the server answers 400,
+    where rows are lists.
     """
     column = np.atleast_1d(np.asarray(given["text"], dtype=object))
     if column.ndim > 1:

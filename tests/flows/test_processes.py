@@ -58,7 +58,7 @@ def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
     [
         ("bug", "ZeroDivisionError: a bug", False),
         ("killed", "ended by SIGKILL", True),
-        ("exit 255", "it said nothing", False),
+        ("exit 255", "no output", False),
         ("network", "the bucket went away", True),
     ],
 )

@@ -70,7 +70,7 @@ def parse_ratio(text: str) -> Fraction:
 
 
 class Mixture:
-    """A stream of sequences of which a fixed share is old, spread evenly."""
+    """A stream of sequences with a fixed share of old ones, spread evenly."""
 
     def __init__(self, new: Stream, old: Stream, ratio: Fraction) -> None:
         self._new, self._old, self._ratio = new, old, ratio

@@ -21,6 +21,14 @@ SHORTEST_FINGERPRINT = 6
 """Digits; fewer are taken for the number of a version."""
 
 
+def list_registries(uri: str) -> list["Registry"]:
+    """Return the registered models of this program; RegistryAway where MLflow does not answer."""
+    if is_new_database(uri):
+        return []
+    first = Registry(uri)
+    return [Registry(uri, name) for name in first.list_names()]
+
+
 class RegistryAway(ConnectionError):
     """MLflow did not answer, so that nothing is known of the registry."""
 
@@ -124,6 +132,12 @@ class Registry:
         """Return the tags of every version."""
         with self._translate_errors():
             return [dict(known.tags) for known in self._list_versions()]
+
+    def list_names(self) -> list[str]:
+        """Return the names of the registered models that begin with this one's."""
+        with self._translate_errors():
+            found = self._client.search_registered_models(f"name LIKE '{self.name}%'")
+        return sorted(model.name for model in found)
 
     def list_aliases(self) -> list[str]:
         """Return the aliases that versions have."""

@@ -130,6 +130,7 @@ def test_without_the_token_only_health_answers(client, header):
     assert client.get("/v2/health/ready", headers=headers).status_code == 200
 
 
+@pytest.mark.slow
 def test_no_request_is_lost_while_champions_change(uri, tmp_path):
     """1,000 requests, ten promotions and one SIGTERM; each answer is that of the version named."""
     port = find_free_port()

@@ -51,7 +51,9 @@ from amazon_electra.model.options import (
     TrainingResources,
 )
 from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.pretraining.callbacks import Meter
 from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
+from amazon_electra.model.pretraining.loop import EXIT_TERMINATED
 from amazon_electra.model.pretraining.model_card import ORIGIN_FIELDS, render_front_matter
 from amazon_electra.model.pretraining.optimizer import compute_learning_rate
 from amazon_electra.model.processes import check_processes, run_processes
@@ -59,7 +61,6 @@ from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 COMPUTATION_VERSION = 1
 """Raise this whenever the numbers of a step change: no checkpoint is then continued."""
-EXIT_TERMINATED = 128 + signal.SIGTERM
 SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
 """Where `epochs` is not set, passes until so many pairs were seen: 10,089 once gained 1.2 to 4.7
 points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170.
@@ -399,18 +400,13 @@ def fit_lengths(config: ContrastiveConfig, network: Any) -> ContrastiveConfig:
 
 
 def resume(contrast: Contrast, folder: Path, identity: dict[str, Any], output: Path) -> None:
-    """Continue from the newest checkpoint, if any; rank 0 chooses it."""
+    """Continue from the newest checkpoint, if any."""
     device = contrast.device
-    state = checkpoint.load_newest_state(folder) if device.is_rank0 else None
-    step = int(device.all_reduce_max(state.step if state else -1)[0])
-    if step < 0:
-        return
-    state = state or checkpoint.load_state(checkpoint.build_path(folder, step))
-    checkpoint.check_same_run(identity, state.numbers["identity"], output)
-    checkpoint.restore_tensors(
-        state.tensors, contrast.network, contrast.optimizer, device.fused_optimizer
-    )
-    contrast.totals = Totals(**state.numbers["totals"])
+    if state := checkpoint.find_state(folder, device, identity, output):
+        checkpoint.restore_tensors(
+            state.tensors, contrast.network, contrast.optimizer, device.fused_optimizer
+        )
+        contrast.totals = Totals(**state.numbers["totals"])
 
 
 def train(
@@ -427,16 +423,15 @@ def train(
     log = MetricsLog(output, after_step=totals.step or None) if device.is_rank0 else None
     batches = iterate_batches(len(contrast.texts.titles), batch, config.seed, totals.step)
     sums: list[tuple[Tensor, Tensor]] = []
-    begun = np.array([time.monotonic(), time.process_time(), device.read_joules()])
+    meters = [Meter(time.monotonic), Meter(time.process_time), Meter(device.read_joules)]
     tokens = totals.tokens
 
     def read_window() -> dict[str, float]:
         """Add what the steps since the last reading took, and return their means."""
-        nonlocal begun, tokens
+        nonlocal tokens
         device.wait()
         loss, accuracy = (float(torch.stack(one).mean()) for one in zip(*sums, strict=True))
-        now = np.array([time.monotonic(), time.process_time(), device.read_joules()])
-        seconds, cpu, joules = (now - begun).tolist()
+        seconds, cpu, joules = (meter.take() for meter in meters)
         cpu, joules = device.add_numbers(cpu, joules)
         totals.loss, totals.accuracy = loss, accuracy
         totals.seconds += seconds
@@ -448,7 +443,7 @@ def train(
             "pairs_per_second": len(sums) * batch / max(seconds, 1e-9),
             "tokens_per_second": (totals.tokens - tokens) / max(seconds, 1e-9),
         }
-        begun, tokens = now, totals.tokens
+        tokens = totals.tokens
         sums.clear()
         return numbers
 

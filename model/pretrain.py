@@ -127,22 +127,9 @@ def bring_origin(place: str, folder: Path) -> None:
 
 
 def resume_training(training: loop.Training) -> None:
-    """Continue from the newest checkpoint in the output folder, if any; rank 0 chooses it.
-
-    Raise UserError if it belongs to another run.
-    """
+    """Continue from the newest checkpoint in the output folder, if any."""
     folder, device = training.writer.folder, training.device
-    state = checkpoint.load_newest_state(folder) if device.is_rank0 else None
-    step = int(device.all_reduce_max(state.step if state else -1)[0])
-    if step >= 0:
-        path = checkpoint.build_path(folder, step)
-        if not state and not path.exists():
-            raise UserError(
-                f"process {device.rank} does not see {path}, from which process 0 continues: "
-                "`output` must be a folder that all hosts share"
-            )
-        state = state or checkpoint.load_state(path)
-        checkpoint.check_same_run(training.identity, state.numbers["identity"], training.folder)
+    if state := checkpoint.find_state(folder, device, training.identity, training.folder):
         loop.restore_state(training, state)
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.recipes import Recipe
 
@@ -178,6 +179,25 @@ def load_newest_state(folder: Path) -> State | None:
             f"{folder}: every checkpoint was damaged; run the same command again to begin anew"
         )
     return None
+
+
+def find_state(folder: Path, device: Device, identity: Identity, output: Path) -> State | None:
+    """Return the newest state of a folder, the same in every process: rank 0 chooses it. None if
+    there is none; UserError if it is of another run.
+    """
+    state = load_newest_state(folder) if device.is_rank0 else None
+    step = int(device.all_reduce_max(state.step if state else -1)[0])
+    if step < 0:
+        return None
+    path = build_path(folder, step)
+    if not state and not path.exists():
+        raise UserError(
+            f"process {device.rank} does not see {path}, from which process 0 continues: `output` "
+            "must be a folder that all hosts share"
+        )
+    state = state or load_state(path)
+    check_same_run(identity, state.numbers["identity"], output)
+    return state
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

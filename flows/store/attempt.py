@@ -2,13 +2,13 @@
 uploaded while the job writes them.
 
 The manifest names the attempt that counts and is created, never replaced (flows/store/remote.py): a
-maker that was thought dead can damage nothing. Attempts are numbered. The sign of the first one,
+stale writer cannot corrupt the store. Attempts are numbered. The heartbeat of the first one,
 `<stage>/<fingerprint>/attempts/000001.json`, is created on condition that there is none of its
-name, then renewed with a counter; hosts wait as long as the newest sign is renewed. That is there
-only against work that is done twice. Prefect's concurrency limits with leases would not do: `run`
+name, then renewed with a counter; hosts wait as long as the newest heartbeat is renewed. That only
+prevents work that is done twice. Prefect's concurrency limits with leases would not do: `run`
 has a Prefect server of its own on each host, and a limit there keeps nobody else away; each stage
 would need a limit that is made and removed; and a lease of a process that was killed lasts a minute
-at least, also for its successor on the same host, which here knows its own sign.
+at least, also for its successor on the same host, which here knows its own heartbeat.
 
 Files are uploaded in the order in which they were written, each once it has stopped changing, so
 that what the bucket holds is what the folder held a moment ago: another attempt continues from
@@ -36,7 +36,7 @@ log = logging.getLogger("amazon_electra")
 VARIABLE = "AMAZON_ELECTRA_LEASE_SECONDS"
 LEASE_SECONDS = 120.0
 RENEWALS = 10
-"""How often a sign is renewed in these seconds."""
+"""How often a heartbeat is renewed in these seconds."""
 LOOK_SECONDS = 2.0
 AT_ONCE = 8
 """Requests side by side: they are slow, the network is not."""
@@ -46,12 +46,12 @@ FileState = tuple[int, int]
 
 
 def read_lease_seconds() -> float:
-    """Return after how long a maker that gives no sign is replaced."""
+    """Return after how long a maker that sends no heartbeat is replaced."""
     return read_number_variable(VARIABLE, LEASE_SECONDS, 1, "seconds")
 
 
 @dataclass(frozen=True)
-class Sign:
+class Heartbeat:
     """What the maker of an attempt tells other hosts."""
 
     home: str = ""
@@ -67,24 +67,24 @@ class Sign:
         return json.dumps(asdict(self)).encode()
 
 
-def read_signs(bucket: Bucket, name: str) -> dict[int, Sign]:
-    """Return the signs of a stage's attempts by number, ascending."""
+def read_heartbeats(bucket: Bucket, name: str) -> dict[int, Heartbeat]:
+    """Return the heartbeats of a stage's attempts by number, ascending."""
     found = bucket.read_all(list(bucket.list_sizes(f"{name}/attempts/")))
-    return {int(Path(at).stem): Sign(**json.loads(found[at])) for at in sorted(found)}
+    return {int(Path(at).stem): Heartbeat(**json.loads(found[at])) for at in sorted(found)}
 
 
 class Attempt:
     """This process's attempt to make the stage `name` in the local `folder`: a new one, or one of
-    an earlier process of this machine, with that one's sign.
+    an earlier process of this machine, with that one's heartbeat.
     """
 
-    def __init__(self, bucket: Bucket, name: str, number: int, sign: Sign, folder: Path):
-        files = sign.files or f"{number:06}-{uuid4().hex[:8]}"
-        self.sign = replace(sign, files=files, is_over=False)
+    def __init__(self, bucket: Bucket, name: str, number: int, heartbeat: Heartbeat, folder: Path):
+        files = heartbeat.files or f"{number:06}-{uuid4().hex[:8]}"
+        self.heartbeat = replace(heartbeat, files=files, is_over=False)
         self._bucket, self._folder = bucket, folder
         self._hasty = bucket.with_patience(0)
         """For what is done again soon anyway."""
-        self.path, self._sign_name = f"{name}/{files}", f"{name}/attempts/{number:06}.json"
+        self.path, self._heartbeat_name = f"{name}/{files}", f"{name}/attempts/{number:06}.json"
         self._seen: dict[str, FileState] = {}
         self._sent: dict[str, FileState] = {}
         self._is_written, self._is_over = threading.Event(), threading.Event()
@@ -94,7 +94,7 @@ class Attempt:
 
     def claim(self) -> bool:
         """Take the number of this attempt; return whether it was free."""
-        if not self._bucket.create(self._sign_name, self.sign.encode()):
+        if not self._bucket.create(self._heartbeat_name, self.heartbeat.encode()):
             return False
         self._renewer.start()
         return True
@@ -153,7 +153,7 @@ class Attempt:
         self._tell(is_over=True)
 
     def stop(self) -> None:
-        """Neither upload nor give signs of life any more; return when that is so."""
+        """Neither upload nor send heartbeats any more; return when that is so."""
         self.stop_following()
         self._is_over.set()
         if self._renewer.is_alive():
@@ -170,12 +170,12 @@ class Attempt:
         self._bucket.remove(f"{self.path}/{path}")
 
     def _tell(self, is_over: bool = False) -> None:
-        """Renew the sign; where the server is away others wait until it stands still."""
-        count = self.sign.count + 1
+        """Renew the heartbeat; where the server is away others wait until it stands still."""
+        count = self.heartbeat.count + 1
         is_whole = self._is_whole and self._folder.exists()  # who found it wrong has removed it
-        self.sign = replace(self.sign, count=count, is_whole=is_whole, is_over=is_over)
+        self.heartbeat = replace(self.heartbeat, count=count, is_whole=is_whole, is_over=is_over)
         with suppress(Exception):
-            self._hasty.write(self._sign_name, self.sign.encode())
+            self._hasty.write(self._heartbeat_name, self.heartbeat.encode())
 
     def _renew(self) -> None:
         while not self._is_over.wait(read_lease_seconds() / RENEWALS):

@@ -39,9 +39,9 @@ from amazon_electra.flows.store.attempt import (
     AT_ONCE,
     RENEWALS,
     Attempt,
-    Sign,
+    Heartbeat,
+    read_heartbeats,
     read_lease_seconds,
-    read_signs,
 )
 from amazon_electra.flows.store.bucket import Bucket
 from amazon_electra.flows.store.place import (
@@ -61,7 +61,7 @@ STATE_VARIABLE = "AMAZON_ELECTRA_STATE"
 STATE = "~/.amazon-electra"
 SCHEMES = ("s3", "gs")
 LOOKS = 20
-"""How often, in the seconds of a lease, a maker's sign is looked at by who waits."""
+"""How often, in the seconds of a lease, who waits looks at a maker's heartbeat."""
 RENEWALS_TO_SEE = 3
 CACHE_VARIABLE, CACHE_GB = "AMAZON_ELECTRA_CACHE_GB", 100.0
 
@@ -169,7 +169,7 @@ class RemotePlace(Place):
     @contextmanager
     def hold(self, name: str, on_wait: Callable[[], None]) -> Iterator[None]:
         """Let one process of this machine make a folder, and wait for one on another host as long
-        as it gives signs of life. Nobody holds a folder that is complete.
+        as it sends heartbeats. Nobody holds a folder that is complete.
 
         What the newest attempt has uploaded is here when the block begins.
         """
@@ -185,11 +185,11 @@ class RemotePlace(Place):
                     attempt.end()
 
     def _begin(self, name: str, folder: Path, on_wait: Callable[[], None]) -> None:
-        """Begin an attempt once no other host gives signs of life; none of a complete folder."""
+        """Begin an attempt once no other host sends heartbeats; none of a complete folder."""
         seconds, seen, looks = read_lease_seconds(), None, 0
         while self.read_manifest(name) is None:
-            signs = read_signs(self._bucket, name)
-            number, last = max(signs.items(), default=(0, Sign(is_over=True)))
+            heartbeats = read_heartbeats(self._bucket, name)
+            number, last = max(heartbeats.items(), default=(0, Heartbeat(is_over=True)))
             is_ours, mark = last.home == self._home, folder / MAKER
             if not last.is_over and not is_ours and looks < LOOKS:
                 if seen is None:
@@ -202,16 +202,16 @@ class RemotePlace(Place):
             if goes_on:
                 attempt = Attempt(self._bucket, name, number, last, folder)
             else:
-                attempt = Attempt(self._bucket, name, number + 1, Sign(self._home), folder)
+                attempt = Attempt(self._bucket, name, number + 1, Heartbeat(self._home), folder)
                 if not attempt.claim():
                     continue
             self._attempts[name] = attempt
             if not goes_on:
                 remove_copy(folder)
-                if whole := [sign.files for sign in signs.values() if sign.is_whole]:
+                if whole := [one.files for one in heartbeats.values() if one.is_whole]:
                     attempt.copy(f"{name}/{whole[-1]}")
                 folder.mkdir(parents=True, exist_ok=True)
-                mark.write_text(attempt.sign.files, encoding="utf-8")
+                mark.write_text(attempt.heartbeat.files, encoding="utf-8")
             attempt.start()
             return
 
@@ -239,7 +239,7 @@ class RemotePlace(Place):
         attempt, folder = self._attempts[name], self.root / name
         if self.read_manifest(name) is None:
             attempt.finish(manifest["files"], extras)
-        named: Mapping[str, Any] = {**manifest, "attempt": attempt.sign.files}
+        named: Mapping[str, Any] = {**manifest, "attempt": attempt.heartbeat.files}
         is_first = self._bucket.create(
             f"{name}/{MANIFEST}", json.dumps(named, indent=1, ensure_ascii=False).encode()
         )
@@ -271,11 +271,11 @@ class RemotePlace(Place):
         return sum(size for n, size in self._listing.items() if n.startswith(f"{name}/"))
 
     def list_held(self, names: Sequence[str]) -> set[str]:
-        """Return the folders whose sign is renewed while we look; a dead maker's is not."""
-        before = {name: signs for name in names if (signs := read_signs(self._bucket, name))}
+        """Return the folders whose heartbeat is renewed while we look; a dead maker's is not."""
+        before = {name: found for name in names if (found := read_heartbeats(self._bucket, name))}
         if before:
             time.sleep(RENEWALS_TO_SEE * read_lease_seconds() / RENEWALS)
-        return {name for name, signs in before.items() if read_signs(self._bucket, name) != signs}
+        return {n for n, found in before.items() if read_heartbeats(self._bucket, n) != found}
 
     def remove(self, name: str) -> bool:
         self._bucket.remove(f"{name}/{MANIFEST}")

@@ -35,7 +35,7 @@ REFERENCES = ("teacher", "architecture")
 """Fields of an arm that name another one, or a folder."""
 
 
-def find_mistakes(study: Study) -> Iterator[str]:
+def validate_study(study: Study) -> Iterator[str]:
     """Yield every mistake that the text alone shows."""
     if not study.arms or not study.tasks or not study.seeds:
         yield "a study needs at least one arm, one task and one seed"
@@ -271,7 +271,7 @@ def _check_values(
 def _check_search(study: Study) -> Iterator[str]:
     distils = any(arm.teacher for arm in study.arms)
     yield from (
-        f"search.space.{mistake}" for mistake in search.find_mistakes(study.search.space, distils)
+        f"search.space.{mistake}" for mistake in search.validate_space(study.search.space, distils)
     )
     for name in study.search.space:
         setting = "learning_rates" if name == "learning_rate" else name

@@ -16,7 +16,7 @@ from amazon_electra.beam_jobs.core.settings import parse_field
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes
 from amazon_electra.flows.configuration.study_file import Study, StudyChoice
-from amazon_electra.flows.studies.study_checks import find_missing_places, find_mistakes
+from amazon_electra.flows.studies.study_checks import find_missing_places, validate_study
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.yaml_text import load_yaml
 
@@ -174,7 +174,7 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
         raise UserError("; ".join(problems)) from None
     if changes:
         study = change_study(study, changes, name)
-    for mistake in find_mistakes(study):
+    for mistake in validate_study(study):
         raise UserError(f"{name}: {mistake}")
     return study
 

@@ -134,7 +134,7 @@ def _write_mistakes(
     of a corpus with the file, row and id of the record.
     """
     order = np.argsort(-np.nan_to_num(predictions.loss), kind="stable")
-    is_mistake = predictions.find_mistakes()
+    is_mistake = predictions.find_misclassified()
     worst = [i for i in order if is_mistake[i]][:MISTAKES_KEPT]
     records = locate_reviews(data, [examples[i].id for i in worst])
     with path.open("w", encoding="utf-8") as file:

@@ -47,7 +47,7 @@ class Predictions:
     def predicted_numbers(self) -> np.ndarray:
         return np.asarray(self.predictions, dtype=np.float64)
 
-    def find_mistakes(self) -> np.ndarray:
+    def find_misclassified(self) -> np.ndarray:
         """Return a mask of the examples that are not fully right, bool [n]; of numbers none is."""
         if "exact" in self.scores:
             return self.scores["exact"] == 0

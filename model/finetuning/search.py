@@ -76,7 +76,7 @@ def search(
     with those of an earlier call that was killed. The other parameters are those of
     `model.finetune.finetune`. UserError names a wrong setting of the space.
     """
-    for mistake in find_mistakes(space, distils=teacher is not None):
+    for mistake in validate_space(space, distils=teacher is not None):
         raise UserError(f"space: {mistake}")
     data, output = Path(data), Path(output)
     request = make_request(
@@ -222,12 +222,12 @@ def read_space(file: Path, distils: bool) -> Space:
         raise UserError(
             f"write an object of setting → choices or range, such as {EXAMPLE}", "space", file
         )
-    for mistake in find_mistakes(space, distils):
+    for mistake in validate_space(space, distils):
         raise UserError(f"{mistake}", "space", file)
     return space
 
 
-def find_mistakes(space: Space, distils: bool) -> Iterator[str]:
+def validate_space(space: Space, distils: bool) -> Iterator[str]:
     """Yield each mistake of the space; the text begins with its setting."""
     for name, choices in space.items():
         try:

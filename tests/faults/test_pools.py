@@ -74,7 +74,7 @@ def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, flows
         assert not first.list_made() & DATA
     with serve_trainer(shared, "other-trainer") as second:
         with served.client() as client:  # as an automation does after two minutes
-            client.set_flow_run_state(lost.id, Crashed(message="no sign of life"), force=True)
+            client.set_flow_run_state(lost.id, Crashed(message="no heartbeat of life"), force=True)
         served.wait(run, "Completed")
         assert second.list_made() >= TRAINING
         assert not second.list_made() & DATA

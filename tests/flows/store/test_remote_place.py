@@ -134,7 +134,7 @@ def test_what_a_job_reads_stays_however_small_the_bound(open_host, monkeypatch):
 
 @ON_BOTH
 def test_another_host_continues_from_what_was_uploaded(open_host):
-    """The first one is lost: its folder stays as it was, its sign stands still."""
+    """The first one is lost: its folder stays as it was, its heartbeat stands still."""
     here, there = open_host("here"), open_host("there")
     first = here.lock_stage(CORPUS)
     folder = first.__enter__()
@@ -161,8 +161,8 @@ def test_another_host_continues_from_what_was_uploaded(open_host):
 
 @ON_BOTH
 def test_a_maker_that_comes_back_changes_nothing_that_readers_see(open_host):
-    """A gives no sign, B makes the stage, A goes on all the while and ends last: with other bytes
-    under the same names.
+    """A sends no heartbeat, B makes the stage, A goes on all the while and ends last: with other
+    bytes under the same names.
     """
     late, other, reader = map(open_host, ("late", "other", "reader"))
     held = late.lock_stage(CORPUS)

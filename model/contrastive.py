@@ -38,7 +38,6 @@ from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder,
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.settings import read_options, replace_settings
 from amazon_electra.model.device import Device, open_device
-from amazon_electra.model.encoders.card import UNKNOWN
 from amazon_electra.model.encoders.config import TRAINED_LENGTH, count_positions
 from amazon_electra.model.encoders.export import write_folder
 from amazon_electra.model.encoders.origin import describe_start
@@ -57,6 +56,7 @@ from amazon_electra.model.pretraining.loop import EXIT_TERMINATED
 from amazon_electra.model.pretraining.model_card import ORIGIN_FIELDS, render_front_matter
 from amazon_electra.model.pretraining.optimizer import compute_learning_rate
 from amazon_electra.model.processes import check_processes, run_processes
+from amazon_electra.model.report.document import render_template
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 COMPUTATION_VERSION = 1
@@ -503,33 +503,14 @@ def _is_without_use(name: str) -> bool:
 
 def render_card(config: ContrastiveConfig, result: ContrastiveResult, start: dict[str, Any]) -> str:
     """Return the encoder's README.md."""
-    origin = start.get("name", "an encoder")
-    left_out = ", ".join(f"{n:,} {reason}" for reason, n in sorted(result.left_out.items()))
-    lines = [
-        *render_front_matter(start),
-        f"# {origin}, adapted by contrast",
-        "",
-        f"{origin}, trained without a label to tell which title belongs to which review. Fine-tune "
-        "it, or take the mean of its tokens' states. `AutoModel.from_pretrained` loads it.",
-        *("", "## Data", ""),
-        f"{result.pairs:,} pairs of title and body from {result.reviews:,} reviews of the corpus's "
-        f"pretrain split{f'; left out: {left_out}' if left_out else ''}.",
-        *("", "## Training", ""),
-        f"{result.steps:,} steps, {result.epochs} epochs, {result.tokens:,} tokens, "
-        f"{result.seconds:,.0f} seconds on {result.device} in {result.precision}. At the end the "
-        f"loss was {result.loss:.3f}, and {result.accuracy:.1%} of the titles found their body "
-        f"among those of a batch.",
-        *("", "## Lineage", ""),
-        *(
-            f"- origin's {title}: {start.get(name) or UNKNOWN}"
-            for name, title in ORIGIN_FIELDS.items()
-            if start.get(name)
-        ),
-        *("", "## Settings", "", "```json"),
-        json.dumps(config.model_dump(), indent=1),
-        *("```", ""),
-    ]
-    return "\n".join(lines)
+    return render_template(
+        "contrastive_card.md.j2",
+        front_matter=render_front_matter(start),
+        start=start,
+        result=result,
+        origin_fields=ORIGIN_FIELDS,
+        settings=json.dumps(config.model_dump(), indent=1),
+    )
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:

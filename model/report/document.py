@@ -105,6 +105,7 @@ def _load_templates() -> Any:
     )
     environment.tests["a"] = lambda block, name: type(block).__name__ == name
     environment.filters["md"] = escape_markdown
+    environment.filters["count"] = "{:,}".format
     return environment
 
 

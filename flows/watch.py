@@ -125,12 +125,12 @@ def look_for_dumps(store: Store, watch: Watch, announced: str = "") -> list[str]
         started.append(arrival.path)
         if watch.each == "added":
             break
-    told = [f"{path}: {why}" for path, why in failed.items()]
+    reasons = [f"{path}: {why}" for path, why in failed.items()]
     if failed:
         runs = format_count(len(failed), "run")
-        told[0] = f"{runs} could not be started, the next look tries again: {told[0]}"
-    if told := [*found.unreachable, *told]:
-        raise NotStarted("; ".join(told))
+        reasons[0] = f"{runs} could not be started, the next look tries again: {reasons[0]}"
+    if reasons := [*found.unreachable, *reasons]:
+        raise NotStarted("; ".join(reasons))
     return started
 
 

@@ -151,7 +151,7 @@ NO_BODY = {
 }
 """Bodies in small letters, without the stop at their end, that say that the title is the text."""
 FEW_WORDS = 3
-"""A shorter body is one text with a title that is not: "Good" alone tells no two reviews apart."""
+"""A shorter body is one text with a title that is not: "Good" alone is no review of its own."""
 MAX_BODY_CHARACTERS = 40
 """Of a body that may be one of these."""
 

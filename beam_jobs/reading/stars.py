@@ -58,7 +58,7 @@ NO, YES = 1e6, 1e6 + 1
 MIN_SHARE = 0.99
 """Of a column's numbers that 1 to 5 must hold: others, such as 0 for "not rated", are unknown."""
 MIN_VALUES = 100
-"""Ratings from which on it tells something that none is five stars, or how a single file is."""
+"""Ratings from which on it is evidence that none is five stars, or how a single file is."""
 MAX_SHOWN = 12  # values in a message
 BINARY = "binary"
 NPS = "nps"

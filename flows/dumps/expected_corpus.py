@@ -107,12 +107,12 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
         for i, (column, value) in enumerate(zip(chosen.labels, review.labels, strict=True)):
             if value is not None and len(classes[key][i]) == 1:  # copies have no other class
                 labels[column][f"{splits.SPLITS[side]}.{value}"] += 1
-    told = {column: choose_classes(labels[column]) for column in chosen.labels}
+    chosen_classes = {column: choose_classes(labels[column]) for column in chosen.labels}
     return {
         "stars": dict(stars),
         "stars_scales": [scale.name],
-        "labels": told,
-        "warnings": [line for c, of in told.items() if (line := warn_of_label(c, of))],
+        "labels": chosen_classes,
+        "warnings": [line for c, of in chosen_classes.items() if (line := warn_of_label(c, of))],
     }
 
 

@@ -1,4 +1,4 @@
-"""What each file of a dump holds, told before anything is made of it."""
+"""What each file of a dump holds, before anything is made of it."""
 
 import io
 from collections import Counter

@@ -64,8 +64,8 @@ def cancel_missed_runs() -> list[UUID]:
             if schedule not in latest:
                 latest.add(schedule)
                 continue
-            told: Any = Cancelled(message=MISSED)
-            client.set_flow_run_state(run.id, told)
+            cancelled: Any = Cancelled(message=MISSED)
+            client.set_flow_run_state(run.id, cancelled)
             missed.append(run.id)
     return missed
 

@@ -52,7 +52,7 @@ def read_lease_seconds() -> float:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What the maker of an attempt tells other hosts."""
+    """What the maker of an attempt writes for other hosts."""
 
     home: str = ""
     """Which machine's part of the store the maker works in."""
@@ -148,7 +148,7 @@ class Attempt:
             raise TransientError(f"{self.path}/{lost[0]} is not in the bucket as it was made")
 
     def end(self) -> None:
-        """Tell that nobody works on it any more."""
+        """Write that nobody works on it any more."""
         self.stop()
         self._tell(is_over=True)
 

@@ -152,7 +152,7 @@ class Bucket:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _raise_in_words(self, error: Exception) -> NoReturn:
-        """Raise what the server says in one line; as it is what callers tell by its kind, and what
+        """Raise what the server says in one line; as it is what callers know by its type, and what
         this machine's own files raise.
         """
         is_here = isinstance(error, OSError) and error.errno is not None and not find_code(error)

@@ -91,7 +91,7 @@ class RemotePlace(Place):
     def check_access(self) -> None:
         """Write, read, list and remove an object: without these rights nothing can be made.
 
-        Creating it twice tells whether the server has conditional writes, without which two hosts
+        Creating it twice shows whether the server has conditional writes, without which two hosts
         could both complete a stage.
         """
         check_host(self.address, name_setting("store", self.address))

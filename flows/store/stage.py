@@ -266,7 +266,7 @@ def write_request(stages: Collection[Stage]) -> dict[str, Any]:
 def describe(stage: Stage, add: Any) -> dict[str, Any]:
     """Return a stage as plain JSON; `add` describes the stages that it names."""
     known = isinstance(stage, ExistingStage)
-    told = {
+    content = {
         "known": stage.fingerprint if known else "",
         "version": stage.version,
         "config": dict(stage.parameters)
@@ -283,7 +283,7 @@ def describe(stage: Stage, add: Any) -> dict[str, Any]:
         "result": dict(stage.result),
         "shared": stage.shared,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in content.items() if value}
 
 
 class RequestedStage(Settings):

@@ -27,7 +27,7 @@ from amazon_electra.model.pretraining.adaptation.anchor import Anchor, Probe
 from amazon_electra.model.pretraining.callbacks import Callback, Window, make_callbacks
 from amazon_electra.model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
 from amazon_electra.model.pretraining.input.masking import count_slots
-from amazon_electra.model.pretraining.network.dropout import Place
+from amazon_electra.model.pretraining.network.dropout import BatchSlice
 from amazon_electra.model.pretraining.network.electra import ReplacedHead
 from amazon_electra.model.pretraining.network.encoder import Layer
 from amazon_electra.model.pretraining.network.flops import MatrixFlops
@@ -296,8 +296,8 @@ def _add_gradients(training: Training, parts: list[Batch], can_stop: bool = True
             return None
         size = len(part["input_ids"])
         which, start = divmod(first + i * size, training.part)
-        place = Place(start, size, training.part)
-        training.model.noise.begin_step(config.seed, training.totals.step, which, place)
+        part_slice = BatchSlice(start, size, training.part)
+        training.model.noise.begin_step(config.seed, training.totals.step, which, part_slice)
         batch = part | training.draw_masks(part)
         if isinstance(training.forward, DistributedDataParallel):
             sends = i == len(parts) - 1

@@ -20,12 +20,12 @@ POOL = 1 << 23  # keep factors
 STEPS_PER_POOL = 64
 
 
-class Place(NamedTuple):
-    """Where the sequences of a part stand among those that have their random numbers together."""
+class BatchSlice(NamedTuple):
+    """Some sequences of those that have their random numbers together."""
 
     start: int = 0
     sequences: int = 1
-    of: int = 1
+    total: int = 1
 
 
 class Noise:
@@ -37,14 +37,16 @@ class Noise:
         self._places = torch.Generator()
         self._pools = {torch.float32: torch.ones(0)}  # the same factors in each type asked for
         self._drawn_for: tuple[int, int] | None = None
-        self._place = Place()
+        self._slice = BatchSlice()
 
-    def begin_step(self, seed: int, step: int, part: int = 0, place: Place | None = None) -> None:
+    def begin_step(
+        self, seed: int, step: int, part: int = 0, part_slice: BatchSlice | None = None
+    ) -> None:
         """Seed everything drawn until the next call by these numbers.
 
-        Sequences at a `place` of a part drop out what they would if the whole part were there.
+        The sequences of a slice drop out what they would if the whole part were there.
         """
-        self._place = place or Place()
+        self._slice = part_slice or BatchSlice()
         self._places.manual_seed((seed * 1_000_003 + step) * 1_009 + part)
         if self.rate and self.pooled and self._drawn_for != (seed, step // STEPS_PER_POOL):
             self._drawn_for = (seed, step // STEPS_PER_POOL)
@@ -55,8 +57,8 @@ class Noise:
 
     def take_factors(self, states: Tensor) -> Tensor:
         """Return keep factors in the shape and type of `states`."""
-        start, sequences, of = self._place
-        elements, whole = states.numel(), states.numel() * of // sequences
+        start, sequences, total = self._slice
+        elements, whole = states.numel(), states.numel() * total // sequences
         begin, pool = states.numel() * start // sequences, self._pools[torch.float32]
         if whole > pool.numel() // 2:
             drawn = draw_keep_factors(whole, self.rate, self._places, begin, begin + elements)

@@ -11,15 +11,18 @@ from amazon_electra.flows.configuration.form import Parameters, Scoring
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import call_with_retries
+from amazon_electra.flows.runs.drift import publish_drift
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
 from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
+    TOTALS,
     copy_scores,
     find_model,
     find_scores,
     leave_out_files,
     make_scores,
+    read_file_results,
 )
 from amazon_electra.flows.store.store import Store
 
@@ -47,4 +50,8 @@ def score(**given: Any) -> dict[str, Any]:
     output = form.output
     if not storage.is_remote(output):
         output = str(Path(store.root, Path(output).expanduser()))
-    return {"folder": output, "files": copy_scores(dump, scores, output, store)}
+    names = copy_scores(dump, scores, output, store)
+    results = read_file_results(dump, scores, store)
+    storage.write_json(storage.join_path(output, TOTALS), {"files": results})
+    publish_drift(results, {file.name for file in new.config.files})
+    return {"folder": output, "files": names, "results": results}

@@ -49,6 +49,7 @@ from amazon_electra.model.finetuning.network import NETWORK
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.options import ExportOptions
+from amazon_electra.model.questions.drift import MAX_KNOWN, write_profile
 from amazon_electra.model.questions.of_model import answer_questions
 from amazon_electra.model.report.document import Table, render_template
 from amazon_electra.model.report.sections import format_change, format_number
@@ -172,9 +173,11 @@ def write_model(
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     exported = fitted.export(output, examples, temperature, task)
+    held_out = OutOfFold.of_predictions(dev, temperature)
+    tested = OutOfFold.of_predictions(test, temperature) if test else None
     questions = answer_questions(
-        OutOfFold.of_predictions(dev, temperature),
-        OutOfFold.of_predictions(test, temperature) if test else None,
+        held_out,
+        tested,
         task,
         data,
         output,
@@ -188,6 +191,9 @@ def write_model(
         exported = replace(exported, config={**exported.config, "numbers": task.numbers})
     described = best.described
     write_config(output, best.arm_class, exported, described["task"], described["labels"])
+    known = replace(choose_sampling(settings, "train", trained["seed"]), n=MAX_KNOWN)
+    train = load_examples(task, data, "train", known, fold=settings.fold)
+    write_profile(held_out, tested, train, task, data, output)
     results = {
         "task": task.name,
         "labels": list(task.labels),

@@ -7,6 +7,7 @@ folders, whose logits are weighted and added.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from amazon_electra.beam_jobs.config import ScoringPrecision
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import keep_freed_memory
+from amazon_electra.beam_jobs.core.drift import PROFILE, Profile, count_cut_texts
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.model_folder import (
@@ -47,6 +49,7 @@ class Details(BaseModel):
     kind: Literal["transformers", "onnx", "skops", "parts"]
     """How the folder is loaded: the first two by ONNX Runtime, `parts` as folders of the others."""
     max_length: int = Field(default=512, ge=2)
+    task: str = ""
     threshold: float | None = None
     """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for one."""
     numbers: list[float] = []
@@ -84,6 +87,10 @@ class ModelConfig(BaseModel):
         return [label for _, label in sorted(self.id2label.items())]
 
 
+def count_none(texts: list[str]) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Classifier:
     """What a worker process keeps."""
@@ -97,6 +104,11 @@ class Classifier:
     """Probability from which on an answer is `decided`."""
     numbers: Sequence[float] = ()
     """That the classes stand for, if they do."""
+    profile: Profile | None = None
+    """The texts that it was tested on; None: nobody knows."""
+    task: str = ""
+    count_cut: Callable[[list[str]], int] = count_none
+    """Of texts, how many are longer than it reads."""
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; UserError where a score is no number."""
@@ -198,7 +210,8 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     """
     keep_freed_memory()
     config = read_config(folder)
-    about = config.amazon_electra.threshold, config.amazon_electra.numbers
+    details = config.amazon_electra
+    about = details.threshold, details.numbers, read_profile(folder), details.task
     if config.amazon_electra.kind == "parts":
         parts = list(read_parts(folder, config))
         loaded = [
@@ -209,29 +222,52 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
         def add(texts: list[str]) -> np.ndarray:
             return sum_parts([part.compute_probabilities(texts) for part in loaded], shares)
 
-        return Classifier(folder, config.labels, config.temperature, add, *about)
+        def count_cut_by_any(texts: list[str]) -> int:
+            return max(part.count_cut(texts) for part in loaded)
+
+        return Classifier(
+            folder, config.labels, config.temperature, add, *about, count_cut_by_any
+        )
     weights, *other = [
         storage.read_bytes(storage.join_path(folder, name))
         for name in list_model_files(folder, config, precision)
     ]
+    count_cut: Callable[[list[str]], int] = count_none
     try:
         if other:
-            compute = load_network(weights, other[0], config)
+            tokenizer = load_tokenizer(other[0], config.amazon_electra.max_length)
+            compute = load_network(weights, tokenizer, config)
+            count_cut = partial(count_cut_texts, tokenizer)
         else:
             compute = load_pipeline(weights, config.labels)
         compute([PROBE])
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
         raise UserError(f"cannot be loaded ({why}); export it again", "model", folder) from error
-    return Classifier(folder, config.labels, config.temperature, compute, *about)
+    return Classifier(folder, config.labels, config.temperature, compute, *about, count_cut)
+
+
+def read_profile(folder: str) -> Profile | None:
+    """Return the profile of the texts that a model was tested on; None where there is none."""
+    file = storage.join_path(folder, PROFILE)
+    return Profile.from_json(storage.read_bytes(file)) if storage.exists(file) else None
+
+
+def load_tokenizer(content: bytes, max_length: int) -> Any:
+    """Return a tokenizer that cuts texts to a length, in tokens."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(content.decode())
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length)
+    return tokenizer
 
 
 def load_network(
-    weights: bytes, tokenizer_json: bytes, config: ModelConfig
+    weights: bytes, tokenizer: Any, config: ModelConfig
 ) -> Callable[[list[str]], np.ndarray]:
     """Return what computes the logits of texts by an ONNX graph, in one thread."""
     import onnxruntime
-    from tokenizers import Tokenizer
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # a worker has one core
@@ -240,9 +276,6 @@ def load_network(
     )
     session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
     inputs = [one.name for one in session.get_inputs()]
-    tokenizer = Tokenizer.from_str(tokenizer_json.decode())
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(config.amazon_electra.max_length)
 
     def compute(texts: list[str]) -> np.ndarray:
         ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]

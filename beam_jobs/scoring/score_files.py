@@ -4,7 +4,8 @@ A file of scores has a row for each record of its input, in order: `file`, `row`
 number, from 1), `id` (its own, where it has one), `text` if wanted, `label`, `decision` (`decided`,
 or `ask` where the model is less sure than its threshold, if it has one), `expected` (the mean of
 the stars that the classes stand for, by their probabilities), `p.LABEL` for each class,
-`model_version`, and `reason` where there is no label.
+`model_version`, and `reason` where there is no label. `scores.json` has the counts, and how the
+texts differ from those that the model was tested on (beam_jobs/core/drift.py).
 """
 
 import json
@@ -40,6 +41,14 @@ from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
 from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classifier
+from amazon_electra.beam_jobs.scoring.comparison import (
+    GivenLabels,
+    compare_units,
+    count_labels,
+    count_sample,
+    make_label_reader,
+    read_model,
+)
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan
 from amazon_electra.beam_jobs.text import personal_data
 from amazon_electra.beam_jobs.text.cleaning import clean_text
@@ -47,6 +56,8 @@ from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
 
 MAX_TITLE: int = CorpusOptions.model_fields["max_characters"].default
 """Characters, as of a corpus that was made with the defaults."""
+TOTALS = "scores.json"
+"""Beside the files of scores: what finish_scores returns."""
 FORMULA = r"^([=+@-])"
 """What begins a cell that spreadsheets compute."""
 MAX_IDS = 1 << 20
@@ -63,6 +74,10 @@ class ScoredUnit(PreparedUnit):
     """Rows that have one."""
     integers: int = 0
     """Rows whose id is an integer."""
+    tally: dict[str, Any] | None = None
+    """Of a sample of the texts (drift.Tally), where the model has a profile."""
+    given: GivenLabels = field(default_factory=dict)
+    """Answers by label of the file's own."""
 
 
 @dataclass
@@ -76,6 +91,8 @@ class Rows:
     """Why a record is not classified."""
     tally: Tally = field(default_factory=Tally)
     integers: int = 0
+    given: list[str | None] = field(default_factory=list)
+    """Labels that the records have themselves, as typed."""
 
 
 class ScoreUnits(beam.DoFn):
@@ -104,7 +121,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
         return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-    rows = read_rows(unit, plan.options)
+    rows = read_rows(unit, plan.options, classifier.task)
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
     probabilities = classifier.score([rows.texts[number] for number in scored])
     best = probabilities.argmax(1)
@@ -147,13 +164,18 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
         index=unit.file.index,
         ids=len(rows.ids) - rows.ids.count(None),
         integers=rows.integers,
+        tally=count_sample(classifier, [rows.texts[number] for number in scored], probabilities),
+        given=count_labels(rows.given, labels.tolist()),
     )
     storage.write_json(f"{name}.json", asdict(counts))
     return counts
 
 
-def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
-    """Return a row for each record of a unit, one that cannot be read as well."""
+def read_rows(unit: Unit, options: ScoringOptions, task: str = "") -> Rows:
+    """Return a row for each record of a unit, one that cannot be read as well; `task` says which of
+    its columns is the label.
+    """
+    read_given = make_label_reader(task, unit.file)
     mapping, rows, titles = dict(unit.file.layout.mapping), Rows(), list[str]()
     is_text = find_format(unit.file.layout.name).has_only_strings
     repair = options.repair_run_ons
@@ -178,6 +200,7 @@ def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
         rows.ids.append(shown)
         rows.texts.append(text)
         rows.reasons.append(reason or None)
+        rows.given.append(None if reason else read_given(record))
         has_title = options.title and not reason
         titles.append(make_title(title, text, repair, MAX_TITLE) if has_title else "")
     if options.mask_personal_data:
@@ -206,6 +229,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:
         units_of[unit.index].append(unit)
+    model = read_model(plan.options.model)
     digest_of = cache(storage.hash_file)  # a zip file is that of all its members
     files, warnings = [], []
     for file, output in zip(plan.files, plan.outputs, strict=True):
@@ -219,15 +243,18 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
         name, digest = os.path.basename(file.path), digest_of(file.path)
         entry = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
-        files.append(entry)
-    return {
+        files.append(entry | compare_units(own, model))
+    totals = {
         "read": sum(file["read"] for file in files),
         "scored": sum(file["scored"] for file in files),
         "unscored": sum_counts(unit.dropped for unit in units),
         "units": len(units),
         "files": files,
+        **compare_units(units, model),
         **({"warnings": warnings} if warnings else {}),
     }
+    storage.write_json(storage.join_path(folders.output, TOTALS), totals)
+    return totals
 
 
 def write_totals(units: int, plan: ScoringPlan) -> None:

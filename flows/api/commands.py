@@ -63,6 +63,9 @@ class ScoreResult:
     """Folder or address of the scores."""
     files: tuple[str, ...]
     """The files there, at least one for each file of the dump. Each has a row for every record."""
+    results: tuple[dict[str, Any], ...] = ()
+    """What was counted of each file of the dump, as in scores.json: `drift` says how its texts
+    differ from those that the model was tested on, and the accuracy to expect."""
 
 
 def run(
@@ -140,7 +143,8 @@ def score(
     made = _call("score", {"model": folder, "form": form.model_dump(mode="json")})
     names = [file["scores"] if isinstance(file, dict) else file for file in made["files"]]
     folder = made.get("folder", output)
-    return ScoreResult(folder, tuple(storage.join_path(folder, name) for name in names))
+    files = tuple(storage.join_path(folder, name) for name in names)
+    return ScoreResult(folder, files, tuple(made.get("results", made["files"])))
 
 
 def _find_store(given: str | Path | None) -> str:

@@ -332,6 +332,7 @@ def label_dump(form: Scoring) -> dict[str, Any]:
     parameters = Parameters(dump=form.dump, store=form.store)
     made = terminal.run_in_terminal(parameters, run)
     print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
+    show_drift(made["results"])
     return made
 
 
@@ -365,9 +366,16 @@ def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")
+    show_drift(made["files"])
     for warning in made.get("warnings", ()):
         show(f"warning: {warning}")
     return made
+
+
+def show_drift(files: Sequence[dict[str, Any]]) -> None:
+    """Print whether the model still holds for files that were scored, where that is known."""
+    if line := scoring.describe_drift(files):
+        print(f"drift       {line}")
 
 
 def print_scoring_plan(

@@ -1,6 +1,7 @@
 """The scores of a dump: a row with label and probabilities for every record of its files."""
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from amazon_electra.beam_jobs.config import ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import choose_free_name
+from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.flows.configuration.form import Scoring
 from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.servers import mlflow_server
@@ -22,6 +24,8 @@ from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage, di
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.registry import Registry
 
+TOTALS = "scores.json"
+"""Beside the files of scores: what was counted of each file of the dump."""
 Scored = dict[tuple[str, str], tuple[Stage, list[str]]]
 """The stage and its files of scores by the name and SHA-256 of the file that was scored."""
 
@@ -55,7 +59,8 @@ def find_model(alias: str, store: Store) -> RegisteredModel:
 class Scores(Stage):
     """`dump` and `model` → files of scores, a row for every record."""
 
-    name, version, Config = "scores", 10, ScoringConfig
+    name, version, Config = "scores", 11, ScoringConfig
+    headline = ("read", "scored", "drift.expected", "drift.unlike")
     ends_run = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
@@ -131,6 +136,34 @@ def find_scores(model: RegisteredModel, form: Scoring, store: Store) -> Scored:
             names.append(one["scores"])
         found |= of_stage
     return found
+
+
+def read_file_results(dump: ListedDump, scores: Scored, store: Store) -> list[dict[str, Any]]:
+    """Return what scoring counted of each file of a dump, in its order, with `drift` where that is
+    known.
+    """
+    found = []
+    for file in dump.config.files:
+        stage, names = scores[file.name, file.sha256]
+        manifest = store.manifest(stage)
+        files = manifest["result"]["files"] if manifest else []
+        found += [one for one in files if one["file"] == file.name and one["scores"] in names]
+    return found
+
+
+def describe_drift(files: Sequence[Mapping[str, Any]]) -> str:
+    """Return a line about how files differ from what the model was tested on, as `score` counted
+    them; empty where it does not know.
+    """
+    known = [one for one in files if "drift" in one]
+    drifted = [one for one in known if one["drift"]["findings"]]
+    if not known:
+        return ""
+    first = (drifted or known)[0]
+    line = f"{first['file']}: {first['drift']['says']}"
+    if len(known) == 1:
+        return line
+    return f"{len(drifted)} of {format_count(len(known), 'file')} differ; {line}"
 
 
 def copy_scores(dump: ListedDump, scores: Scored, output: str, store: Store) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 from amazon_electra.beam_jobs import scoring_job
 from amazon_electra.beam_jobs.config import ScoringOptions
 from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import build_settings
 from amazon_electra.beam_jobs.engine.beam_options import describe_engine
@@ -63,7 +64,9 @@ def test_every_record_has_its_row_with_the_score_of_its_text_or_a_reason(model, 
             text = texts[row["id"]]
             np.testing.assert_allclose(found, expect(" ".join(text.split()[:16])), atol=1e-6)
             assert row["label"] == ("negative", "neutral", "positive")[int(np.argmax(found))]
-    assert [path.name for path in (tmp_path / "scores").iterdir()] == ["dump.scores.parquet"]
+    assert [path.name for path in (tmp_path / "scores").glob("*.parquet")] == [
+        "dump.scores.parquet"
+    ]
 
 
 def write_csv(path, ids, column="order_id"):
@@ -142,12 +145,50 @@ def test_each_file_has_scores_of_its_name(model, tmp_path):
     result = score(model, tmp_path / "scores", tmp_path / "a", tmp_path / "b")
     names = ["many-x", "many-y", "q", "r.v2", "r.v2-2", "r.v2-3"]
     assert [file["scores"] for file in result["files"]] == [f"{n}.scores.parquet" for n in names]
-    there = {path.name for path in (tmp_path / "scores").iterdir()}
+    there = {path.name for path in (tmp_path / "scores").glob("*.parquet")}
     assert there == {f"{name}.scores.parquet" for name in names}
     assert read(tmp_path / "scores" / "many-y.scores.parquet")[0]["file"] == "many.zip/y.csv"
     write_csv(tmp_path / "later.csv", [1])
     score(model, tmp_path / "scores", tmp_path / "later.csv")
-    assert len(list((tmp_path / "scores").iterdir())) == 1 + len(names), "earlier scores stay"
+    assert len(list((tmp_path / "scores").glob("*.parquet"))) == 1 + len(names), (
+        "earlier scores stay"
+    )
+
+
+def write_profile(model, answer):
+    """Have the model know 200 tested texts, of which those with `answer` are its answers."""
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(["good", "bad", "fine", "very", "not"], 6)) for _ in range(400)]
+    probabilities = np.array([expect(text) for text in texts[200:]])
+    right = probabilities.argmax(1) if answer else np.zeros(200, int)
+    labels, stars = ["negative", "neutral", "positive"], {"1": "negative", "5": "positive"}
+    profile = Profile.of_texts(
+        labels, texts[:200], texts[200:], probabilities, right, {}, stars=stars
+    )
+    (model / PROFILE).write_text(json.dumps(profile.to_json()))
+    return texts[200:], [labels[i] for i in probabilities.argmax(1)]
+
+
+def test_scores_say_whether_the_model_still_holds(tmp_path):
+    model = write_network(tmp_path / "model")
+    texts, answers = write_profile(model, answer=True)
+    foreign = "la caja no llegó a tiempo nunca más"
+    new = [foreign if place % 2 else text for place, text in enumerate(texts)]
+    stars = [1 if answer == "negative" else 5 for answer in answers]
+    pd.DataFrame({"text": texts, "stars": stars}).to_csv(tmp_path / "same.csv")
+    pd.DataFrame({"text": new}).to_json(tmp_path / "new.jsonl", orient="records", lines=True)
+    result = score(model, tmp_path / "scores", tmp_path / "same.csv", tmp_path / "new.jsonl")
+    written = json.loads((tmp_path / "scores" / "scores.json").read_text())
+    assert written["files"] == json.loads(json.dumps(result["files"]))
+    drifts = {file["file"]: file["drift"] for file in result["files"]}
+    assert drifts["same.csv"]["findings"] == []
+    right = sum(answer != "neutral" for answer in answers)
+    assert drifts["same.csv"]["labelled"] == 200
+    assert drifts["same.csv"]["accuracy"] == right / 200
+    assert 0.35 < drifts["new.jsonl"]["unlike"] <= 0.5
+    assert drifts["new.jsonl"]["findings"]
+    assert drifts["new.jsonl"]["accuracy"] is None
+    assert result["drift"]["n"] == 400
 
 
 def test_many_units_and_workers_give_the_same_rows(model, tmp_path, monkeypatch):
@@ -183,7 +224,9 @@ def test_an_interrupted_job_is_continued_by_itself_alone(model, tmp_path, monkey
         assert score(model, tmp_path / "again", good)["scored"] == 2
     assert counts.stat().st_mtime_ns == before
     assert score(model, tmp_path / "other", bad)["scored"] == 2
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["bad.scores.parquet"]
+    assert sorted(path.name for path in (tmp_path / "other").iterdir()) == [
+        *("bad.scores.parquet", "scores.json")
+    ]
 
 
 def test_a_folder_that_is_no_model_is_a_mistake(tmp_path):

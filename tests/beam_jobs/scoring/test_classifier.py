@@ -208,3 +208,18 @@ def test_batches_hold_every_row_once_and_stay_within_their_size():
     found = list(group_by_length(ids, 2_048))
     assert sorted(row for rows in found for row in rows) == list(range(len(ids)))
     assert [len(rows) for rows in found] == [1, 1, 4, 2]
+
+
+def test_a_folder_of_parts_has_the_threshold_and_counts_the_texts_that_a_part_cuts(tmp_path):
+    write_config(
+        tmp_path,
+        "parts",
+        LABELS,
+        parts=[{"folder": "words", "weight": 1.0}, {"folder": "network", "weight": 0.5}],
+        threshold=0.9,
+    )
+    write_tfidf(tmp_path / "words")
+    write_network(tmp_path / "network")
+    model = load_classifier(str(tmp_path), "fp32")
+    assert model.threshold == 0.9
+    assert model.count_cut(["good", "bad " * 40]) == 1

@@ -1,0 +1,129 @@
+"""Compares what was scored with what the model was tested on: a sample of each unit, and the labels
+that the records have themselves.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts, sum_tallies
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.reading.fields import read_label
+from amazon_electra.beam_jobs.reading.label_values import MAX_SPELLINGS, fold
+from amazon_electra.beam_jobs.reading.stars import (
+    decide_scale,
+    decode_ratings,
+    encode_ratings,
+    parse_rating,
+)
+from amazon_electra.beam_jobs.reading.work_units import DumpFile
+from amazon_electra.beam_jobs.scoring.classifier import Classifier, read_config, read_profile
+from amazon_electra.beam_jobs.text.languages import count_languages
+
+SAMPLED = 300
+"""Texts of a unit that are compared: 0.1 CPU seconds, for their languages above all."""
+LABEL = "label:"
+"""What the name of a task of the user's own labels begins with; the name of the column follows."""
+GivenLabels = dict[str, dict[str, int]]
+"""How often each answer was given, by the label of the record as typed."""
+
+
+class ComparedUnit(Protocol):
+    """What a scored unit counted."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def tally(self) -> dict[str, Any] | None: ...
+    @property
+    def given(self) -> GivenLabels: ...
+
+
+@dataclass(frozen=True)
+class ScoredModel:
+    """What is known of the model beside its weights."""
+
+    task: str
+    profile: Profile | None
+
+
+def read_model(folder: str) -> ScoredModel:
+    return ScoredModel(read_config(folder).amazon_electra.task, read_profile(folder))
+
+
+def count_sample(
+    classifier: Classifier, texts: Sequence[str], probabilities: np.ndarray
+) -> dict[str, Any] | None:
+    """Return the tally of a sample of texts; None where the model has no profile."""
+    if classifier.profile is None:
+        return None
+    chosen = np.random.default_rng(0).permutation(len(texts))[:SAMPLED]
+    sample = [texts[i] for i in chosen]
+    languages, cut = count_languages(sample), classifier.count_cut(sample)
+    return classifier.profile.count(sample, probabilities[chosen], languages, cut).to_json()
+
+
+def make_label_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]], str | None]:
+    """Return a function from a record to the label that it has for a task, as text: the value of a
+    column of the user's own, or the number of stars with what it is out of.
+    """
+    if task.startswith(LABEL):
+        column = task.removeprefix(LABEL)
+        return lambda record: read_label(record, column)
+    stars = dict(file.layout.mapping).get("stars", "")
+
+    def read_stars(record: Mapping[str, Any]) -> str | None:
+        value = record.get(stars)
+        rating = None if isinstance(value, list | dict) else parse_rating(value)
+        return next(iter(encode_ratings({rating: 1}))) if rating else None
+
+    return read_stars if stars else lambda _: None
+
+
+def count_labels(given: Sequence[str | None], answers: Sequence[str | None]) -> GivenLabels:
+    """Return how often each answer was given to each label, of the most frequent labels."""
+    counts: dict[str, Counter[str]] = {}
+    for label, answer in zip(given, answers, strict=True):
+        if label is not None and answer is not None:
+            counts.setdefault(label, Counter())[answer] += 1
+    kept = sorted(counts, key=lambda label: (-counts[label].total(), label))[:MAX_SPELLINGS]
+    return {label: dict(counts[label]) for label in kept}
+
+
+def compare_units(units: Sequence[ComparedUnit], model: ScoredModel) -> dict[str, Any]:
+    """Return `drift`: how the texts of units differ from those that the model was tested on.
+    Nothing where there are too few, or the model has no profile.
+    """
+    found = sum_tallies(Tally.from_json(one.tally) for one in units if one.tally)
+    if model.profile is None or found is None:
+        return {}
+    drift = compare_texts(model.profile, found, *count_right(units, model.profile, model.task))
+    return {"drift": asdict(drift) | {"says": drift.describe()}} if drift else {}
+
+
+def count_right(units: Sequence[ComparedUnit], profile: Profile, task: str) -> tuple[int, int]:
+    """Return how many answers are right by the labels of the records themselves, and how many have
+    a label of the task.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for unit in units:
+        for label, answers in unit.given.items():
+            counts.setdefault(label, Counter()).update(answers)
+    class_of = {fold(name): name for name in profile.labels}
+    classes = {label: class_of.get(fold(label)) for label in counts}
+    if profile.stars and counts:
+        ratings = decode_ratings({label: found.total() for label, found in counts.items()})
+        try:
+            scale = decide_scale(ratings, units[0].file)
+        except UserError:  # whose stars they are is for a person to say: nothing is claimed
+            return 0, 0
+        stars = scale.map_ratings(np.array([number for number, _ in ratings]))
+        classes = {
+            label: profile.stars.get(str(number))
+            for label, number in zip(counts, stars.tolist(), strict=True)
+        }
+    right = sum(found[classes[label] or ""] for label, found in counts.items())
+    return right, sum(found.total() for label, found in counts.items() if classes[label])

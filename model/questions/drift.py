@@ -1,0 +1,82 @@
+"""Does it still hold? The profile of the texts that a model was tested on, which `score` compares
+new files with (beam_jobs/core/drift.py).
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from amazon_electra.beam_jobs.core.drift import MIN_PROFILE, PROFILE, Profile, count_cut_texts
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
+
+MAX_TESTED, MAX_KNOWN = 2_000, 20_000
+"""Tested texts of the profile, and training texts whose words are known."""
+
+
+def write_profile(
+    held_out: OutOfFold,
+    test: OutOfFold | None,
+    train: Sequence[Example],
+    task: Task,
+    data: Path,
+    folder: Path,
+) -> None:
+    """Write profile.json to a model folder that is complete but for it; no file where fewer than
+    MIN_PROFILE texts were tested, or their texts are not those of a corpus.
+
+    The tested texts are those of `test`, or of a small one those that the model was chosen by.
+    Where these are training examples too, half of them are taken: the words of the others are those
+    that it knows.
+    """
+    tested = test if test and len(test.ids) >= MIN_PROFILE else held_out
+    records = locate_reviews(data, tested.ids, with_text=True)
+    places = [place for place, one in enumerate(tested.ids) if one in records]
+    is_trained = bool({example.id for example in train} & records.keys())
+    order = np.random.default_rng(0).permutation(places)
+    chosen = order[: min(MAX_TESTED, len(places) // 2 if is_trained else len(places))].astype(int)
+    if len(chosen) < MIN_PROFILE:
+        return
+    ids = {tested.ids[place] for place in chosen}
+    texts = [records[tested.ids[place]]["text"] for place in chosen]
+    profile = Profile.of_texts(
+        task.labels,
+        (example.text for example in train if example.id not in ids),
+        texts,
+        tested.probabilities[chosen],
+        tested.labels[chosen],
+        read_languages(data),
+        count_cut(folder, texts),
+        {str(stars): task.labels[place] for stars, place in task.stars.items()},
+    )
+    if profile:
+        write_json(folder / PROFILE, profile.to_json())
+
+
+def read_languages(data: Path) -> dict[str, int]:
+    """Return the reviews of a corpus by language, as its job counted them; none of other data."""
+    file = data / "corpus.json"
+    if not file.is_file():
+        return {}
+    return dict(json.loads(file.read_text(encoding="utf-8")).get("language_sample", {}))
+
+
+def count_cut(folder: Path, texts: Sequence[str]) -> int:
+    """Return how many texts a model folder cuts to its length."""
+    from tokenizers import Tokenizer
+
+    found = [0]
+    for file in [folder / "tokenizer.json", *folder.glob("*/tokenizer.json")]:
+        config = file.with_name("config.json")
+        if not file.is_file() or not config.is_file():
+            continue
+        tokenizer = Tokenizer.from_file(str(file))
+        read = json.loads(config.read_text(encoding="utf-8")).get("amazon_electra", {})
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(read.get("max_length", 512))
+        found.append(count_cut_texts(tokenizer, texts))
+    return max(found)

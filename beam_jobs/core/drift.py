@@ -415,9 +415,7 @@ def estimate_accuracy(
     says = np.divide(new[..., 1], counts, out=np.zeros_like(counts), where=counts > 0)
     accuracy = (old[..., 2] + PRIOR * says) / (old[..., 0] + PRIOR)
     # where all tested answers are right there is noise too
-    careful = (old[..., 2] + PRIOR * says + 1) / (
-        old[..., 0] + PRIOR + 2
-    )  # of 1 too there is noise
+    careful = (old[..., 2] + PRIOR * says + 1) / (old[..., 0] + PRIOR + 2)
     weights, noise = counts / n, careful * (1 - careful)
     variance = (weights**2 * noise / (old[..., 0] + PRIOR)).sum() + (weights * noise).sum() / n
     margin = 1.96 * sqrt(variance + unlike * 0.25 / n)

@@ -225,9 +225,7 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
         def count_cut_by_any(texts: list[str]) -> int:
             return max(part.count_cut(texts) for part in loaded)
 
-        return Classifier(
-            folder, config.labels, config.temperature, add, *about, count_cut_by_any
-        )
+        return Classifier(folder, config.labels, config.temperature, add, *about, count_cut_by_any)
     weights, *other = [
         storage.read_bytes(storage.join_path(folder, name))
         for name in list_model_files(folder, config, precision)

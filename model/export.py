@@ -192,7 +192,7 @@ def write_model(
     described = best.described
     write_config(output, best.arm_class, exported, described["task"], described["labels"])
     known = replace(choose_sampling(settings, "train", trained["seed"]), n=MAX_KNOWN)
-    train = load_examples(task, data, "train", known, fold=settings.fold)
+    train = load_examples(task, data, "train", known)
     write_profile(held_out, tested, train, task, data, output)
     results = {
         "task": task.name,

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tells the server of PREFECT_API_URL of the work pools, the automations and the deployments; again after an upgrade.
+# Makes the work pools that are missing, the automations and the deployments at the server of PREFECT_API_URL; again after an upgrade.
+# Limits and pauses of pools, and parameters, schedules and pauses of deployments stay as people left them in the UI.
 #   AMAZON_ELECTRA_STORE=/data/store sh deploy/deployments.sh      (the store's folder as the workers see it)
 #   AMAZON_ELECTRA_PREFECT_ADMIN: the word that this server takes deployments from.
 set -eu
@@ -10,9 +11,10 @@ case $AMAZON_ELECTRA_STORE in
 esac
 [ -z "${AMAZON_ELECTRA_PREFECT_ADMIN:-}" ] || export PREFECT_CLIENT_CUSTOM_HEADERS="{\"Amazon-Electra-Administrator\": \"$AMAZON_ELECTRA_PREFECT_ADMIN\"}"
 cd "$(dirname "$0")/.."
-prefect work-pool create flows --type process --overwrite
-prefect work-pool create cpu --type process --overwrite
-prefect work-pool create accelerator --type process --overwrite
-prefect work-pool create tpu --type process --overwrite
+for pool in flows cpu accelerator tpu; do
+    prefect work-pool inspect "$pool" > /dev/null 2>&1 || prefect work-pool create "$pool" --type process
+done
 python -m amazon_electra.flows.ui.automations
-prefect --no-prompt deploy --all --prefect-file "$(python -m amazon_electra.flows.ui.deployments)"
+file=$(python -m amazon_electra.flows.ui.deployments) # with what people changed in the UI
+trap 'rm -f "$file"' EXIT
+prefect --no-prompt deploy --all --prefect-file "$file"

@@ -134,6 +134,7 @@ def run_in_terminal(
     prefect_server.connect_prefect(store.root, load_libraries)
 
     from prefect import tags
+    from prefect.exceptions import Abort
 
     from amazon_electra.flows.runner.stage_runner import listeners
     from amazon_electra.flows.servers.settings import TAG
@@ -145,6 +146,8 @@ def run_in_terminal(
         try:
             with tags(TAG):
                 return run()
+        except Abort:  # it was cancelled in the UI
+            raise KeyboardInterrupt from None
         finally:
             logging.getLogger("prefect.flow_runs").removeHandler(warnings)
             listeners.reset(before)

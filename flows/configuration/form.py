@@ -134,9 +134,13 @@ class Engine(Settings):
         description="For flink: HOST:PORT of the JobManager's REST API, which reports the state "
         "of a job and cancels it together with its run",
     )
-    project: str | None = Field(default=None, description="For dataflow: the Google Cloud project")
+    project: str | None = Field(
+        default=None, pattern=r"^\w[\w.:-]*$", description="For dataflow: the Google Cloud project"
+    )
     region: str | None = Field(
-        default=None, description="For dataflow: the region, for example europe-west4"
+        default=None,
+        pattern=r"^\w[\w-]*$",
+        description="For dataflow: the region, for example europe-west4",
     )
     temp_location: str | None = Field(
         default=None,

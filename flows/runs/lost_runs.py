@@ -1,10 +1,13 @@
-"""Follows a run of a store: its mark, its cancellation, and its end where nobody else reports it.
+"""Follows a run of a store: its mark, and its end where Prefect does not hear of it.
 
-A run whose process was killed together with its server would stay Running for ever: the next
-run finds its mark, and sets it to Crashed. And a run that was cancelled ends also where whoever
-started it no longer hears of that: Prefect's runner hears of cancellations over a websocket, and
-gives up asking once a server was away for some ten seconds (seen with 3.8.8); `amazon-electra run`
-has no runner at all. So the run asks the server itself, and ends where nobody has ended it.
+- A run whose process was killed together with its server would stay Running for ever: the next one
+  finds its mark, and sets it to Crashed.
+- Prefect's runner hears of a cancellation over a websocket, and gives up once a server was away for
+  some ten seconds (seen with 3.8.8); `amazon-electra run` has no runner at all. So the run asks the
+  server itself.
+- A worker that is stopped hands its runs back: another worker of the pool continues them.
+- A server whose clock jumps, or a computer that slept, takes a living run for lost. It says that it
+  lives.
 """
 
 import contextvars
@@ -13,12 +16,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
-from prefect.exceptions import ObjectNotFound
-from prefect.states import Cancelled, Crashed
+from prefect.exceptions import Abort, ObjectNotFound, TerminationSignal
+from prefect.states import AwaitingRetry, Cancelled, Crashed, Running
 
 from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
 from amazon_electra.flows.runner.logs import find_run_logger
@@ -33,11 +37,23 @@ def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
     """Mark a run while the block lasts, watch for its cancellation, end its jobs on an error, and
     the process at a second signal: at the first one Prefect waits minutes for a server that is
     away.
+
+    Raises Prefect's Abort, at which its engine leaves the state at the server as it is, once the
+    run is cancelled or another worker is to continue it.
     """
     is_main = threading.current_thread() is threading.main_thread()
     stop_counting = count_signals(signal.SIGINT, signal.SIGTERM) if is_main else None
-    with mark_run(store, run, name), end_children_on_error(), watch_for_cancellation(run):
-        yield
+    try:
+        with (
+            mark_run(store, run, name),
+            end_children_on_error(),
+            watch_for_cancellation(run) as is_cancelled,
+        ):
+            yield
+    except TerminationSignal:
+        if is_cancelled.is_set() or reschedule(run):
+            raise Abort(f"the run {run} was ended") from None
+        raise
     if stop_counting:  # not where it is ending by a signal
         stop_counting()
 
@@ -89,6 +105,32 @@ def crash_run(run: str) -> bool:
     return True
 
 
+RESCHEDULE_VARIABLE = "AMAZON_ELECTRA_RESCHEDULE"
+"""Environment variable by which a worker lets its runs be continued by another one."""
+RESCHEDULE_SECONDS = 45
+"""Until a run may begin again: a worker that is being stopped is gone by then."""
+
+
+def reschedule(run: str) -> bool:
+    """Hand a run of a pool back, whose worker is being stopped; return whether that was done."""
+    if not os.environ.get(RESCHEDULE_VARIABLE):
+        return False
+    later: Any = AwaitingRetry(
+        scheduled_time=datetime.now(UTC) + timedelta(seconds=RESCHEDULE_SECONDS),
+        message="its worker was stopped; another one continues",
+    )
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(run)).state
+            if state is None or state.is_final() or state.is_cancelling():
+                return False
+            client.set_flow_run_state(UUID(run), later, force=True)
+    except Exception as away:
+        find_run_logger().warning("the run %s could not be handed back: %s", run, away)
+        return False
+    return True
+
+
 ASK_SECONDS = 5.0
 """Twice this, and the grace of a trainer, is less than the 30 s in which a cancelled run has to be
 over.
@@ -96,38 +138,38 @@ over.
 
 
 @contextmanager
-def watch_for_cancellation(run: str) -> Iterator[None]:
+def watch_for_cancellation(run: str) -> Iterator[threading.Event]:
     """End this process as Prefect's runner would, if the flow run is cancelled while the block
-    lasts: when the server says so a second time, for the runner has had its chance by then.
+    lasts: when the server says so a second time, for the runner has had its chance by then. The
+    event that is yielded is set then, and the run Cancelled.
     """
-    over, context = threading.Event(), contextvars.copy_context()
+    over, cancelled, context = threading.Event(), threading.Event(), contextvars.copy_context()
 
     def ask_server() -> None:
-        heard = False
+        before = False
         while not over.wait(ASK_SECONDS):
             try:
-                heard, before = is_cancelled(UUID(run), confirmed=heard), heard
+                with get_client(sync_client=True) as client:
+                    state = client.read_flow_run(UUID(run)).state
+                    if state is None or over.is_set():
+                        continue
+                    heard = state.is_cancelling() or state.is_cancelled()
+                    if state.is_crashed():
+                        lives: Any = Running(message="it was taken for lost, and lives")
+                        client.set_flow_run_state(UUID(run), lives, force=True)
+                    if heard and before:
+                        if state.is_cancelling():
+                            end: Any = Cancelled(message="the run ended itself")
+                            client.set_flow_run_state(UUID(run), end)
+                        cancelled.set()
+                        os.kill(os.getpid(), signal.SIGTERM)
+                        return
             except Exception:  # the server is away: nobody cancels meanwhile
                 continue
-            if heard and before and not over.is_set():
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
+            before = heard
 
     threading.Thread(target=context.run, args=[ask_server], daemon=True).start()
     try:
-        yield
+        yield cancelled
     finally:
         over.set()
-
-
-def is_cancelled(run: UUID, confirmed: bool) -> bool:
-    """Return whether the run is cancelled; one that is confirmed is also reported as over, before
-    this process is.
-    """
-    with get_client(sync_client=True) as client:
-        state = client.read_flow_run(run).state
-        if state is None or not (state.is_cancelling() or state.is_cancelled()):
-            return False
-        if confirmed and state.is_cancelling():
-            client.set_flow_run_state(run, Cancelled(message="the run ended itself"))
-        return True

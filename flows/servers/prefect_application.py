@@ -75,7 +75,7 @@ FIELDS = {
     *("name", "tags", "labels", "flow_id", "flow_version", "deployment_id", "parent_task_run_id"),
     *("parameters", "context", "empirical_policy", "idempotency_key", "state", "force"),
     *("id", "flow_run_id", "task_run_id", "task_key", "dynamic_key", "task_version", "task_inputs"),
-    *("cache_key", "cache_expiration", "infrastructure_pid", "run_input", "key", "value", "sender"),
+    *("cache_key", "cache_expiration", "run_input", "key", "value", "sender"),
     # deployments, their schedules, pools, queues
     *("description", "version", "version_info", "paused", "schedules", "concurrency_limit"),
     *("concurrency_options", "global_concurrency_limit_id", "enforce_parameter_schema"),
@@ -97,6 +97,10 @@ OF_USERS = {
     *("schedule", "trigger", "version_info", "metadata_", "metadata", "payload"),
 }
 """Fields whose content is taken as it is: names of the users' own, filters, schedules."""
+PROCESS_FIELD = "infrastructure_pid"
+"""What a worker started a run as. Everybody may set it to the number of a process, which only names
+it; a worker of containers would end what it names anywhere in its cluster.
+"""
 STATE_FIELDS = {"type", "name", "message", "state_details"}
 """Fields of a state that everybody may set. Its `data` says which file Prefect unpickles."""
 
@@ -271,6 +275,8 @@ def find_fields(content: Any) -> dict[str, list[Any]]:
     for name, value in content.items() if isinstance(content, dict) else ():
         if name == "state" and isinstance(value, dict):
             found.append(find_state_fields(value))
+        elif name == PROCESS_FIELD and isinstance(value, str) and value.isdecimal():
+            continue
         elif value and name not in FIELDS:
             found.append({name: [value]})
         elif name not in OF_USERS:

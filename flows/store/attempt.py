@@ -17,19 +17,23 @@ there. Logs grow all the time; they are uploaded before any newer file, and cove
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from amazon_electra.beam_jobs.core.errors import TransientError
 from amazon_electra.beam_jobs.core.files import stat_files
 from amazon_electra.beam_jobs.core.variables import read_number_variable
 from amazon_electra.flows.store.bucket import Bucket
+from amazon_electra.flows.store.stage import REQUEST
 
 log = logging.getLogger("amazon_electra")
 
@@ -56,7 +60,7 @@ class Heartbeat:
 
     home: str = ""
     """Which machine's part of the store the maker works in."""
-    files: str = ""
+    files: Annotated[str, Field(pattern=r"^(\d{6}-[0-9a-f]{8})?$")] = ""
     """The folder of its files, in that of the stage."""
     count: int = 0
     is_whole: bool = False
@@ -67,10 +71,19 @@ class Heartbeat:
         return json.dumps(asdict(self)).encode()
 
 
+def decode_heartbeat(content: bytes) -> Heartbeat:
+    """Return the heartbeat in an object; a damaged one is of an attempt that is over."""
+    try:
+        return TypeAdapter(Heartbeat).validate_json(content)
+    except ValidationError:
+        return Heartbeat(is_over=True)
+
+
 def read_heartbeats(bucket: Bucket, name: str) -> dict[int, Heartbeat]:
     """Return the heartbeats of a stage's attempts by number, ascending."""
-    found = bucket.read_all(list(bucket.list_sizes(f"{name}/attempts/")))
-    return {int(Path(at).stem): Heartbeat(**json.loads(found[at])) for at in sorted(found)}
+    listed = bucket.list_sizes(f"{name}/attempts/")
+    found = bucket.read_all([at for at in listed if re.search(r"/\d{6}\.json$", at)])
+    return {int(Path(at).stem): decode_heartbeat(found[at]) for at in sorted(found)}
 
 
 class Attempt:
@@ -115,9 +128,11 @@ class Attempt:
                 self._do_all(self._bucket.remove, self._list())
 
     def download(self) -> None:
-        """Bring the files of this attempt to this machine that are not here."""
+        """Bring the files of this attempt to this machine that are not here; a request of its own
+        is written anew before each job.
+        """
         names = [at[len(self.path) + 1 :] for at in self._list()]
-        names = [name for name in names if not (self._folder / name).exists()]
+        names = [n for n in names if n != REQUEST and not (self._folder / n).exists()]
         self._do_all(lambda n: self._bucket.download(f"{self.path}/{n}", self._folder / n), names)
         states = self._scan()
         self._sent |= {name: states[name] for name in names if name in states}

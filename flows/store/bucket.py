@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -17,6 +18,9 @@ from amazon_electra.beam_jobs.core.errors import (
     is_network_error,
     name_setting,
 )
+from amazon_electra.flows.store.place import check_path
+
+log = logging.getLogger("amazon_electra")
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 300.0
@@ -86,14 +90,18 @@ class Bucket:
         self._ask(self._there.get_file, self._join(name), str(file))
 
     def list_sizes(self, prefix: str = "") -> dict[str, int]:
-        """Return the bytes of each object whose name begins with `prefix`, in order of name."""
+        """Return the bytes of each object whose name begins with `prefix`, in order of name.
+
+        A name that would lead out of a folder on this machine (`a/../b`, `a//etc`) is left out.
+        """
         folder, _, beginning = prefix.rpartition("/")
         found = self._ask_bucket(
             self._there.find, self._join(folder), prefix=beginning, detail=True
         )
         start = len(self._prefix.rstrip("/")) + 1
         sizes = {path[start:]: info["size"] for path, info in found.items()}
-        return {name: sizes[name] for name in sorted(sizes) if name.startswith(prefix)}
+        usable = (name for name in sorted(sizes) if is_usable(name, self.address))
+        return {name: sizes[name] for name in usable if name.startswith(prefix)}
 
     def read_all(self, names: list[str]) -> dict[str, bytes]:
         """Return the contents of objects; those that are gone are left out."""
@@ -166,6 +174,17 @@ class Bucket:
             "store",
             self.address,
         ) from error
+
+
+@cache
+def is_usable(name: str, address: str) -> bool:
+    """Return whether an object can be a file of this machine; warn once of one that cannot."""
+    try:
+        check_path(name)
+    except ValueError as refused:
+        log.warning("%s: an object that is not ours is left alone: %s", address, refused)
+        return False
+    return True
 
 
 def find_code(error: BaseException) -> str:

@@ -2,20 +2,26 @@
 A bucket (flows/store/remote.py) has a local folder too, for the copies.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import check_name, hash_file, stat_files, write_json
 from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
+from amazon_electra.beam_jobs.core.nesting import load_json
 
 MANIFEST = "manifest.json"
 MAKER = ".maker"
 """In a folder that is being made: the attempt in a bucket that it belongs to."""
+PARTS: Mapping[str, type] = {
+    **dict.fromkeys(("stage", "fingerprint", "title", "finished"), str),
+    **dict.fromkeys(("parameters", "inputs", "result"), dict),
+    "version": int,
+}
+"""Of a manifest, without which nobody can use it, and their types."""
 
 
 class Place:
@@ -65,7 +71,7 @@ class Place:
         what is there with its manifest, unless this process has.
         """
         text = self.read_manifest(name)
-        for file in json.loads(text)["files"] if text else ():
+        for file in parse_manifest(text)["files"] if text else ():
             if is_part(file["path"], parts) and (why := self.find_damage(name, file)):
                 raise UserError(
                     f"{self.root / name / file['path']} {why}; remove {self.root / name} and it is "
@@ -163,8 +169,35 @@ def is_locked(folder: Path) -> bool:
         return not try_lock(file)
 
 
+def parse_manifest(text: bytes) -> dict[str, Any]:
+    """Return a manifest; ValueError where it is damaged, or names what is not below its folder."""
+    manifest = load_json(text)
+    if not isinstance(manifest, dict):
+        raise ValueError("no object")
+    if missing := PARTS.keys() - manifest.keys():
+        raise ValueError(f"no {', '.join(sorted(missing))}")
+    for part, kind in PARTS.items():
+        if not isinstance(manifest[part], kind):
+            raise ValueError(f"{part} is not of type {kind.__name__}")
+    try:
+        check_path(f"{manifest['stage']}/{manifest['fingerprint']}")
+        for source in manifest["inputs"].values():
+            check_path(f"{source['stage']}/{source['fingerprint']}")
+        files = {file["path"]: (file["size"], file["sha256"]) for file in manifest.get("files", [])}
+        for path, (size, sha256) in files.items():
+            check_path(path)
+            if not (isinstance(size, int) and isinstance(sha256, str)):
+                raise ValueError(f"{path} has no size and sha256")
+            if other := files.keys() & {str(folder) for folder in PurePosixPath(path).parents}:
+                raise ValueError(f"{min(other)} is a file, and the folder of {path}")
+        check_path(manifest.get("attempt", "none"))
+    except (TypeError, KeyError, AttributeError) as damage:
+        raise ValueError(f"{type(damage).__name__}: {damage}") from None
+    return manifest
+
+
 def check_path(path: str) -> None:
-    """Raise ValueError if a manifest names a file that is not below its folder."""
+    """Raise ValueError if a name, of a file or an object, leads out of its folder."""
     parts = path.split("/")
     if not path or "\\" in path or "\0" in path or {"", ".", ".."} & set(parts):
         raise ValueError(f"{path!r} leads out of the folder")

@@ -51,6 +51,7 @@ from amazon_electra.flows.store.place import (
     check_path,
     is_part,
     is_stage_folder,
+    parse_manifest,
 )
 
 log = logging.getLogger("amazon_electra")
@@ -116,11 +117,27 @@ class RemotePlace(Place):
         mark = self.root / name / MAKER
         if mark.exists():  # it is being made, by this process or for its parent
             return f"{self.address}/{name}/{mark.read_text(encoding='utf-8')}"
-        text = self.read_manifest(name)
-        return f"{self.address}/{name}" + (f"/{json.loads(text)['attempt']}" if text else "")
+        manifest = self._read_attempt(name)
+        return f"{self.address}/{name}" + (f"/{manifest['attempt']}" if manifest else "")
 
     def read_manifest(self, name: str) -> bytes | None:
         return self._bucket.read(f"{name}/{MANIFEST}")
+
+    def _read_attempt(self, name: str) -> dict[str, Any] | None:
+        """Return the manifest of a complete folder, with its attempt; UserError for a damaged one,
+        which is never replaced.
+        """
+        text = self.read_manifest(name)
+        if text is None:
+            return None
+        try:
+            manifest = parse_manifest(text)
+            check_path(manifest["attempt"])
+        except KeyError:
+            raise damage_error(self.address, name, f"{MANIFEST} names no attempt") from None
+        except ValueError as damage:
+            raise damage_error(self.address, name, f"{MANIFEST}: {damage}") from None
+        return manifest
 
     def list_manifests(self) -> Mapping[str, bytes]:
         names = [n for n in self._bucket.list_sizes() if n.endswith(f"/{MANIFEST}")]
@@ -133,17 +150,11 @@ class RemotePlace(Place):
         Each is compared with the SHA-256 of the manifest. Within `hold` the copies stay until its
         end.
         """
-        text, folder = self.read_manifest(name), self.root / name
-        if text is None or name in self._attempts:
+        manifest, folder = self._read_attempt(name), self.root / name
+        if manifest is None or name in self._attempts:
             return
         use_copy(folder, getattr(self._pins, "stack", None))
-        manifest = json.loads(text)
         listed = [file for file in manifest["files"] if is_part(file["path"], parts)]
-        try:
-            for path in (manifest["attempt"], *(file["path"] for file in listed)):
-                check_path(path)
-        except (KeyError, ValueError) as error:
-            raise damage_error(self.address, name, str(error)) from None
         damage = {file["path"]: self.find_damage(name, file) for file in listed}
         for path, why in damage.items():
             if why and (folder / path).exists():
@@ -153,7 +164,7 @@ class RemotePlace(Place):
         source = f"{name}/{manifest['attempt']}"
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(lambda file: self._download(name, source, file), missing))
-        (folder / MANIFEST).write_bytes(text)
+        write_json(folder / MANIFEST, manifest)
         self.mark_checked(name, missing)
 
     def _download(self, name: str, source: str, file: Mapping[str, Any]) -> None:
@@ -187,7 +198,7 @@ class RemotePlace(Place):
     def _begin(self, name: str, folder: Path, on_wait: Callable[[], None]) -> None:
         """Begin an attempt once no other host sends heartbeats; none of a complete folder."""
         seconds, seen, looks = read_lease_seconds(), None, 0
-        while self.read_manifest(name) is None:
+        while self._read_attempt(name) is None:
             heartbeats = read_heartbeats(self._bucket, name)
             number, last = max(heartbeats.items(), default=(0, Heartbeat(is_over=True)))
             is_ours, mark = last.home == self._home, folder / MAKER
@@ -237,7 +248,7 @@ class RemotePlace(Place):
         those of this one if it came too late.
         """
         attempt, folder = self._attempts[name], self.root / name
-        if self.read_manifest(name) is None:
+        if self._read_attempt(name) is None:
             attempt.finish(manifest["files"], extras)
         named: Mapping[str, Any] = {**manifest, "attempt": attempt.heartbeat.files}
         is_first = self._bucket.create(
@@ -252,14 +263,14 @@ class RemotePlace(Place):
         else:
             log.warning("%s: another host was faster; what it made is used", name)
             remove_copy(folder)
-            text = self.read_manifest(name)
-            if text is None:
+            there = self._read_attempt(name)
+            if there is None:
                 raise TransientError(f"{name}: another host made it, and it was removed since")
-            named = json.loads(text)
+            named = there
         kept = f"{name}/{named['attempt']}/"
-        for there in self._bucket.list_sizes(f"{name}/"):
-            if there != f"{name}/{MANIFEST}" and not there.startswith(kept):
-                self._bucket.remove(there)
+        for at in self._bucket.list_sizes(f"{name}/"):
+            if at != f"{name}/{MANIFEST}" and not at.startswith(kept):
+                self._bucket.remove(at)
         shrink(self.root)
         return named
 

@@ -20,10 +20,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
@@ -45,6 +46,22 @@ class NoConfig(Settings):
     """Config of a stage that its inputs decide alone."""
 
 
+ENDPOINT = r"[\w.-]+:\d{1,5}"
+ENGINE_OPTIONS = {
+    "runner": "PortableRunner|DataflowRunner",
+    **dict.fromkeys(("job_endpoint", "environment_config", "flink_master"), ENDPOINT),
+    "environment_type": "EXTERNAL",
+    "project": r"\w[\w.:-]*",
+    "region": r"\w[\w-]*",
+    "temp_location": r"gs://[\w.-]+(/.*)?",
+    **dict.fromkeys(("environment_cache_millis", "parallelism", "max_num_workers"), r"\d+"),
+    "direct_num_workers": r"\d+",
+}
+"""Options of Beam that a stage may be given, and patterns of their values. Others start programs:
+`--environment_type PROCESS`, `--setup_file`, a runner of any module.
+"""
+
+
 class Resources(Settings):
     """Where and with what a stage is made. Nothing here changes a byte of the result."""
 
@@ -54,6 +71,16 @@ class Resources(Settings):
     beside: int = Field(default=0, ge=0, description="Jobs that run at the same time on this CPU")
     engine: tuple[str, ...] = Field(default=(), description="Options of Beam's runner")
     is_far: bool = Field(default=False, description="Whether Beam's workers are elsewhere")
+
+    @field_validator("engine")
+    @classmethod
+    def _check_engine(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Raise ValueError for an option that no form gives: requests come from other hosts."""
+        for option, value in zip_longest(words[::2], words[1::2], fillvalue=""):
+            pattern = ENGINE_OPTIONS.get(option.removeprefix("--"))
+            if not option.startswith("--") or not pattern or not re.fullmatch(pattern, value):
+                raise ValueError(f"{option} {value}: no option of an engine's form")
+        return words
 
 
 HERE = Resources()

@@ -1,10 +1,13 @@
 """Serves the deployments of flows/ui/prefect.yaml on this machine.
 
-`python -m amazon_electra.flows.ui.deployments` prints where that file is, for
-deploy/deployments.sh.
+`python -m amazon_electra.flows.ui.deployments` writes them, with what people changed in the UI,
+into a new file and prints its name, for deploy/deployments.sh.
 """
 
+import json
 import logging
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +76,32 @@ def build_deployments(store: Path) -> list[Any]:
     return deployments
 
 
+def write_edited_file() -> Path:
+    """Write the deployments into a new file, with the parameters and pauses that the server has."""
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+    from prefect.utilities.importtools import import_object
+
+    described = yaml.safe_load(PREFECT_FILE.read_text(encoding="utf-8"))
+    with get_client(sync_client=True) as client:
+        for told in described["deployments"]:
+            flow = import_object(told["entrypoint"])
+            try:
+                earlier = client.read_deployment_by_name(f"{flow.name}/{told['name']}")
+            except ObjectNotFound:
+                continue
+            shipped, edited = told["parameters"], read_edited(flow, earlier)
+            if "{{" in json.dumps(edited):  # `prefect deploy` would fill in variables, secrets too
+                log.warning("%s has its shipped defaults again, its own hold {{", flow.name)
+                edited = {}
+            told["parameters"] = {**shipped, **edited, "store": shipped["store"]}
+            told["paused"] = earlier.paused
+    handle, name = tempfile.mkstemp(suffix=".yaml")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        yaml.safe_dump(described, file, allow_unicode=True)
+    return Path(name)
+
+
 def read_edited(flow: Any, earlier: Any) -> dict[str, Any]:
     """Return the parameters people gave a deployment in the UI, if the form still takes them."""
     given = earlier.parameters if earlier else {}
@@ -87,4 +116,4 @@ def read_edited(flow: Any, earlier: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(PREFECT_FILE)
+    print(write_edited_file())

@@ -81,6 +81,29 @@ def test_a_request_names_no_environment(store):
         StageRequest(**given).read_stages()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--runner", "PortableRunner", "--environment_type", "PROCESS"],
+        ["--environment_type", "beam:env:harness_subprocess_python:v1"],
+        ["--environment_config", '{"command": "./x.sh"}'],
+        ["--setup_file", "/tmp/setup.py"],
+        ["--setup_file=/tmp/setup.py"],
+        ["--runner", "somebody.module.Runner"],
+        ["--project", "--setup_file=/tmp/setup.py"],
+        ["--job_endpoint", "embed"],
+        ["setup_file", "x"],
+        ["--runner"],
+    ],
+)
+def test_a_request_gives_beam_no_option_that_starts_programs(store, options):
+    [corpus, *_] = plan(store)
+    given = send([corpus])
+    given["stages"][corpus.path]["resources"] = {"engine": options}
+    with pytest.raises(UserError, match=options[0]):
+        StageRequest(**given).read_stages()
+
+
 def test_a_sample_is_written_again_on_the_other_host_and_other_files_are_refused(tmp_path, store):
     [corpus, *_] = plan(store)
     reviews = corpus.inputs["dump"]

@@ -10,10 +10,12 @@ import pytest
 
 from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run, mark_run
 from amazon_electra.flows.store.store import Store
+from tests.patience import PATIENCE_SECONDS, eventually
 
 KILLED = """
 import os, signal, sys
 from amazon_electra.flows.store.store import Store
+from tests.patience import PATIENCE_SECONDS, eventually
 from amazon_electra.flows.runs.lost_runs import mark_run
 with mark_run(Store(sys.argv[1]), *sys.argv[2:]):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -68,3 +70,56 @@ def test_a_followed_run_leaves_prefect_its_handler_of_sigterm(tmp_path):
             assert signal.getsignal(signal.SIGTERM) is of_prefect
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def waiting_run(prefect_home, tmp_path):
+    """A run in a process of its own, without Prefect's runner; the process, and the run's id."""
+
+    def start(**environment):
+        words = [sys.executable, "-m", "tests.flows.runs.ended_flow", str(tmp_path)]
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, env=os.environ | environment, text=True
+        )
+        started.append(process)
+        assert process.stdout
+        return process, process.stdout.readline().strip()
+
+    started = []
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def set_state(run, state):
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(run, state, force=True)
+
+
+def test_a_run_that_is_cancelled_where_no_runner_hears_of_it_stays_cancelled(waiting_run):
+    from prefect.states import Cancelling
+
+    process, run = waiting_run()
+    set_state(run, Cancelling())
+    process.wait(timeout=PATIENCE_SECONDS)
+    assert read_state(run) == "Cancelled"
+
+
+def test_a_living_run_that_was_taken_for_lost_is_running_again(waiting_run):
+    """The server's clock made a jump, or the computer slept."""
+    from prefect.states import Crashed
+
+    _, run = waiting_run()
+    set_state(run, Crashed(message="no sign of life"))
+    eventually(lambda: read_state(run) == "Running")
+
+
+@pytest.mark.parametrize(("of_a_pool", "state"), [("true", "AwaitingRetry"), ("", "Crashed")])
+def test_a_run_whose_worker_is_stopped_is_made_by_another_one(waiting_run, of_a_pool, state):
+    process, run = waiting_run(AMAZON_ELECTRA_RESCHEDULE=of_a_pool)
+    process.terminate()
+    process.wait(timeout=PATIENCE_SECONDS)
+    assert read_state(run) == state

@@ -252,6 +252,15 @@ async def answers_to_programs(admin):
         return [a.status_code for a in told], [a.status_code for a in let]
 
 
+@pytest.mark.parametrize(
+    ("value", "is_taken"),
+    [("4711", True), ("", True), ("cluster:namespace:job", False), (["4711"], False)],
+)
+def test_a_worker_names_processes_and_nobody_names_jobs_of_a_cluster(value, is_taken):
+    refused = prefect_application.find_refused("flow_runs", {"infrastructure_pid": value})
+    assert refused == ({} if is_taken else {"infrastructure_pid": [value]})
+
+
 def test_only_an_administrator_says_which_program_runs(prefect_home):
     refused, others = asyncio.run(answers_to_programs(os.environ[ADMIN_VARIABLE]))
     assert set(refused) == {403}

@@ -18,8 +18,9 @@ from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.pretraining import Pretraining, TrainingConfig
+from amazon_electra.flows.store.place import PARTS
 from amazon_electra.flows.store.stage import ExistingStage, Resources
-from amazon_electra.flows.store.store import PARTS, Store, read_code_version
+from amazon_electra.flows.store.store import Store, read_code_version
 from tests.flows.toy_graph import ToyCorpus, job
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound
 
@@ -60,6 +60,25 @@ def test_prefect_takes_the_file_for_work_pools():
         assert pool["job_variables"]["env"] == CLIENT
         assert taken[name].pull_steps == [{SET_FOLDER: {"directory": "/"}}]  # every worker has it
         assert len(taken[name].schedules) == len(told.get("schedules", []))
+
+    watch = {"places": ["s3://bucket/reviews"]}
+    secret = {"paths": ["{{ $AMAZON_ELECTRA_PREFECT_ADMIN }}"]}
+    with get_client(sync_client=True) as client:
+        edited = DeploymentUpdate(parameters={"watch": watch, "store": "/elsewhere"}, paused=True)
+        client.update_deployment(taken["watch-dumps"].id, edited)
+        client.update_deployment(taken["score"].id, DeploymentUpdate(parameters={"dump": secret}))
+        pools = {"cpu": {"concurrency_limit": 5}, "flows": {"is_paused": True}}
+        for pool, change in pools.items():
+            client.update_work_pool(pool, WorkPoolUpdate(**change))
+    subprocess.run(command, check=True, env=environment)
+    with get_client(sync_client=True) as client:
+        again = {d.name: d for d in client.read_deployments()}
+        kept = {pool.name: pool for pool in client.read_work_pools()}
+    assert again["watch-dumps"].parameters == {"watch": watch, "store": "/data/store"}
+    assert [name for name, one in again.items() if one.paused] == ["watch-dumps"]
+    assert "dump" not in again["score"].parameters, "no variable of this process is filled in"
+    assert again["domain-adaptation"].parameters == taken["domain-adaptation"].parameters
+    assert (kept["cpu"].concurrency_limit, kept["flows"].is_paused) == (5, True)
 
 
 @pytest.fixture

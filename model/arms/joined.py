@@ -48,7 +48,7 @@ class Joined(Parts):
         )
         parts = []
         if words is not None:
-            parts.append(Part("words", Tfidf(words, task.labels, {}, None)))
+            parts.append(Part("words", Tfidf(words, task.labels, {})))
         if frozen.pipeline is not None:
             parts.append(Part("states", frozen))
         arm = cls(parts, frozen.facts | facts)

@@ -79,15 +79,15 @@ classifier.score(["A lamp that broke on the first day."])"""
     def export(
         self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
     ) -> Exported:
-        """Write the exported folder of each part, with a temperature of 1."""
+        """Write the exported folder of each part, and the weights over the temperature."""
         listed, facts = [], []
         for part in self.parts:
             (folder / part.folder).mkdir(exist_ok=True)
             exported = part.arm.export(folder / part.folder, examples, 1.0, task)
             write_config(folder / part.folder, type(part.arm), exported, task.name, task.labels)
-            listed.append({"folder": part.folder, "weight": part.weight})
+            listed.append({"folder": part.folder, "weight": part.weight / temperature})
             facts.append({**listed[-1], "arm": part.arm.name, **exported.facts})
-        return Exported(temperature, {"parts": listed}, {"parts": facts})
+        return Exported(1.0, {"parts": listed}, {"parts": facts})
 
 
 def sum_logits(logits: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:

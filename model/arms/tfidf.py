@@ -1,13 +1,12 @@
 """The arm of TF-IDF over words and characters with logistic regression: what needs no network."""
 
-import shutil
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.model_folder import PIPELINE
 from amazon_electra.model.arms import register
 from amazon_electra.model.arms.arm import Arm, Exported, Resources
 from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
@@ -27,10 +26,8 @@ class Tfidf(Arm):
 classifier = skops.io.load("THIS FOLDER/model.skops")
 classifier.predict(["A lamp that broke on the first day."])"""
 
-    def __init__(
-        self, pipeline: Any, labels: Sequence[str], facts: dict[str, Any], folder: Path | None
-    ) -> None:
-        self.pipeline, self.labels, self.facts, self.folder = pipeline, labels, facts, folder
+    def __init__(self, pipeline: Any, labels: Sequence[str], facts: dict[str, Any]) -> None:
+        self.pipeline, self.labels, self.facts = pipeline, labels, facts
 
     @classmethod
     def fit(
@@ -51,7 +48,7 @@ classifier.predict(["A lamp that broke on the first day."])"""
         pipeline, fitted = fit_pipeline(
             prepare_texts(train), list_labels(train), labels, group_examples(train)
         )
-        arm = cls(pipeline, labels, {}, None)
+        arm = cls(pipeline, labels, {})
         arm.out_of_fold = fitted.describe(train)
         arm.facts = summarize_attempts(fitted.tried) | {
             "n_train": len(train),
@@ -78,13 +75,16 @@ classifier.predict(["A lamp that broke on the first day."])"""
         from amazon_electra.model.finetuning.network import read_task_head
 
         labels = read_task_head(folder).labels
-        return cls(load_pipeline(folder, len(labels)), labels, {}, folder)
+        return cls(load_pipeline(folder, len(labels)), labels, {})
 
     def export(
         self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
     ) -> Exported:
-        if self.folder is None:
-            self.save(folder)
-        else:
-            shutil.copyfile(self.folder / PIPELINE, folder / PIPELINE)
-        return Exported(temperature)
+        from sklearn.pipeline import make_pipeline
+
+        *before, regression = (step for _, step in self.pipeline.steps)
+        calibrated = copy(regression)
+        calibrated.coef_ = regression.coef_ / np.float32(temperature)
+        calibrated.intercept_ = regression.intercept_ / np.float32(temperature)
+        Tfidf(make_pipeline(*before, calibrated), self.labels, {}).save(folder)
+        return Exported()

@@ -126,12 +126,21 @@ class StudyForm(Parameters):
     )
 
 
-OF_DATA = ("dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "engine", "store")
+FORM_SECTIONS = (
+    "dump",
+    "recipe",
+    "corpus",
+    "vocabulary",
+    "shards",
+    "pretraining",
+    "engine",
+    "store",
+)
 
 
 @flow(name="study", flow_run_name=name_run)
 @catch_up_once
-@take_fields(StudyForm, "study", *OF_DATA)
+@take_fields(StudyForm, "study", *FORM_SECTIONS)
 def study(**given: Any) -> dict[str, Any]:
     """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired
     test.

@@ -63,7 +63,7 @@ VERSIONS = (
     *("Last-Modified", "updated", "mtime", "created"),
 )
 """The fields of stores that distinguish versions of a file, the surest first."""
-SURE = VERSIONS[:3]
+RELIABLE_VERSIONS = VERSIONS[:3]
 """Those that change with every write."""
 Identity = tuple[str, int, str]
 """Of a file: path, bytes, and its version (`describe_identity`)."""
@@ -369,7 +369,9 @@ def _expand(pattern: str, field: str, places: Places) -> dict[str, Identity | No
                 found |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
             known: dict[str, Identity | None] = {}
             for name in _leave_out_others(found, inner, field):
-                identity = _identify(path := str(fs.unstrip_protocol(name)), found[name], SURE)
+                identity = _identify(
+                    path := str(fs.unstrip_protocol(name)), found[name], RELIABLE_VERSIONS
+                )
                 known[path] = identity if identity[2] else None
                 sizes[path] = identity[1]
         if endless := [path for path, size in sizes.items() if size is None]:

@@ -91,9 +91,9 @@ def run_study(arguments: argparse.Namespace) -> None:
         return
 
     def run() -> dict[str, Any]:
-        from amazon_electra.flows.study import OF_DATA, study
+        from amazon_electra.flows.study import FORM_SECTIONS, study
 
-        return study(study=choice, **{name: getattr(parameters, name) for name in OF_DATA})
+        return study(study=choice, **{name: getattr(parameters, name) for name in FORM_SECTIONS})
 
     began = time.monotonic()
     folder = Path(terminal.run_in_terminal(parameters, run)["folder"])

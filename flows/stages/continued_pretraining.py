@@ -12,7 +12,7 @@ from amazon_electra.flows.stages.pretraining import (
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.model.recipes import OLD_HEAD_SETTINGS
 
-OF_A_NEW_HEAD = ("head_steps", "head_tokens", "trunk_learning_rate")
+NEW_HEAD_FIELDS = ("head_steps", "head_tokens", "trunk_learning_rate")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def inherit_rates(before: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with which a published encoder that was adapted is gone on with, by those
     of its adaptation: its head is trained by now, so all of it has the rate that the trunk had.
     """
-    kept = {name: text for name, text in before.items() if name not in OF_A_NEW_HEAD}
+    kept = {name: text for name, text in before.items() if name not in NEW_HEAD_FIELDS}
     trunk = float(before.get("trunk_learning_rate") or 0)
     if trunk or "learning_rate" not in before:
         kept["learning_rate"] = str(trunk) if trunk else OLD_HEAD_SETTINGS["learning_rate"]

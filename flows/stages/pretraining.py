@@ -39,8 +39,8 @@ from amazon_electra.model.recipes import (
     apply_settings,
 )
 
-OF_A_PROBE = ("probe_train", "probe_dev", "write_last")
-OF_VALIDATION = ("validate_every", "validate_sequences")
+PROBE_FIELDS = ("probe_train", "probe_dev", "write_last")
+VALIDATION_FIELDS = ("validate_every", "validate_sequences")
 """Settings that decide nothing where nothing is measured."""
 ADAPTATIONS = ("pretraining", "contrastive-adaptation")
 """Names of the stages that train an encoder."""
@@ -123,8 +123,8 @@ class Pretraining(Stage):
             validation = store.fetch(dev)
         if corpus and has_probe(store, corpus):
             probe = store.fetch(corpus)
-        unread = [] if probe or not (origin or base) else [*OF_A_PROBE]
-        unread += [] if validation or probe else OF_VALIDATION
+        unread = [] if probe or not (origin or base) else [*PROBE_FIELDS]
+        unread += [] if validation or probe else VALIDATION_FIELDS
         begin, generator = self._locate_start(store)
         result = pretrain(
             PretrainConfig(

@@ -25,7 +25,7 @@ Format = Literal["transformers", "onnx", "skops", "parts"]
 """How an exported folder is loaded: by AutoModelForSequenceClassification (ONNX Runtime too), by
 ONNX Runtime alone, by skops, or as folders of these, whose logits are weighted and added. `score`
 and `mlflow models serve` know these and no arm."""
-OF_EXAMPLES = (
+EXAMPLE_FIELDS = (
     *("n_train", "n_dev", "n_test", "sampling", "balanced_test"),
     *("selection", "max_length", "precision"),
 )
@@ -78,7 +78,7 @@ class Arm(ABC):
     """Whether the seed decides more than which examples are drawn."""
     shapes: ClassVar[tuple[Shape, ...]] = ("classification",)
     """The shapes of task that it is for."""
-    settings: ClassVar[tuple[str, ...] | None] = OF_EXAMPLES
+    settings: ClassVar[tuple[str, ...] | None] = EXAMPLE_FIELDS
     """The fields of FinetuningSettings that it reads; None: all that the task reads."""
     format: ClassVar[Format]
     usage: ClassVar[str]

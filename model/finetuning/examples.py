@@ -98,15 +98,15 @@ class Task:
     """Tasks with the same training examples: a model of theirs can be measured on this one."""
 
 
-OF_CLASSES = ("accuracy", "macro_f1", "ece", "loss")
-OF_STEPS = ("accuracy", "macro_f1", "mae", "within_one", "kappa", "ece", "loss")
+CLASS_METRICS = ("accuracy", "macro_f1", "ece", "loss")
+STEP_METRICS = ("accuracy", "macro_f1", "mae", "within_one", "kappa", "ece", "loss")
 """Metrics of classes, and of classes that are steps of a scale."""
 
 make_polarity_task = partial(
     Task,
     shape="classification",
     labels=("negative", "positive"),
-    metrics=OF_CLASSES,
+    metrics=CLASS_METRICS,
 )
 make_span_task = partial(
     Task, shape="span", labels=(), metrics=("answer_f1", "exact_match", "loss")

@@ -213,7 +213,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
 }
 """Setting → the shapes of task that read it; all others are read by every shape."""
 FOCAL_FIELDS = ("focal_alpha", "focal_gamma")
-OF_DISTILLATION = ("temperature", "soft_weight", "hidden_weight", "attention_weight")
+DISTILLATION_FIELDS = ("temperature", "soft_weight", "hidden_weight", "attention_weight")
 
 
 def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) -> None:
@@ -225,7 +225,7 @@ def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) 
             raise UserError(f"{name} has no effect on {task.name}: leave it out")
         if name in FOCAL_FIELDS and settings.loss != "focal":
             raise UserError(f"{name} has no effect without loss=focal")
-        if name in OF_DISTILLATION and not has_teacher:
+        if name in DISTILLATION_FIELDS and not has_teacher:
             raise UserError(f"{name} has no effect without a teacher")
     alphas, classes = len(settings.focal_alpha), len(task.labels)
     if alphas and alphas != classes and (alphas, classes) != (1, 2):

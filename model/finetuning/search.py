@@ -19,7 +19,7 @@ from amazon_electra.beam_jobs.core.settings import describe_unknown, format_valu
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.finetune import read_config
 from amazon_electra.model.finetuning.request import (
-    OF_DISTILLATION,
+    DISTILLATION_FIELDS,
     FinetuneConfig,
     Request,
     change_settings,
@@ -244,7 +244,7 @@ def _check_choices(name: str, choices: Any, distils: bool) -> None:
         raise UserError(
             "has no effect in a search, whose trials all meet the same examples: set it for all"
         )
-    if name in OF_DISTILLATION and not distils:
+    if name in DISTILLATION_FIELDS and not distils:
         raise UserError("has no effect without a teacher")
     fields = [n for n in FinetuningSettings.model_fields if n not in DATA_SETTINGS]
     known = ["learning_rate", *(n for n in fields if n != "learning_rates")]
@@ -270,7 +270,7 @@ def _check_choices(name: str, choices: Any, distils: bool) -> None:
 
 def drop_teacher_settings(space: Space) -> dict[str, Any]:
     """Return the space without the settings that only a teacher gives an effect."""
-    return {name: choices for name, choices in space.items() if name not in OF_DISTILLATION}
+    return {name: choices for name, choices in space.items() if name not in DISTILLATION_FIELDS}
 
 
 def draw_settings(trial: Any, space: Space) -> dict[str, Any]:

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.model.finetuning.examples import (
-    OF_CLASSES,
-    OF_STEPS,
+    CLASS_METRICS,
+    STEP_METRICS,
     Example,
     Sampler,
     Sampling,
@@ -75,7 +75,7 @@ def make_star_task(
         name=name,
         shape="classification",
         labels=tuple(labels),
-        metrics=OF_STEPS if has_steps else OF_CLASSES,
+        metrics=STEP_METRICS if has_steps else CLASS_METRICS,
         numbers=tuple(float(numbers[0]) for numbers in by_class) if is_one_each else (),
         read=partial(read_reviews, column="stars", classes=stars),
         source=f"the corpus's own reviews: {named} stars",
@@ -100,7 +100,7 @@ def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None =
         name=name,
         shape="classification",
         labels=tuple(labels),
-        metrics=OF_STEPS if found.get("is_ordered") else OF_CLASSES,
+        metrics=STEP_METRICS if found.get("is_ordered") else CLASS_METRICS,
         read=partial(read_reviews, column=f"label.{column}", classes=classes),
         source=f"the corpus's own reviews: column {column}",
         question=f"which {column} does a review have?",

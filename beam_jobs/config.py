@@ -12,12 +12,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from amazon_electra.beam_jobs.core import languages
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.reading import fields, formats, stars
 from amazon_electra.beam_jobs.reading.dates import Order
-from amazon_electra.beam_jobs.text import languages, splits
+from amazon_electra.beam_jobs.text import splits
 
 MAX_SAMPLE_BYTES = 1_000_000
 """Bytes of text to train Punkt on; why so many: corpus/plan.py."""

@@ -8,6 +8,7 @@ the logits before the softmax; it was fitted on dev, and is 1 where the weights 
 """
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -51,9 +52,12 @@ from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.options import ExportOptions
 from amazon_electra.model.questions.drift import MAX_KNOWN, write_profile
 from amazon_electra.model.questions.of_model import answer_questions
+from amazon_electra.model.report.decision import COST
 from amazon_electra.model.report.document import Table, render_template
 from amazon_electra.model.report.sections import format_change, format_number
 
+TIMED = 20
+"""Examples by which the time of an answer is measured."""
 CHECKED = 1_000
 """Examples that the exported network is checked with, at most."""
 LIBRARIES = {
@@ -194,6 +198,7 @@ def write_model(
     known = replace(choose_sampling(settings, "train", trained["seed"]), n=MAX_KNOWN)
     train = load_examples(task, data, "train", known)
     write_profile(held_out, tested, train, task, data, output)
+    write_json(output / COST, measure_cost(fitted, [one.text for one in examples[:TIMED]], output))
     results = {
         "task": task.name,
         "labels": list(task.labels),
@@ -254,6 +259,20 @@ def compare_calibration(predictions: Predictions, temperature: float) -> dict[st
     probabilities = apply_temperature(take_logarithms(predictions.probabilities), temperature)
     tempered = replace(predictions, probabilities=probabilities)
     return {"before": compute_metric("ece", predictions), "after": compute_metric("ece", tempered)}
+
+
+def measure_cost(arm: Arm, texts: Sequence[str], folder: Path) -> dict[str, float]:
+    """Return the megabytes of a model folder, and the median of the milliseconds that each of the
+    texts takes alone.
+    """
+    arm.predict(texts[:1])  # loads what is loaded once
+    times = []
+    for text in texts:
+        began = time.perf_counter()
+        arm.predict([text])
+        times.append(1000 * (time.perf_counter() - began))
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return {"megabytes": round(size / 1e6, 2), "milliseconds": round(float(np.median(times)), 2)}
 
 
 def predict_texts(arm: Arm, temperature: float, texts: Sequence[str]) -> np.ndarray:

@@ -29,10 +29,11 @@ import pyarrow as pa
 import xxhash
 
 from amazon_electra.beam_jobs.config import CorpusOptions
-from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core import languages, storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core.languages import count_words
 from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from amazon_electra.beam_jobs.reading import fields, label_values, stars, work_units
@@ -47,10 +48,9 @@ from amazon_electra.beam_jobs.reading.dates import (
 from amazon_electra.beam_jobs.reading.ids import ID, format_id
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
-from amazon_electra.beam_jobs.text import languages, personal_data, splits
+from amazon_electra.beam_jobs.text import personal_data, splits
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
-from amazon_electra.beam_jobs.text.word_runs import count_words
 
 BATCH_REVIEWS, BATCH_CHARACTERS = 4096, 1 << 28
 MAX_RAW_EXPANSION = 10

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
+from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.parquet import write_tables
 from amazon_electra.beam_jobs.corpus.plan import CONTRADICTED, CorpusPlan, Folders
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
@@ -29,7 +30,6 @@ from amazon_electra.beam_jobs.reading.fields import LABEL
 from amazon_electra.beam_jobs.reading.label_values import LabelValues, decide_values, hash_value
 from amazon_electra.beam_jobs.reading.stars import Scale
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, check_damage
-from amazon_electra.beam_jobs.text.languages import count_languages
 from amazon_electra.beam_jobs.text.sentences import (
     SentenceSplitter,
     decode_punkt,

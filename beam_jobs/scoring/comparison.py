@@ -11,6 +11,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts, sum_tallies
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.reading.fields import read_label
 from amazon_electra.beam_jobs.reading.label_values import MAX_SPELLINGS, fold
 from amazon_electra.beam_jobs.reading.stars import (
@@ -21,7 +22,6 @@ from amazon_electra.beam_jobs.reading.stars import (
 )
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.classifier import Classifier, read_config, read_profile
-from amazon_electra.beam_jobs.text.languages import count_languages
 
 SAMPLED = 300
 """Texts of a unit that are compared: 0.1 CPU seconds, for their languages above all."""

@@ -3,9 +3,9 @@
 import argparse
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.languages import list_languages
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.beam_jobs.text.languages import list_languages
 from amazon_electra.model.encoders.known import describe_encoders
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.config import DumpOptions
-from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core import languages, storage
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.deduplication import exact, held_out, phrases
@@ -34,7 +34,7 @@ from amazon_electra.beam_jobs.reading.stars import (
     show_rating,
 )
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, list_dump_files
-from amazon_electra.beam_jobs.text import cleaning, languages, mojibake, splits
+from amazon_electra.beam_jobs.text import cleaning, mojibake, splits
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.store.stage import Stage
 

@@ -17,6 +17,7 @@ from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.questions.of_model import SUSPICIOUS
+from amazon_electra.model.report.decision import COST
 from amazon_electra.model.report.inputs import (
     ArmFacts,
     CellFacts,
@@ -25,6 +26,8 @@ from amazon_electra.model.report.inputs import (
     TrainingFacts,
 )
 
+GIVEN = ("dump", "corpus", "origin")
+"""Stages whose cost is that of no arm."""
 STUDY = "study.json"
 """File of the report's folder with what it shows."""
 
@@ -44,7 +47,7 @@ class Report(Stage):
 
     describe: Callable[[Store], ReportInput] | None = None
 
-    name, version = "report", 14
+    name, version = "report", 15
     Config: ClassVar[type[Settings]] = ReportConfig
     ends_run = True
 
@@ -118,7 +121,7 @@ def describe_study(
         origins=describe_origins(store, [origin] if origin else []),
         cells=[describe_cell(store, cell) for cell in cells],
         curve=[describe_cell(store, cell) for cell in curve],
-        model=store.fetch(model, "results.json", SUSPICIOUS) if model else None,
+        model=store.fetch(model, "results.json", SUSPICIOUS, COST) if model else None,
     )
 
 
@@ -131,7 +134,18 @@ def describe_cell(store: Store, cell: Cell) -> CellFacts:
         labels=cell.labels,
         evaluation=store.fetch(cell.evaluated),
         finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
+        cpu_seconds=sum_cpu_seconds(store, cell.finetuned),
     )
+
+
+def sum_cpu_seconds(store: Store, stage: Stage) -> float:
+    """Return the CPU seconds of a training and of all that it was made of, but the data and the
+    published encoder; 0 where a stage does not say.
+    """
+    made = store.manifest(stage)
+    lineage = store.trace_lineage(made) if made else []
+    costs = [one.get("cpu_seconds", 0.0) for _, one in lineage if one["stage"] not in GIVEN]
+    return round(sum(costs), 1) if all(costs) else 0.0
 
 
 def find_origin(made: Sequence[Stage]) -> Stage | None:

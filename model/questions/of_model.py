@@ -17,6 +17,7 @@ from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.tasks.corpus import LABEL, locate_reviews
 from amazon_electra.model.questions.giveaways import find_giveaway
+from amazon_electra.model.questions.slices import MAX_REVIEWS, describe_fields, find_slices
 from amazon_electra.model.questions.trust import (
     TARGETS,
     Trust,
@@ -72,7 +73,23 @@ def answer_questions(
             "says": wrong.describe(),
         },
         "trust": summarize_trust(basis, task, target),
+        "slices": summarize_slices(every, task, records),
     }
+
+
+def summarize_slices(
+    every: OutOfFold, task: Task, records: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the slices of the answers, the weakest first; none of examples that are no reviews."""
+    chosen = [place for place, one in enumerate(every.ids) if one in records][:MAX_REVIEWS]
+    own = [records[every.ids[place]] for place in chosen]
+    classes = [task.labels[every.labels[place]] for place in chosen]
+    right = (every.probabilities.argmax(1) == every.labels)[chosen]
+    fields = describe_fields([one["text"] for one in own], own, classes)
+    return [
+        asdict(one) | {"is_weak": one.is_weak, "says": one.describe()}
+        for one in find_slices(right, fields)
+    ]
 
 
 def list_suspicious_rows(

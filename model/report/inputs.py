@@ -63,6 +63,8 @@ class CellFacts(Facts):
     pretraining_seed: int | None = None
     labels: int = 0
     """Training examples of a point of the label curve; 0: all."""
+    cpu_seconds: float = 0
+    """Of its training and all that it was made of, but the corpus; 0: nobody knows."""
 
 
 class ReportInput(Facts):

@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.model.questions.of_model import HEADER, SUSPICIOUS, read_trust
+from amazon_electra.model.questions.slices import LEVEL as LEVEL_OF_SLICES
 from amazon_electra.model.questions.trust import LEVEL
-from amazon_electra.model.report.document import Block, Heading, Paragraph, Table
+from amazon_electra.model.report.document import Block, Heading, Paragraph, Table, render_template
 
 SHOWN = 10
 """Rows of suspicious.csv in the report."""
+ERRORS, MAX_ERRORS = "errors.html", 5_000
+"""Page beside the report with the rows of suspicious.csv, and how many of them it shows."""
+FILTERED = ("file", "given", "suggested")
+"""Columns of that page whose values can be chosen."""
+MAX_SLICES, MAX_WEAK = 25, 3
+"""Slices in the report's table, and weak ones in its answer."""
 
 
 def read_questions(folder: Path | None) -> dict[str, Any]:
@@ -34,7 +41,59 @@ def build_owner_blocks(folder: Path | None) -> list[Block]:
     found = read_questions(folder)
     if not folder or not found:
         return []
-    return [*build_label_blocks(found, folder), *build_trust_blocks(found)]
+    return [
+        *build_label_blocks(found, folder),
+        *build_trust_blocks(found),
+        *build_slice_blocks(found),
+    ]
+
+
+def name_weak_slices(folder: Path | None) -> list[Block]:
+    """Return the sentence that names the slices that are weak; none where none is."""
+    weak = [one["says"] for one in read_questions(folder).get("slices", []) if one["is_weak"]]
+    if not weak:
+        return []
+    more = f", and {len(weak) - MAX_WEAK} more are weak" if len(weak) > MAX_WEAK else ""
+    return [Paragraph(f"It is weak here: {'; '.join(weak[:MAX_WEAK])}{more}.", "answer")]
+
+
+def build_slice_blocks(found: Mapping[str, Any]) -> list[Block]:
+    """Return the accuracy of each slice of the reviews, the weakest first."""
+    slices = found.get("slices") or []
+    if not slices:
+        return []
+    rows = [
+        [
+            one["field"],
+            one["value"],
+            f"{one['n']:,}",
+            f"{one['accuracy']:.1%} ({one['low']:.1%} – {one['high']:.1%})",
+            f"{one['rest']:.1%}",
+            "weak" if one["is_weak"] else "",
+        ]
+        for one in slices[:MAX_SLICES]
+    ]
+    about = (
+        "Of answers by models that had not seen the review. A slice is called weak where it is "
+        f"worse than the rest by Fisher's exact test at {LEVEL_OF_SLICES:.0%}, corrected for the "
+        f"{len(slices)} slices (Holm). {ERRORS} beside this page has every wrong answer, with file "
+        "and row, and can be filtered."
+    )
+    header = ("by", "slice", "reviews", "right (95%)", "of the others", "")
+    return [Heading("Where is it weak?"), Paragraph(about), Table(header, rows)]
+
+
+def write_errors_page(folder: Path, output: Path, title: str) -> None:
+    """Write errors.html: the wrong answers of suspicious.csv in a table that can be filtered."""
+    if not (folder / SUSPICIOUS).is_file():
+        return
+    with (folder / SUSPICIOUS).open(encoding="utf-8", newline="") as stream:
+        rows = [row for row, _ in zip(csv.reader(stream), range(MAX_ERRORS + 1), strict=False)][1:]
+    values = {name: sorted({row[HEADER.index(name)] for row in rows}) for name in FILTERED}
+    page = render_template(
+        "errors.html.j2", title=title, header=HEADER, rows=rows, values=values, most=MAX_ERRORS
+    )
+    (output / ERRORS).write_text(page, encoding="utf-8")
 
 
 def list_short_answers(folder: Path) -> list[tuple[str, str]]:

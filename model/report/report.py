@@ -17,6 +17,7 @@ from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.model.arms import TFIDF_ARM
 from amazon_electra.model.encoders.known import warn_of_languages
 from amazon_electra.model.options import ReportOptions
+from amazon_electra.model.report.decision import describe_decision
 from amazon_electra.model.report.document import (
     Block,
     Code,
@@ -27,7 +28,12 @@ from amazon_electra.model.report.document import (
     join_names,
 )
 from amazon_electra.model.report.inputs import ArmFacts, ReportInput, read_report_input
-from amazon_electra.model.report.owner import build_owner_blocks, warn_of_giveaway
+from amazon_electra.model.report.owner import (
+    build_owner_blocks,
+    name_weak_slices,
+    warn_of_giveaway,
+    write_errors_page,
+)
 from amazon_electra.model.report.results import MARK, Difference, Results, load_curve, load_results
 from amazon_electra.model.report.sections import (
     build_class_table,
@@ -85,6 +91,8 @@ def write_report(study: ReportInput | str | Path, output: str | Path) -> dict[st
     document = Document(study.title, _build_blocks(study, base, results, differences, answer))
     (output / "report.md").write_text(document.render_markdown(), encoding="utf-8")
     (output / "report.html").write_text(document.render_html(), encoding="utf-8")
+    if study.model:
+        write_errors_page(base / study.model, output, study.title)
     summary = _build_summary(study, results, differences, answer, output)
     write_json(output / "report.json", summary)
     return summary
@@ -202,7 +210,9 @@ def _build_blocks(
     return [
         *([Paragraph(OF_SAMPLE, "warning")] if study.synthetic else []),
         *warn_of_giveaway(model),
+        *(Paragraph(text, "answer") for text in describe_decision(results, study.cells, model)),
         *(Paragraph(text, "answer") for text in describe_best_arms(results)),
+        *name_weak_slices(model),
         Heading("Question"),
         Paragraph(study.question or question),
         Heading("Answer"),

@@ -163,10 +163,10 @@ def locate_reviews(
     data: Path, ids: Collection[str], with_text: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Return file, row and the user's own id of the record of each example, by its id; none for
-    what is not of the corpus `data`. `with_text` adds its text.
+    what is not of the corpus `data`. `with_text` adds its text and stars.
     """
     files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
-    columns = ["review_id", *RECORD, *(["sentences"] if with_text else [])]
+    columns = ["review_id", *RECORD, *(["sentences", "stars"] if with_text else [])]
     found: dict[str, dict[str, Any]] = {}
     wanted = pa.array([bytes.fromhex(one) for one in ids if HASH.fullmatch(one)], pa.binary(16))
     for path in files if len(wanted) else ():

@@ -14,6 +14,7 @@ from amazon_electra.model.questions.of_model import answer_questions
 from amazon_electra.model.report.owner import (
     build_owner_blocks,
     list_short_answers,
+    name_weak_slices,
     warn_of_giveaway,
 )
 from tests.model.questions.test_wrong_labels import simulate
@@ -29,6 +30,7 @@ def write_corpus(folder, ids):
             "file": "shop.csv",
             "row": place + 2,
             "id": f"x{place}",
+            "stars": 2 if place % 20 == 0 else 4,
             "sentences": ["=HYPERLINK(1)" if place == 2 else f"Text {place}.", "It ended."],
         }
         for place, one in enumerate(ids)
@@ -83,7 +85,12 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     assert found["trust"]["asked"]["n"] == 400  # more than test has
     assert found["trust"]["asked"]["target"] == 0.9
     assert set(found["trust"]["by_class"]) == {"bad", "fine", "good"}
+    sliced = {(one["field"], one["value"]) for one in found["slices"]}
+    assert {("class", "bad"), ("stars", "2"), ("stars", "4")} <= sliced
+    assert not any(field == "file" for field, _ in sliced), "there is one"
+    found["slices"][0]["is_weak"] = True
     (tmp_path / "results.json").write_text(json.dumps({"questions": found}))
+    assert found["slices"][0]["says"] in name_weak_slices(tmp_path)[0].text
     blocks = build_owner_blocks(tmp_path)
     shown = next(block for block in blocks if hasattr(block, "rows"))
     assert len(shown.rows) == 10

@@ -6,15 +6,26 @@ fine", so texts of fewer than 5 words are in no language: the filter keeps them.
 of Chinese, Japanese and Thai is a word.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
 
-from amazon_electra.beam_jobs.text.word_runs import count_words
-
 MAX_CHARACTERS = 200  # characters
 MIN_WORDS = 5
+UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+"""Characters of scripts that are written without spaces: each is a word."""
+
+
+def count_words(text: str) -> int:
+    """Return the words of a text of one line: what spaces separate, and in scripts without spaces
+    (Chinese, Japanese, Thai) every character.
+    """
+    return len((text if text.isascii() else UNSPACED.sub(r" \g<0> ", text)).split())
 
 
 def find_language(text: str) -> str:

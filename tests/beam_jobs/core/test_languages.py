@@ -1,6 +1,6 @@
 """Languages of reviews are told apart where they have words enough."""
 
-from amazon_electra.beam_jobs.text.languages import count_languages, find_foreign_texts
+from amazon_electra.beam_jobs.core.languages import count_languages, find_foreign_texts
 
 GERMAN = "Der Deckel war nach einer Woche kaputt, sehr schade."
 ENGLISH = "The lid broke after one week, what a pity."

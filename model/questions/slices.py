@@ -1,0 +1,94 @@
+"""Where is it weak? The accuracy of each slice of the reviews: by class, stars, length, language
+and file. A weak one is worse than the rest by Fisher's exact test, corrected for the number of
+slices.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from amazon_electra.beam_jobs.core.languages import count_words, find_language
+from amazon_electra.model.evaluation.significance import compute_exact_interval
+
+MIN_REVIEWS = 20
+"""Of a slice."""
+MAX_VALUES = 20
+"""Slices by one field: those of most reviews."""
+MAX_REVIEWS = 5_000
+"""That are looked at, for their languages."""
+LEVEL = 0.05
+LENGTHS = (10, 30, 100)
+"""Words between the slices by length."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Reviews that share a value of a field."""
+
+    field: str
+    value: str
+    n: int
+    accuracy: float
+    low: float
+    high: float
+    """Clopper and Pearson's 95% interval."""
+    rest: float
+    """Accuracy of the other reviews."""
+    p: float
+    """That it is as good as the rest: corrected (Holm)."""
+
+    @property
+    def is_weak(self) -> bool:
+        return self.p < LEVEL
+
+    def describe(self) -> str:
+        """Return a clause for the report."""
+        interval = f"{self.low:.0%} to {self.high:.0%}"
+        about = f"{self.accuracy:.0%} ({interval}) of {self.n:,} reviews with {self.field}"
+        return f"{about} {self.value} are right, {self.rest:.0%} of the others"
+
+
+def describe_fields(
+    texts: Sequence[str], records: Sequence[Mapping[str, object]], classes: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the values of each field by which reviews are sliced; `classes` are their labels."""
+    edges = ["0", *map(str, LENGTHS)]
+    names = [f"{a} to {b}" for a, b in pairwise(edges)] + [f"over {edges[-1]}"]
+    counts = np.searchsorted(LENGTHS, [count_words(text) for text in texts])
+    return {
+        "class": list(classes),
+        "stars": [str(record.get("stars") or "none") for record in records],
+        "length": [f"{names[place]} words" for place in counts],
+        "language": [find_language(text) or "unknown" for text in texts],
+        "file": [str(record.get("file") or "unknown") for record in records],
+    }
+
+
+def find_slices(right: np.ndarray, fields: Mapping[str, Sequence[str]]) -> list[Slice]:
+    """Return the slices of at least MIN_REVIEWS reviews, the weakest first; none by a field that
+    has one value. `right` is bool [n], `fields` has the value of each review by field.
+    """
+    from scipy.stats import fisher_exact  # takes a second to load
+
+    found = []
+    for name, values in fields.items():
+        counts = Counter(values)
+        for value, n in counts.most_common(MAX_VALUES):
+            if n < MIN_REVIEWS or n == len(values):
+                continue
+            inside = np.array([one == value for one in values])
+            hits, others = int(right[inside].sum()), int(right[~inside].sum())
+            rest = len(values) - n
+            table = [[hits, n - hits], [others, rest - others]]
+            p = float(fisher_exact(table, alternative="less").pvalue)
+            interval = compute_exact_interval(hits, n)
+            found.append((p, (name, value, n, hits / n, *interval, others / rest)))
+    found.sort(key=lambda one: one[0])
+    slices, corrected = [], 0.0
+    for place, (p, about) in enumerate(found):
+        corrected = max(corrected, min(1.0, p * (len(found) - place)))
+        slices.append(Slice(*about, corrected))
+    return slices

@@ -1,0 +1,68 @@
+"""Weak slices are those that are weak: named where one is, none where none is."""
+
+import csv
+import re
+
+import numpy as np
+
+from amazon_electra.model.questions.of_model import HEADER, SUSPICIOUS
+from amazon_electra.model.questions.slices import describe_fields, find_slices
+from amazon_electra.model.report.owner import write_errors_page
+
+FIELDS = {"stars": 5, "language": 3, "file": 8}
+
+
+def simulate(seed, weak=0.0):
+    """Return which answers are right, and fields; those of file 3 are wrong more often."""
+    draw = np.random.default_rng(seed)
+    fields = {name: [str(i) for i in draw.integers(n, size=1500)] for name, n in FIELDS.items()}
+    rates = np.where(np.array(fields["file"]) == "3", 0.9 - weak, 0.9)
+    return draw.random(1500) < rates, fields
+
+
+def test_a_weak_slice_is_named_and_no_other():
+    alarms, is_inside, of_shuffled = 0, 0, 0
+    for seed in range(20):
+        right, fields = simulate(seed, weak=0.25)
+        found = find_slices(right, fields)
+        assert (found[0].field, found[0].value) == ("file", "3")
+        assert found[0].is_weak
+        is_inside += found[0].low <= 0.65 <= found[0].high
+        alarms += sum(one.is_weak for one in found[1:])
+        shuffled = np.random.default_rng(seed).permutation(right)
+        of_shuffled += any(one.is_weak for one in find_slices(shuffled, fields))
+        assert len(found) == sum(FIELDS.values())
+    assert is_inside >= 17
+    assert max(alarms, of_shuffled) <= 3  # the test sees a broken method
+
+
+def test_no_slice_is_weak_where_none_is():
+    alarms = sum(any(one.is_weak for one in find_slices(*simulate(seed))) for seed in range(40))
+    assert alarms <= 5  # of 2 that a level of 5% allows on average
+
+
+def test_reviews_have_a_value_of_each_field():
+    texts = ["Works.", "Der Koffer war schon nach einer Woche kaputt, sehr schade. " * 4]
+    records = [{"file": "a.csv", "stars": 4}, {"stars": None}]
+    assert describe_fields(texts, records, ["good", "bad"]) == {
+        "class": ["good", "bad"],
+        "stars": ["4", "none"],
+        "length": ["0 to 10 words", "30 to 100 words"],
+        "language": ["unknown", "de"],
+        "file": ["a.csv", "unknown"],
+    }
+
+
+def test_the_page_of_errors_escapes_what_it_shows(tmp_path):
+    bad = '</td><script>alert("x")</script>'
+    with (tmp_path / SUSPICIOUS).open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(HEADER)
+        writer.writerow(["<b>.csv", "7", bad, "bad", "good", "0.99", "", bad])
+    write_errors_page(tmp_path, tmp_path, bad)
+    page = (tmp_path / "errors.html").read_text()
+    assert page.count("<script>") == 1  # ours
+    assert "<b>" not in page
+    assert re.search(r"<td>7</td>", page)
+    assert "src=" not in page
+    assert "http" not in page

@@ -348,8 +348,8 @@ class Finetuning(Settings):
         "tfidf: on n-grams; stack: the fine-tuned network and tfidf, whose logits are weighted and "
         "added; random: untrained; "
         "champion: the model in the MLflow registry; base: the model that a new dump was added "
-        "to. Empty: pre-trained, tfidf and stack, with origin, frozen and joined if there is a "
-        "published start, else random",
+        "to. Empty: pre-trained, tfidf and stack, with frozen and joined if there is a published "
+        "start, and origin unless it is adapted by contrast; else random",
     )
     tasks: list[Task] = Field(
         default=[],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import Arm, Parameters
 from amazon_electra.flows.stages.cells import Cell, build_cell
+from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.finetuning import Finetuning, Start
 from amazon_electra.flows.stages.origin import POSITIONS, describe_origin, get_name
 from amazon_electra.flows.store.stage import Stage
@@ -63,8 +64,13 @@ def list_arms(
     on this corpus as all are, or with its arm, fitted to it. Where there is none, a model that goes
     on from another is compared with that one. States are read of the published encoder and of the
     adapted one; an arm that combines others takes the first network that is fine-tuned.
+
+    Unless the form names the arms, the published encoder is not fine-tuned beside one that is
+    adapted by contrast: the regressions on both have shown for seconds what adaptation was worth.
     """
     chosen = parameters.chosen_arms
+    if isinstance(encoder, ContrastiveAdaptation) and not (base or parameters.finetuning.arms):
+        chosen = [arm for arm in chosen if arm != "origin"]
     is_compared = parameters.promotion.mode != "off" and parameters.effort == "full"
     if is_compared and "champion" not in chosen:
         chosen.append("champion")

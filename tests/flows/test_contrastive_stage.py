@@ -41,8 +41,7 @@ def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published)
 def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_published):
     names = ["mini-bert, frozen", "mini-bert, joined", "TF-IDF"]
     names += ["adapted, frozen", "adapted, joined"]
-    trained = ["adapted", "mini-bert as published", "adapted + TF-IDF"]
-    for effort, finetuned in (("full", trained), ("quick", [])):
+    for effort, finetuned in (("full", ["adapted", "adapted + TF-IDF"]), ("quick", [])):
         _, stages = list_published(f"effort={effort}")
         cells = {label: s.labels["arm"] for label, s in stages.items() if s.name == "finetuning"}
         assert set(cells.values()) == {*names, *finetuned}
@@ -50,6 +49,13 @@ def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_pub
         made = list(stages)
         first = [f"{name} · polarity · seed 0" for name in names[:3]]
         assert all(made.index(label) < made.index(ADAPTATION) for label in first)
+
+
+def test_the_published_encoder_is_fine_tuned_where_it_is_asked_for_or_nothing_is_adapted(
+    list_published,
+):
+    for settings in (["finetuning.arms=pre-trained,origin"], ["pretraining.objective=mlm"]):
+        assert "mini-bert as published · polarity · seed 0" in list_published(*settings)[1]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -181,7 +182,7 @@ def _identify(path: str, info: dict[str, Any], versions: Sequence[str]) -> Ident
 def check_unchanged(identity: Identity) -> None:
     """Raise UserError unless a file is still the one of which this is the identity."""
     path = identity[0]
-    with suppress(FileNotFoundError):
+    try:
         if not is_remote(path):
             found = {describe_identity(path)}
         else:
@@ -190,9 +191,15 @@ def check_unchanged(identity: Identity) -> None:
             info = fs.info(inner)
             # a listing may say less than an answer about one file
             found = {_identify(path, info, VERSIONS[first:]) for first in range(len(VERSIONS))}
-        if identity in found:
-            return
-    raise UserError(f"{path} changed while it was read; once it is whole, run the command again")
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} does not exist on worker {socket.gethostname()}; put it where all workers "
+            "read it: s3:// or gs://, or a folder that they share"
+        ) from None
+    if identity not in found:
+        raise UserError(
+            f"{path} changed while it was read; once it is whole, run the command again"
+        )
 
 
 def exists(path: str) -> bool:

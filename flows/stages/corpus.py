@@ -29,7 +29,7 @@ class Corpus(Stage):
         withheld = self.files.get("withhold", ())
         return make_corpus(
             self.config,
-            locate_dump(self.inputs["dump"], store),
+            locate_dump(self.inputs["dump"], store, on_engine=far),
             store.open_output(folder, far),
             seen=[store.open_input(corpus, far) for corpus in self.reads.values()],
             withhold=locate_files(withheld, store, "corpus.withhold"),

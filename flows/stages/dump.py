@@ -126,15 +126,20 @@ def write_sample_dump(reviews: int, store: Store) -> Path:
     return path
 
 
-def locate_dump(dump: Stage, store: Store) -> list[str]:
+def locate_dump(dump: Stage, store: Store, on_engine: bool = False) -> list[str]:
     """Return the paths or addresses of a dump's files; UserError where one is not on this host as
-    the run knows it. A sample is written again.
+    the run knows it. A sample is written again, for an engine's workers to the bucket of the store.
     """
     found: list[str] = []
     for path, file in zip(dump.result["paths"], dump.parameters["files"], strict=True):
         sample = SAMPLE.fullmatch(path)
         if storage.is_remote(path):
             found.append(path)
+        elif sample and on_engine and storage.is_remote(store.address):
+            written = write_sample_dump(int(sample[1]), store)
+            locate_files([(str(written), file["sha256"])], store)
+            found.append(f"{store.address}/samples/{written.name}")
+            storage.write_bytes(found[-1], written.read_bytes())
         elif sample and not os.access(path, os.R_OK):  # of the host or the user of the run
             written = write_sample_dump(int(sample[1]), store)
             found += locate_files([(str(written), file["sha256"])], store)

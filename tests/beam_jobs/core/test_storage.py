@@ -1,5 +1,6 @@
 """What names, folders and globs stand for, here and in object stores alike."""
 
+import socket
 import threading
 
 import fsspec
@@ -145,5 +146,6 @@ def test_a_file_with_others_of_its_bytes_is_another(place, tmp_path, monkeypatch
         storage.expand_patterns([path])
         assert storage.describe_identity(path) != before
         storage.remove_path(path)
-        with pytest.raises(UserError, match="changed while it was read"):
+        with pytest.raises(UserError, match=socket.gethostname()) as missing:
             storage.check_unchanged(before)
+        assert path in str(missing.value)

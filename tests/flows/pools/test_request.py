@@ -1,9 +1,11 @@
 """What a worker of a pool is asked to make, and what it refuses, in one line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.domain_adaptation import graph
@@ -124,6 +126,16 @@ def test_a_sample_is_written_again_on_the_other_host_and_other_files_are_refused
     with pytest.raises(UserError) as raised:
         dump.locate_dump(reviews, store)
     assert (raised.value.field, raised.value.value) == ("dump.paths", str(file))
+
+
+def test_a_sample_for_an_engines_workers_lies_in_the_bucket(store):
+    [corpus, *_] = plan(store)
+    reviews = corpus.inputs["dump"]
+    store.address = "memory://bucket/of-samples"
+    [there] = dump.locate_dump(reviews, store, on_engine=True)
+    [here] = dump.locate_dump(reviews, store)
+    assert there == f"{store.address}/samples/{Path(here).name}"
+    assert storage.hash_file(there) == reviews.parameters["files"][0]["sha256"]
 
 
 def test_files_that_texts_are_withheld_for_are_the_same_on_the_other_host(tmp_path, store):

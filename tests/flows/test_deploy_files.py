@@ -20,6 +20,7 @@ DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 SET_BY_IMAGE = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB", "PYTHON_IMAGE"}
+SET_BY_IMAGE |= {"TORCH", "TORCH_INDEX", "PIP_INDEX_URL"}
 
 OF_BUCKETS = {
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"),
@@ -146,6 +147,12 @@ def test_the_audit_asks_about_every_pin():
     assert asked == {str(path.relative_to(ROOT)) for path in found}
     installed = re.findall(r"-r (\S+)", (DEPLOY / "Dockerfile").read_text())
     assert set(installed) <= asked
+
+
+def test_the_image_has_the_pinned_torch():
+    assert re.findall(r"^ARG TORCH=(.+)$", (DEPLOY / "Dockerfile").read_text(), re.M) == [
+        f"torch=={read_pins('constraints.txt')['torch']}"
+    ]
 
 
 def test_packages_with_terms_of_their_own_are_in_the_notice():

@@ -301,6 +301,11 @@ class ScoringConfig(TextConfig):
         "none: a column such as id, review_id or reviewID, where there is one",
     )
     with_text: bool = Field(default=False, description="Write the classified text too")
+    explain: bool = Field(
+        default=False,
+        description="Write the three phrases with the largest weight for each answer (`because`); "
+        "takes as many times longer as a text has phrases, 24 at most (TF-IDF: 300 words)",
+    )
     output_format: ScoreFormat = Field(
         default="parquet", description="Format of the files of scores"
     )

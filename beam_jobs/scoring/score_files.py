@@ -3,9 +3,10 @@
 A file of scores has a row for each record of its input, in order: `file`, `row` (the record's
 number, from 1), `id` (its own, where it has one), `text` if wanted, `label`, `decision` (`decided`,
 or `ask` where the model is less sure than its threshold, if it has one), `expected` (the mean of
-the stars that the classes stand for, by their probabilities), `p.LABEL` for each class,
-`model_version`, and `reason` where there is no label. `scores.json` has the counts, and how the
-texts differ from those that the model was tested on (beam_jobs/core/drift.py).
+the stars that the classes stand for, by their probabilities), `p.LABEL` for each class, `because`
+if wanted (the phrases with the largest weights), `model_version`, and `reason` where there is no
+label. `scores.json` has the counts, and how the texts differ from those that the model was tested
+on (beam_jobs/core/drift.py).
 """
 
 import json
@@ -49,6 +50,7 @@ from amazon_electra.beam_jobs.scoring.comparison import (
     make_label_reader,
     read_model,
 )
+from amazon_electra.beam_jobs.scoring.explanation import describe_weights, weigh_phrases
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan
 from amazon_electra.beam_jobs.text import personal_data
 from amazon_electra.beam_jobs.text.cleaning import clean_text
@@ -145,6 +147,12 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
         columns["expected"] = pa.array(expected.astype(np.float32), from_pandas=True)
     for label, column in zip(classifier.labels, spread.T, strict=True):
         columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
+    if plan.options.explain:
+        because = np.full(len(rows.ids), None)
+        texts = [rows.texts[number] for number in scored]
+        weights = weigh_phrases(classifier, texts, best.tolist())
+        because[scored] = np.array([*map(describe_weights, weights)], object)
+        columns["because"] = pa.array(because, pa.string())
     columns["reason"] = pa.array(rows.reasons, pa.string())
     table = pa.table(columns)
     options = pa.ipc.IpcWriteOptions(compression="lz4")

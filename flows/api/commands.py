@@ -120,13 +120,15 @@ def score(
     format: str = "parquet",
     id: str = "",
     with_text: bool = False,
+    explain: bool = False,
     **sections: Section,
 ) -> ScoreResult:
     """Label every record of a dump, as `amazon-electra score` does; return where the scores are.
 
     The model is the folder `model`, or the one that has this `alias` in the registry of the store.
     `id` is a column to copy beside each label (empty: found by its name), `with_text` copies the
-    text, `format` is parquet, csv or jsonl. `sections` are those of `--set`. Raises as `run`.
+    text, `explain` adds the phrases with the largest weight for each answer, `format` is parquet,
+    csv or jsonl. `sections` are those of `--set`. Raises as `run`.
     """
     output = str(output) if storage.is_remote(str(output)) else str(Path(output).absolute())
     given: dict[str, Any] = {
@@ -136,7 +138,7 @@ def score(
         "output": output,
     }
     given["model"] = {"alias": alias, **dict(given.get("model", {}))}
-    own = {"format": format, "id": id, "with_text": with_text}
+    own = {"format": format, "id": id, "with_text": with_text, "explain": explain}
     given["scores"] = {**own, **dict(given.get("scores", {}))}
     form = fill_form(Scoring, **given)
     folder = str(Path(model).absolute()) if model else None

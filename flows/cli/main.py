@@ -22,6 +22,7 @@ from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
 COMMANDS = {
     "run": ("run_commands", "run the whole graph on a dump"),
     "score": ("run_commands", "label every review of a dump with a model of the registry"),
+    "diff": ("run_commands", "say what changed between two folders of scores"),
     "study": ("study_command", "run a study"),
     "dumps": ("dumps_command", "list and fetch public review dumps"),
     "encoders": ("encoders_command", "list published encoders that are known to work"),

@@ -122,10 +122,42 @@ def add_score_options(score: OptionParser) -> None:
         help="write the text too (scores.with_text)",
     )
     score.add_argument(
+        "--explain",
+        action="append_const",
+        dest="settings",
+        const="scores.explain=true",
+        help="write the phrases with the largest weight for each answer (scores.explain)",
+    )
+    score.add_argument(
         "--dry-run",
         action="store_true",
         help="print the model, what each file of the dump holds, and which stages are complete",
     )
+
+
+def add_diff_options(change: OptionParser) -> None:
+    add_command(
+        change,
+        print_difference,
+        "Join the rows of two folders that `score` wrote, and list those with another answer: "
+        "before and after, with probabilities, and whether text, model or threshold is another.",
+    )
+    change.add_argument("before", metavar="BEFORE", help="folder of scores")
+    change.add_argument("after", metavar="AFTER", help="folder of scores")
+    change.add_argument(
+        "--output", default="changed.csv", help="file for the rows (default: changed.csv)"
+    )
+
+
+def print_difference(arguments: argparse.Namespace) -> None:
+    """Print what changed between two folders of scores; write the rows."""
+    from amazon_electra.beam_jobs.scoring.difference import diff, write_changes
+
+    found = diff(arguments.before, arguments.after)
+    print(found.describe())
+    if found.changed:
+        write_changes(found, Path(arguments.output))
+        print(f"{arguments.output}: {format_count(len(found.changed), 'row')}")
 
 
 def run_from_arguments(arguments: argparse.Namespace) -> None:

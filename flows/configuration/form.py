@@ -761,6 +761,7 @@ class Scores(Settings):
     format: ScoreFormat = make_form_field(ScoringOptions, "output_format")
     id: str | None = make_form_field(ScoringOptions, "id")
     with_text: bool = make_form_field(ScoringOptions, "with_text")
+    explain: bool = make_form_field(ScoringOptions, "explain")
 
 
 class Scoring(Settings):

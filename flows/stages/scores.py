@@ -59,7 +59,7 @@ def find_model(alias: str, store: Store) -> RegisteredModel:
 class Scores(Stage):
     """`dump` and `model` → files of scores, a row for every record."""
 
-    name, version, Config = "scores", 11, ScoringConfig
+    name, version, Config = "scores", 12, ScoringConfig
     headline = ("read", "scored", "drift.expected", "drift.unlike")
     ends_run = True
 
@@ -118,6 +118,7 @@ def build_config(model: RegisteredModel, form: Scoring) -> ScoringConfig:
         output_format=form.scores.format,
         id=form.scores.id,
         with_text=form.scores.with_text,
+        explain=form.scores.explain,
     )
 
 

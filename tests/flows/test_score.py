@@ -104,6 +104,23 @@ def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch)
     assert not (tmp_path / "store").exists()
 
 
+def test_scores_say_why_and_what_changed(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = write_network(tmp_path / "model")
+    words = ["score", "--model", str(model), "--dump", "new.csv", "--format", "csv", "--explain"]
+    for number, text in enumerate(("not good", "bad")):
+        (tmp_path / "new.csv").write_text(f"id,text\n7,very good\n8,{text}\n")
+        assert run_command(*words, "--output", f"scores-{number}") == 0
+    rows = pd.read_csv(tmp_path / "scores-0" / "new.scores.csv")
+    assert rows["because"][0].startswith("“")
+    capsys.readouterr()
+    assert run_command("diff", "scores-0", "scores-1") == 0
+    changed = int(rows["label"][1] != pd.read_csv("scores-1/new.scores.csv")["label"][1])
+    assert f"{changed} of 2 reviews" in capsys.readouterr().out
+    assert (tmp_path / "changed.csv").exists() == bool(changed)
+    assert run_command("diff", "scores-0", "none") == 2
+
+
 def run_command(*words):
     with pytest.raises(SystemExit) as ended:
         main.main(list(words))

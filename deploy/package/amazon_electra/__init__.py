@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from amazon_electra.beam_jobs.config import CorpusConfig as CorpusConfig
     from amazon_electra.beam_jobs.config import ScoringConfig as ScoringConfig
     from amazon_electra.beam_jobs.config import ShardsConfig as ShardsConfig
+    from amazon_electra.beam_jobs.core.drift import Profile as Profile
+    from amazon_electra.beam_jobs.core.drift import compare_texts as compare_texts
     from amazon_electra.beam_jobs.core.errors import JobFailed as JobFailed
     from amazon_electra.beam_jobs.core.errors import TransientError as TransientError
     from amazon_electra.beam_jobs.core.errors import UserError as UserError
     from amazon_electra.beam_jobs.core.results import CorpusResult as CorpusResult
     from amazon_electra.beam_jobs.core.results import ShardsResult as ShardsResult
     from amazon_electra.beam_jobs.corpus_job import make_corpus as make_corpus
+    from amazon_electra.beam_jobs.scoring.explanation import explain as explain
     from amazon_electra.beam_jobs.shards_job import make_shards as make_shards
     from amazon_electra.flows.api.commands import RunResult as RunResult
     from amazon_electra.flows.api.commands import ScoreResult as ScoreResult
@@ -38,6 +41,10 @@ if TYPE_CHECKING:
     from amazon_electra.model.options import TrainingResources as TrainingResources
     from amazon_electra.model.options import VocabularyConfig as VocabularyConfig
     from amazon_electra.model.pretrain import pretrain as pretrain
+    from amazon_electra.model.questions.giveaways import find_giveaway as find_giveaway
+    from amazon_electra.model.questions.slices import find_slices as find_slices
+    from amazon_electra.model.questions.trust import choose_threshold as choose_threshold
+    from amazon_electra.model.questions.wrong_labels import find_wrong_labels as find_wrong_labels
     from amazon_electra.model.report.inputs import CellFacts as CellFacts
     from amazon_electra.model.report.inputs import ReportInput as ReportInput
     from amazon_electra.model.report.report import write_report as write_report
@@ -69,6 +76,12 @@ MODULES = {
     "amazon_electra.model.pretrain": ("pretrain",),
     "amazon_electra.model.report.inputs": ("CellFacts", "ReportInput"),
     "amazon_electra.model.report.report": ("write_report",),
+    "amazon_electra.beam_jobs.core.drift": ("Profile", "compare_texts"),
+    "amazon_electra.beam_jobs.scoring.explanation": ("explain",),
+    "amazon_electra.model.questions.giveaways": ("find_giveaway",),
+    "amazon_electra.model.questions.slices": ("find_slices",),
+    "amazon_electra.model.questions.trust": ("choose_threshold",),
+    "amazon_electra.model.questions.wrong_labels": ("find_wrong_labels",),
     "amazon_electra.model.results": (
         "EvaluationResult",
         "FinetuneResult",

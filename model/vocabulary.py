@@ -42,8 +42,8 @@ from amazon_electra.model.wordpiece import (
     write_tokenizer,
 )
 
-LARGEST_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
-LEAST_COUNT = 2  # a pair seen once is not merged
+MAX_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
+MIN_COUNT = 2  # a pair seen once is not merged
 BATCH_ROWS = 4096
 
 
@@ -160,13 +160,13 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Return a tokenizer: special entries, [unused…], characters, then pieces by their merges."""
     learner = make_untrained_tokenizer(lower_case, strip_accents)
-    alphabet = choose_alphabet(sample, learner, min(LARGEST_ALPHABET, (size - unused) // 8))
+    alphabet = choose_alphabet(sample, learner, min(MAX_ALPHABET, (size - unused) // 8))
     continuing = [
         f"##{c}" for c in alphabet if len(learner.pre_tokenizer.pre_tokenize_str("a" + c)) == 1
     ]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size - unused,
-        min_frequency=LEAST_COUNT,
+        min_frequency=MIN_COUNT,
         special_tokens=SPECIAL + continuing,
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),

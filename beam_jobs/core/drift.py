@@ -365,7 +365,7 @@ def is_change(what: str, shares: Pair, of: tuple[int, int]) -> bool:
 
 def measure_unlike(old: Tally, new: Tally) -> float:
     """Return the share of new texts that are unlike the tested ones, at least: those with more
-    unknown words than nearly all tested ones, or those that a classifier tells apart.
+    unknown words than nearly all tested ones, or those that a classifier can separate.
 
     Two groups of texts of which it takes a share e for the other group's have at most 2e in common;
     of e its upper 95% bound counts.

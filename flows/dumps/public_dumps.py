@@ -31,7 +31,7 @@ from amazon_electra.beam_jobs.core.terminal import print
 HUB = "hf://datasets/"
 BLOCK = 1 << 20  # bytes
 ATTEMPTS = 8  # in a row without one new byte
-LONGEST_WAIT = 60.0  # seconds between two attempts
+MAX_WAIT = 60.0  # seconds between two attempts
 SILENCE = 60.0  # seconds without a byte after which the connection counts as broken
 RETRIED_STATUS = (408, 416, 425, 429, 500, 502, 503, 504)
 
@@ -147,7 +147,7 @@ def _fetch_from_server(address: str, target: Path, sleep: Callable[[float], None
                         f"{address}: {error}; gave up after {fruitless} attempts without a new "
                         f"byte. {file.tell():,} bytes are kept: the same command continues"
                     ) from error
-                wait = min(2.0**fruitless, LONGEST_WAIT)
+                wait = min(2.0**fruitless, MAX_WAIT)
                 print(f"{target.name}: {error}; again in {wait:.0f} s", file=sys.stderr, flush=True)
                 sleep(wait)
         os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""Tells of new files that differ from what the model was tested on: a table, and an event for each,
+"""Reports new files that differ from what the model was tested on: a table, and an event for each,
 which an automation can answer with a run of add-dump.
 """
 

@@ -25,7 +25,7 @@ log = logging.getLogger("amazon_electra")
 T = TypeVar("T")
 PATIENCE_SECONDS = 300.0
 """How long a server that is away is asked again; Prefect then tries the stage again."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds
+FIRST_PAUSE, MAX_PAUSE = 0.5, 10.0  # seconds
 REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}
 """Codes of S3 for an object that is there already, or is being created."""
 SETTINGS = {
@@ -157,7 +157,7 @@ class Bucket:
                         f"{describe_error(error)}"
                     ) from error
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
     def _raise_in_words(self, error: Exception) -> NoReturn:
         """Raise what the server says in one line; as it is what callers know by its type, and what

@@ -84,18 +84,18 @@ def write_edited_file() -> Path:
 
     described = yaml.safe_load(PREFECT_FILE.read_text(encoding="utf-8"))
     with get_client(sync_client=True) as client:
-        for told in described["deployments"]:
-            flow = import_object(told["entrypoint"])
+        for entry in described["deployments"]:
+            flow = import_object(entry["entrypoint"])
             try:
-                earlier = client.read_deployment_by_name(f"{flow.name}/{told['name']}")
+                earlier = client.read_deployment_by_name(f"{flow.name}/{entry['name']}")
             except ObjectNotFound:
                 continue
-            shipped, edited = told["parameters"], read_edited(flow, earlier)
+            shipped, edited = entry["parameters"], read_edited(flow, earlier)
             if "{{" in json.dumps(edited):  # `prefect deploy` would fill in variables, secrets too
                 log.warning("%s has its shipped defaults again, its own hold {{", flow.name)
                 edited = {}
-            told["parameters"] = {**shipped, **edited, "store": shipped["store"]}
-            told["paused"] = earlier.paused
+            entry["parameters"] = {**shipped, **edited, "store": shipped["store"]}
+            entry["paused"] = earlier.paused
     handle, name = tempfile.mkstemp(suffix=".yaml")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         yaml.safe_dump(described, file, allow_unicode=True)

@@ -148,15 +148,15 @@ def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
         return f"{reached}; there is no second arm to compare it with."
     shown = [d for d in differences if d.comparison.is_significant]
     others = [d for d in differences if not d.comparison.is_significant]
-    told = _compose_clauses(shown, in_full=True)
+    clauses = _compose_clauses(shown, in_full=True)
     if len(differences) <= MANY:
-        told += _compose_clauses(others, in_full=len(differences) <= FEW)
+        clauses += _compose_clauses(others, in_full=len(differences) <= FEW)
     elif others:
         which = f"the other {len(others)}" if shown else f"any of {len(others)}"
-        told.append(
+        clauses.append(
             f"there is no evidence of a difference in {which} comparison{'s' * (len(others) > 1)}"
         )
-    sentence = "; ".join(told) + "."
+    sentence = "; ".join(clauses) + "."
     return sentence[0].upper() + sentence[1:]
 
 
@@ -244,10 +244,10 @@ def _list_warnings(study: ReportInput, results: Results) -> list[str]:
         *list_exposures(results),
         *(text for arm in study.arms if (text := describe_unchanged_arm(arm))),
         *(
-            f"{told}."
+            f"{warning}."
             for facts in study.stages
             for origin in study.origins.values()
-            if (told := warn_of_languages(origin, facts.counts.get("language_sample", {})))
+            if (warning := warn_of_languages(origin, facts.counts.get("language_sample", {})))
         ),
     ]
     pairs = itertools.product(results.arms, results.tasks)
@@ -287,13 +287,13 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
     """Yield a sentence for each encoder that may have seen the test texts of a task."""
     for fingerprint, origin in study.origins.items():
         arms = [arm.name for arm in study.arms if arm.origin == fingerprint]
-        told = origin.get("training_data") or "unknown"
-        names = told.split(", ")
+        data = origin.get("training_data") or "unknown"
+        names = data.split(", ")
         more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
         shown = f"are, by what comes with it, “{', '.join(names[:MAX_NAMES])}”{more}"
         yield (
             f"The texts that {origin['name']} was trained on "
-            f"{'are unknown' if told == 'unknown' else shown}. They may include test texts, "
+            f"{'are unknown' if data == 'unknown' else shown}. They may include test texts, "
             f"so the results of {join_names(arms)} may be too good; their differences from each "
             "other are affected less."
         )

@@ -25,6 +25,7 @@ from amazon_electra.beam_jobs.core.model_folder import (
     take_logarithms,
 )
 from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model import self_test
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Resources, write_config
 from amazon_electra.model.arms.out_of_fold import OutOfFold
@@ -198,6 +199,9 @@ def write_model(
     known = replace(choose_sampling(settings, "train", trained["seed"]), n=MAX_KNOWN)
     train = load_examples(task, data, "train", known)
     write_profile(held_out, tested, train, task, data, output)
+    if texts := [one.text for one in examples[: self_test.TEXTS]]:
+        expected = predict_texts(fitted, temperature, texts)
+        self_test.SelfTest(list(task.labels), texts, expected).write(output)
     write_json(output / COST, measure_cost(fitted, [one.text for one in examples[:TIMED]], output))
     results = {
         "task": task.name,

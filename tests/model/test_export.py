@@ -3,6 +3,7 @@
 sentence-transformers and skops take seconds to import, so only the test that needs them does.
 """
 
+import argparse
 import json
 import shutil
 from dataclasses import replace
@@ -26,6 +27,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.model_folder import apply_temperature
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
+from amazon_electra.flows.cli.check_command import check_model
 from amazon_electra.model import export
 from amazon_electra.model.arms import onnx
 from amazon_electra.model.arms.out_of_fold import OutOfFold
@@ -157,6 +159,7 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     assert "majority class" in card
     assert "Expected calibration error: on those" in card
     assert "is the rarest" in card
+    check_model(argparse.Namespace(place=str(folder), model=None, tolerance=1e-5))
     if arm == "tfidf":
         import skops.io
 

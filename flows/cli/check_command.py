@@ -1,0 +1,131 @@
+"""`amazon-electra check`: a model folder, or a server of it, still gives the answers that the model
+gave before it was exported.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.model_folder import QUANTIZED
+from amazon_electra.beam_jobs.core.settings import OptionParser
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.self_test import SelfTest, read_probabilities
+
+Answer = Callable[[list[str]], np.ndarray]
+"""Texts → probabilities [texts, labels]."""
+TOLERANCE = 1e-4
+INT8_TOLERANCE = 0.05
+"""Of int8, whose weights are others."""
+
+
+def add_check_options(check: OptionParser) -> None:
+    check.description = (
+        "Give 50 texts of the model's self-test to each library that loads the folder, or to a "
+        "server of it, and compare the probabilities."
+    )
+    check.add_argument(
+        "place",
+        metavar="FOLDER|URL",
+        help="a model folder, or a server: http://HOST:PORT of MLflow or "
+        "text-embeddings-inference, …/v1/models/NAME of KServe, …/v2/models/NAME of Open Inference",
+    )
+    check.add_argument("--model", metavar="FOLDER", help="of a URL: the folder that it serves")
+    check.add_argument(
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        metavar="NUMBER",
+        help=f"by how much a probability may differ (default {TOLERANCE:g}; a server in half "
+        "precision needs 0.01)",
+    )
+    check.set_defaults(do=check_model, parser=check)
+
+
+def check_model(arguments: argparse.Namespace) -> None:
+    """Print the largest difference of each way to load the model; UserError where one is larger
+    than it may be, or fails.
+    """
+    place, model = arguments.place, arguments.model
+    is_server = place.startswith(("http://", "https://"))
+    if is_server and not model:
+        raise UserError(f"--model is missing: the folder that {place} serves has the texts")
+    folder = Path(model if is_server else place)
+    test, wrong = SelfTest.read(folder), list[str]()
+    ways = list_servers(place.rstrip("/"), test) if is_server else list_libraries(folder, test)
+    for name, answer, tolerance in ways:
+        try:
+            difference = test.measure(answer)
+        except UserError as error:
+            wrong.append(name)
+            print(f"{name}: {error}")
+            continue
+        limit = tolerance or arguments.tolerance
+        if not difference <= limit:  # or NaN
+            wrong.append(name)
+        says = "differs" if name in wrong else "as it was exported"
+        print(
+            f"{name}: {says}, a probability by {difference:.1g} at most ({len(test.texts)} texts)"
+        )
+    if wrong:
+        raise UserError(f"{place} does not answer as the model did: {', '.join(wrong)}")
+
+
+def list_servers(url: str, test: SelfTest) -> Iterator[tuple[str, Answer, float | None]]:
+    """Yield what a server speaks, what asks it, and the tolerance if it is another one."""
+    from amazon_electra.flows.servers.inference import find_protocol
+
+    protocol = find_protocol(url)
+
+    def answer(texts: list[str]) -> np.ndarray:
+        answers = protocol.ask(url, texts)
+        try:
+            return np.array([read_probabilities(one, test.labels) for one in answers])
+        except ValueError as error:
+            raise UserError(f"{url} gives {error}") from error
+
+    yield protocol.name, answer, None
+
+
+def list_libraries(folder: Path, test: SelfTest) -> Iterator[tuple[str, Answer, float | None]]:
+    """Yield the name of each way to load a folder, what answers, and the tolerance if it is another
+    one.
+    """
+    from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_config
+
+    kind = read_config(str(folder)).amazon_electra.kind
+    yield "score", load_classifier(str(folder), "fp32").compute_probabilities, None
+    if (folder / QUANTIZED).exists():
+        answer = load_classifier(str(folder), "int8").compute_probabilities
+        yield "score, int8", answer, INT8_TOLERANCE
+    if kind == "transformers":
+        from transformers import pipeline
+
+        classify = pipeline("text-classification", model=str(folder), top_k=None, device="cpu")
+
+        def answer_by_pipeline(texts: list[str]) -> np.ndarray:
+            found = classify(texts, truncation=True, batch_size=len(texts))
+            return np.array([read_probabilities(row, test.labels) for row in found])
+
+        yield "transformers' pipeline", answer_by_pipeline, None
+    if kind in ("transformers", "onnx"):
+        yield "ONNX Runtime", open_graph(folder), None
+
+
+def open_graph(folder: Path) -> Answer:
+    """Return what answers with the graph and tokenizer.json alone, as its card's lines do."""
+    from amazon_electra.beam_jobs.core.model_folder import ONNX, apply_temperature
+    from amazon_electra.model.arms.onnx import run_onnx
+
+    temperature = json.loads((folder / "config.json").read_text(encoding="utf-8"))["temperature"]
+
+    def answer(texts: list[str]) -> np.ndarray:
+        pairs = [(text, None) for text in texts]
+        return apply_temperature(
+            run_onnx(folder / ONNX, folder / "tokenizer.json", pairs), temperature
+        )
+
+    return answer

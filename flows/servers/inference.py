@@ -7,6 +7,7 @@
 """
 
 import json
+import os
 import re
 import urllib.error
 import urllib.request
@@ -72,9 +73,14 @@ OPEN_INFERENCE = Protocol("Open Inference", "/infer", build_tensor, read_tensor)
 
 
 def send(url: str, body: Any = None) -> Any:
-    """Return the JSON that a server answers with; UserError where it does not, or refuses."""
+    """Return the JSON that a server answers with; UserError where it does not, or refuses. The
+    token of `amazon-electra serve` is sent where there is one.
+    """
     content = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, content, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    if token := os.environ.get("AMAZON_ELECTRA_TOKEN"):
+        headers["Authorization"] = f"Bearer {token}"
+    request = urllib.request.Request(url, content, headers)
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
             return json.loads(answer.read())

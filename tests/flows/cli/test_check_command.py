@@ -81,8 +81,10 @@ def serve(folder):
                 self.reply(200 if is_known else 404, {"model_id": "electra"})
 
             def do_POST(self):
+                if self.headers["Authorization"] != "Bearer secret":
+                    return self.reply(401, "no token")
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self.reply(200, answer(self.path, body, classify))
+                return self.reply(200, answer(self.path, body, classify))
 
             def log_message(self, *_):
                 pass
@@ -108,8 +110,11 @@ def check(capsys, *words):
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_of_each_protocol_is_asked_and_one_with_another_temperature_noticed(
-    folder, serve, capsys, name
+    folder, serve, capsys, name, monkeypatch
 ):
+    monkeypatch.setenv("AMAZON_ELECTRA_TOKEN", "wrong")
+    assert check(capsys, serve(name), "--model", folder)[0] == 2
+    monkeypatch.setenv("AMAZON_ELECTRA_TOKEN", "secret")
     code, said = check(capsys, serve(name), "--model", folder)
     assert (code, said.split(":")[0]) == (0, name)
     code, said = check(capsys, serve(name, factor=1.5), "--model", folder)

@@ -112,6 +112,7 @@ def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, A
     result = request.describe() | {
         **fitted.facts,
         "n_dev": len(held_out) if held_out else len(dev),
+        "n_labels": len(train) + len(dev),
         "left_out": {"train": dict(train_left), "dev": dict(dev_left)},
         "seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds": round(time.process_time() - cpu_started, 3),

@@ -84,9 +84,14 @@ class Cell:
 
     @property
     def label_budget(self) -> str:
-        """The labels that it read, of train and of dev; a dash where the folder does not say."""
-        dev = self.result.get("n_dev")
-        return f"{self.trained_with:,} + {dev:,}" if dev else "–"
+        """The labels that it read, of train and of dev; all in one where held-out ones are trained
+        on too, and a dash where the folder does not say.
+        """
+        held_out, read = self.result.get("n_dev"), self.result.get("n_labels", 0)
+        if not held_out:
+            return "–"
+        is_shared = 0 < read < self.trained_with + held_out
+        return f"{read:,}" if is_shared else f"{self.trained_with:,} + {held_out:,}"
 
     @property
     def seed_pair(self) -> SeedPair:

@@ -122,7 +122,7 @@ def get_title(metric: str) -> str:
 
 
 def is_percentage(metric: str) -> bool:
-    return metric not in ("loss", "mse")
+    return metric not in ("loss", "mse", "mae", "kappa")
 
 
 def format_number(metric: str, value: float) -> str:

@@ -25,15 +25,17 @@ def test_a_difference_is_told_and_so_is_that_there_is_none(written):
 
 
 def test_the_table_names_the_labels_that_each_arm_read(tmp_path):
-    """Of train and of dev; those of a student that learns from its teacher's outputs alone are its
-    teacher's.
+    """Of train and of dev, in one number where it was cross-validated; those of a student that
+    learns from its teacher's outputs alone are its teacher's.
     """
-    predict = {name: lambda _, seed: said(0.8, seed) for name in ("teacher", "student", "other")}
+    names = ("teacher", "student", "folded", "other")
+    predict = {name: lambda _, seed: said(0.8, seed) for name in names}
     cells = write_cells(tmp_path, predict, seeds=[0])
     settings = {"soft_weight": 1.0}
     told = {
         "teacher": {"n_train": 1600, "n_dev": 400, "teacher": None, "settings": settings},
         "student": {"n_train": 9000, "n_dev": 400, "teacher": "made", "settings": settings},
+        "folded": {"n_train": 900, "n_dev": 900, "n_labels": 900, "teacher": None},
     }
     for name, result in told.items():
         result["teacher"] = result["teacher"] and str(tmp_path / "of teacher")
@@ -43,11 +45,20 @@ def test_the_table_names_the_labels_that_each_arm_read(tmp_path):
     _, text = render(tmp_path, cells)
     table = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line.startswith("|")]
     place = table[0].index("labels")
-    assert {row[1]: row[place] for row in table[2:5]} == {
+    assert {row[1]: row[place] for row in table[2:6]} == {
         "teacher": "1,600 + 400",
         "student": "1,600 + 400",
+        "folded": "900",
         "other": "–",
     }
+
+
+@pytest.mark.parametrize(
+    ("metric", "shown"), [("accuracy", "58.4% (50.9 – 65.2)"), ("mae", "0.584 (0.509 – 0.652)")]
+)
+def test_what_is_no_share_is_no_percentage(metric, shown):
+    values = {"value": 0.584, "low": 0.509, "high": 0.652}
+    assert sections.format_with_interval(metric, values) == shown
 
 
 class Page(HTMLParser):

@@ -12,12 +12,14 @@ import lzma
 import os
 import re
 import shlex
+import sqlite3
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
@@ -75,7 +77,6 @@ UNREADABLE: dict[bytes | tuple[bytes, ...], tuple[str, str]] = {
         "an Excel workbook",
         "save it as CSV first: libreoffice --headless --convert-to csv",
     ),
-    b"SQLite format 3": ("a SQLite database", "write its table as CSV:"),
     b"ORC": ("an ORC file, which is not read", "write it as Parquet first:"),
     b"Obj\x01": ("an Avro file, which is not read", "write it as Parquet first:"),
     (b"\x80\x02", b"\x80\x03", b"\x80\x04\x95", b"\x80\x05\x95"): (
@@ -90,6 +91,7 @@ before its name.
 """
 WORKBOOKS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 """Members of a zip file that is one of Excel (xlsx, xlsb) or LibreOffice (ods)."""
+SQLITE = b"SQLite format 3"
 BSON = re.compile(rb".{3}\x00[\x02\x03\x07\x10]\w+\x00", re.DOTALL)
 TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
@@ -115,12 +117,37 @@ def name_new_file(name: str, ending: str = "") -> str:
     return shlex.quote(f"{stem or last}.new.{ending}")
 
 
+def find_table(path: str) -> str:
+    """Return the name of the table of a SQLite database that has most rows, about; TABLE where that
+    is not known.
+    """
+    names = "select name from sqlite_master where type = 'table' order by name"
+    sizes = {"TABLE": -1}
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as database,
+    ):
+        for (name,) in database.execute(names).fetchall():
+            quoted = name.replace('"', '""')
+            with suppress(sqlite3.Error):  # it has no numbers of rows
+                [size] = database.execute(f'select max(rowid) from "{quoted}"').fetchone()
+                sizes[name] = size or 0
+    return max(sizes, key=lambda name: sizes[name])
+
+
 def refuse_unless_text(head: bytes, name: str) -> None:
     """Raise UserError that names the kind of file, unless its first uncompressed bytes are text."""
     quoted = shlex.quote(name)
     for magic, (what, advice) in UNREADABLE.items():
         if head.startswith(magic):
             raise UserError(f"{name} is {what}; {advice} {quoted}")
+    if head.startswith(SQLITE):
+        table = find_table(name)
+        select = shlex.quote('select * from "{}"'.format(table.replace('"', '""')))
+        raise UserError(
+            f"{name} is a SQLite database; write its table as CSV: sqlite3 -csv -header {quoted} "
+            f"{select} > {shlex.quote(table)}.csv"
+        )
     if BSON.match(head):
         raise UserError(
             f"{name} is BSON of mongodump; convert it first: bsondump {quoted} > reviews.json"

@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -21,6 +20,7 @@ LINES = b"".join(b'{"text": "kettle %d", "stars": 5}\n' % i for i in range(200))
 def type_command(command, folder):
     """Run a command of a message in a shell, in the folder."""
     tool = command.split()[0]
+    assert tool in ("curl", "iconv", "sqlite3", "sed", "jq", "tr", "unzip"), command
     if not shutil.which(tool):
         pytest.skip(f"{tool} is not installed")
     subprocess.run(["bash", "-c", command], cwd=folder, check=True, timeout=60)
@@ -99,13 +99,11 @@ def write_database(path):
 GIVEN = {
     "my reviews.csv": (CSV.decode().encode("utf-16-le"), "convert it first: "),
     "big.csv": (CSV.decode().encode("utf-16-be"), "convert it first: "),
-    "utf32.csv": (CSV.decode().encode("utf-32"), "convert it first: "),
     "q.sqlite": (write_database, "write its table as CSV: "),
     "comments.json": (COMMENTED.encode(), "take them out: "),
     "script.json": (b"var reviews = " + json.dumps(OBJECTS).encode() + b";", "around it: "),
     "strings.json": (json.dumps(json.dumps(OBJECTS)).encode(), "decode it: "),
     "mac os.csv": (CSV.replace(b"\n", b"\r"), "convert them first: "),
-    "packed.csv": (zlib.compress(CSV), "unpack it first: "),
     "late.csv": (b"of a tool;\n\n" + CSV.replace(b",", b";"), "what is above it: "),
     "bare.csv": (CSV.partition(b"\n")[2].replace(b",", b"\t"), "its 2 columns: "),
 }

@@ -149,6 +149,33 @@ def add_diff_options(change: OptionParser) -> None:
     )
 
 
+def add_suggest_options(command: OptionParser) -> None:
+    add_command(
+        command,
+        print_suggestions,
+        "Choose reviews from scores with texts (`score --with-text`) that the model is unsure of, "
+        "a rare class first and none like another, and write them for a labelling tool.",
+    )
+    command.add_argument("--scores", default="scores", help="folder of scores (default: scores)")
+    command.add_argument("--number", type=int, default=200, help="of reviews (default: 200)")
+    command.add_argument(
+        "--output",
+        default="to_label.jsonl",
+        help="file: .jsonl for doccano, .json for Label Studio (default: to_label.jsonl)",
+    )
+
+
+def print_suggestions(arguments: argparse.Namespace) -> None:
+    """Write the reviews that are worth a label."""
+    from amazon_electra.beam_jobs.scoring.suggestion import suggest, write_suggestions
+
+    if arguments.number < 1:
+        raise UserError("give 1 or more", "number", arguments.number)
+    rows = suggest(arguments.scores, arguments.number)
+    write_suggestions(rows, Path(arguments.output))
+    print(f"{arguments.output}: {format_count(len(rows), 'review')} to label")
+
+
 def print_difference(arguments: argparse.Namespace) -> None:
     """Print what changed between two folders of scores; write the rows."""
     from amazon_electra.beam_jobs.scoring.difference import diff, write_changes

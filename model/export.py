@@ -8,6 +8,7 @@ the logits before the softmax; it was fitted on dev, and is 1 where the weights 
 """
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,12 +42,12 @@ from amazon_electra.model.evaluation.choice import (
 from amazon_electra.model.evaluation.metrics import (
     METRICS,
     compute_metric,
-    count_confusions,
-    list_class_figures,
+    list_figures,
 )
+from amazon_electra.model.evaluation.predict import choose_thresholds, predict_sets
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.evaluation.significance import compare_arms
-from amazon_electra.model.finetuning.examples import Split, Task, load_examples
+from amazon_electra.model.finetuning.examples import Example, Split, Task, load_examples
 from amazon_electra.model.finetuning.network import NETWORK
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
@@ -146,7 +147,7 @@ def export(
     data, output = Path(data), Path(output)
     check_cells(cells)
     found = find_task(task, data, tuple(cells[0].described["labels"]))
-    if found.shape != "classification":
+    if found.shape not in ("classification", "multilabel"):
         raise UserError(f"task: {task} is {found.shape}; only classifiers are exported")
     return write_model(cells, found, data, output, target_accuracy)
 
@@ -178,17 +179,25 @@ def write_model(
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     exported = fitted.export(output, examples, temperature, task)
-    held_out = OutOfFold.of_predictions(dev, temperature)
-    tested = OutOfFold.of_predictions(test, temperature) if test else None
-    questions = answer_questions(
-        held_out,
-        tested,
-        task,
-        data,
-        output,
-        partial(predict_texts, fitted, temperature),
-        target,
-    )
+    held_out = tested = None
+    questions: dict[str, Any] = {}
+    if task.shape == "multilabel":
+        if target is not None:
+            print(f"{task.name}: no target accuracy, a text may have several", file=sys.stderr)
+        several = {"thresholds": list_thresholds(best.held_out, temperature)}
+        exported = replace(exported, config={**exported.config, **several})
+    else:
+        held_out = OutOfFold.of_predictions(dev, temperature)
+        tested = OutOfFold.of_predictions(test, temperature) if test else None
+        questions = answer_questions(
+            held_out,
+            tested,
+            task,
+            data,
+            output,
+            partial(predict_texts, fitted, temperature),
+            target,
+        )
     if asked := questions.get("trust", {}).get("asked"):
         threshold = NEVER if asked["threshold"] is None else asked["threshold"]
         exported = replace(exported, config={**exported.config, "threshold": threshold})
@@ -196,11 +205,12 @@ def write_model(
         exported = replace(exported, config={**exported.config, "numbers": task.numbers})
     described = best.described
     write_config(output, best.arm_class, exported, described["task"], described["labels"])
-    known = replace(choose_sampling(settings, "train", trained["seed"]), n=MAX_KNOWN)
-    train = load_examples(task, data, "train", known)
-    write_profile(held_out, tested, train, task, data, output)
+    if held_out:
+        known = replace(choose_sampling(settings, "train", trained["seed"]), n=MAX_KNOWN)
+        train = load_examples(task, data, "train", known)
+        write_profile(held_out, tested, train, task, data, output)
     if texts := [one.text for one in examples[: self_test.TEXTS]]:
-        expected = predict_texts(fitted, temperature, texts)
+        expected = predict_texts(fitted, temperature, texts, task.shape == "multilabel")
         self_test.SelfTest(list(task.labels), texts, expected).write(output)
     write_json(output / COST, measure_cost(fitted, [one.text for one in examples[:TIMED]], output))
     results = {
@@ -219,10 +229,11 @@ def write_model(
         "calibration": {
             split: compare_calibration(predictions, temperature)
             for split, predictions in (("dev", dev), ("test", test))
-            if predictions
+            if predictions and "ece" in task.metrics
         },
+        "thresholds": exported.config.get("thresholds", []),
         "n_test": len(test) if test else 0,
-        "classes": list_class_figures(count_confusions(test), task.labels) if test else [],
+        "classes": list_figures(test, task.labels) if test else [],
         "against": compare_with_simple_models(best, cells, test, task.metrics),
         **exported.facts,
         "questions": questions,
@@ -279,9 +290,18 @@ def measure_cost(arm: Arm, texts: Sequence[str], folder: Path) -> dict[str, floa
     return {"megabytes": round(size / 1e6, 2), "milliseconds": round(float(np.median(times)), 2)}
 
 
-def predict_texts(arm: Arm, temperature: float, texts: Sequence[str]) -> np.ndarray:
+def list_thresholds(held_out: OutOfFold, temperature: float) -> list[float]:
+    """Return the probability of each class of a multi-label task from which on a text has it."""
+    logits = choose_thresholds(held_out.logits, held_out.labels)
+    return apply_temperature(logits, temperature, is_multilabel=True).round(6).tolist()
+
+
+def predict_texts(
+    arm: Arm, temperature: float, texts: Sequence[str], is_multilabel: bool = False
+) -> np.ndarray:
     """Return calibrated probabilities [texts, classes]."""
-    return apply_temperature(take_logarithms(arm.predict(texts)), temperature)
+    logits = arm.predict_logits([Example(str(i), text) for i, text in enumerate(texts)])
+    return apply_temperature(np.asarray(logits), temperature, is_multilabel)
 
 
 def summarize_arms(cells: Sequence[ExportCell], metrics: Sequence[str]) -> list[dict[str, Any]]:
@@ -348,6 +368,11 @@ def calibrate_test(cell: ExportCell) -> Predictions:
 
 def answer_most_frequent(held_out: OutOfFold, test: Predictions) -> Predictions:
     """Return the predictions of the model that knows nothing but the shares of the classes."""
+    if test.is_multilabel:
+        shares = (held_out.labels.sum(0) + 1) / (len(held_out) + 2)
+        examples = [Example(one, "") for one in test.ids]
+        logits = np.tile(np.log(shares / (1 - shares)), (len(test), 1))
+        return predict_sets(logits, test.gold_array, examples)
     counts = np.bincount(held_out.labels, minlength=test.n_classes) + 1  # rule of succession
     shares = counts / counts.sum()
     return replace(

@@ -137,21 +137,16 @@ def fit_and_predict(
     which it reads HELD_OUT examples at most, of many a twentieth of all. With fewer than
     REFITTED_BELOW labels it is then fitted to all.
     """
+    from amazon_electra.model.evaluation.choice import make_held_out_predictions
     from amazon_electra.model.evaluation.metrics import compute_metric
-    from amazon_electra.model.evaluation.predict import predict_classes
 
     task, arm = request.task, find_arm(request.start.arm)
     resources = Resources(device, request.settings.precision, request.cache)
     if dev or arm.cross_validates:
         fitted = arm.fit(train, dev, request, resources, output)
-        if task.shape != "classification":
+        if task.shape not in ("classification", "multilabel"):
             return fitted, None
-        held_out, examples = fitted.out_of_fold, dev
-        if dev:
-            held_out = predict(fitted, dev)
-        elif held_out:  # of some of the examples, where an arm has read no more
-            by_id = {example.id: example for example in train}
-            examples = [by_id[one] for one in held_out.ids]
+        held_out = predict(fitted, dev) if dev else fitted.out_of_fold
     else:
         folds = assign_folds(list_labels(train), group_examples(train))
         n = max(HELD_OUT, len(train) // 20)
@@ -174,7 +169,7 @@ def fit_and_predict(
                 fitted.facts["tried"] = facts["tried"]
     if held_out is None:
         raise UserError(f"arm: {arm.name} says that it cross-validates and sets no out_of_fold")
-    predictions = predict_classes(list(held_out.logits), examples)
+    predictions = make_held_out_predictions(held_out)
     fitted.facts["dev"] = {name: compute_metric(name, predictions) for name in task.metrics}
     return fitted, held_out
 

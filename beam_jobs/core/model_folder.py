@@ -19,6 +19,8 @@ PART_NAME = re.compile("[a-z0-9][a-z0-9-]{0,40}")
 """Of the folder of one of several models whose logits are added."""
 MIN_PROBABILITY = 1e-30
 """Of a class: one that a pipeline never saw has a logarithm too."""
+MIN_REST = 1e-7
+"""Least difference of a probability from 1 that float32 has, about."""
 TEMPERATURES = 0.01, 100.0
 """Bounds of a temperature; those of model.export lie between 0.2 and 10."""
 MAX_CHARACTERS = 200_000
@@ -28,6 +30,8 @@ EXPANDED_BYTES, EXPANDED_BYTES_OF_A_LABEL = 256 << 20, 16 << 20
 """That model.skops may expand to; ours takes 8 MB for each label."""
 SCHEMA, MAX_SCHEMA_BYTES = "schema.json", 16 << 20
 """The file in model.skops that describes its objects; ours takes 60 kB."""
+MULTILABEL = "multi_label_classification"
+"""transformers' `problem_type` of a model whose texts may have several labels."""
 PROBE = "A lamp that broke on the first day."
 """The text on which a model is tried when it is loaded."""
 
@@ -117,19 +121,29 @@ def check_parts(parts: list[dict[str, Any]]) -> None:
             raise ValueError(f"the weight of the part {name} is {weight!r}")
 
 
-def sum_parts(probabilities: list[np.ndarray], weights: list[float]) -> np.ndarray:
-    """Return logits, float64 [examples, classes]: log-probabilities, weighted and added."""
+def sum_parts(
+    probabilities: list[np.ndarray], weights: list[float], is_multilabel: bool = False
+) -> np.ndarray:
+    """Return logits, float64 [examples, classes]: those of each part, weighted and added."""
     pairs = zip(probabilities, weights, strict=True)
-    return np.asarray(sum(weight * take_logarithms(one) for one, weight in pairs))
+    return np.asarray(sum(weight * take_logarithms(one, is_multilabel) for one, weight in pairs))
 
 
-def take_logarithms(probabilities: np.ndarray) -> np.ndarray:
-    """Return logits, float64, whose softmax are the probabilities."""
-    return np.log(np.maximum(probabilities.astype(np.float64), MIN_PROBABILITY))
+def take_logarithms(probabilities: np.ndarray, is_multilabel: bool = False) -> np.ndarray:
+    """Return logits, float64, whose softmax, or sigmoid, are the probabilities."""
+    given = probabilities.astype(np.float64)
+    logarithms = np.log(np.maximum(given, MIN_PROBABILITY))
+    return logarithms - np.log(np.maximum(1 - given, MIN_REST)) if is_multilabel else logarithms
 
 
-def apply_temperature(logits: np.ndarray, temperature: float) -> np.ndarray:
-    """Return softmax(logits / temperature), float64 [examples, classes]."""
+def apply_temperature(
+    logits: np.ndarray, temperature: float, is_multilabel: bool = False
+) -> np.ndarray:
+    """Return softmax(logits / temperature), float64 [examples, classes]; the sigmoid of each where
+    a text may have several of the classes.
+    """
     scaled = logits.astype(np.float64) / temperature
+    if is_multilabel:
+        return np.asarray(np.exp(-np.logaddexp(0, -scaled)))
     powers = np.exp(scaled - scaled.max(1, keepdims=True))
     return np.asarray(powers / powers.sum(1, keepdims=True))

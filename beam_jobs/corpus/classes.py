@@ -1,8 +1,10 @@
 """The classes of a label that a task can have, by how many reviews of a corpus each has."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.reading.class_order import order_classes
 from amazon_electra.beam_jobs.reading.fields import MAX_CLASSES
 
@@ -12,24 +14,39 @@ SHOWN_CLASSES = 20
 TRAINED_SPLITS = ("pretrain", "train")
 
 
+def count_labels(
+    counts: Counter[str], split: str, found: str | None, is_multilabel: bool, texts: int = 1
+) -> None:
+    """Count texts of a split by what `LabelValues.find_class` found, for `choose_classes`: by
+    SPLIT.CLASS; of a multi-label column by each class, and as SPLIT. by themselves.
+    """
+    if found is not None:
+        for name in [*split_classes(found), ""] if is_multilabel else [found]:
+            counts[f"{split}.{name}"] += texts
+
+
 def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:
     """Return the classes of a label by its reviews by split and class, how many reviews each has,
     and what is left out: values with fewer than MIN_LABELLED reviews to train on.
 
     There are no classes where fewer than two, or more than MAX_CLASSES, remain. Steps of a scale
-    come in its order, and `is_ordered` says so; others in that of their names.
+    come in its order, and `is_ordered` says so; others in that of their names. Of a multi-label
+    column `texts` says how many reviews each split has, with and without a class.
     """
+    texts = {name[:-1]: n for name, n in counts.items() if name.endswith(".")}
+    counts = {name: n for name, n in counts.items() if not name.endswith(".")}
     trained: dict[str, int] = {}
     for name, n in counts.items():
         split, _, value = name.partition(".")
         trained[value] = trained.get(value, 0) + (n if split in TRAINED_SPLITS else 0)
     classes = sorted(value for value, n in trained.items() if n >= MIN_LABELLED)
-    steps = order_classes(classes)
+    steps = [] if texts else order_classes(classes)
     rare = {value: n for value, n in sorted(trained.items()) if n < MIN_LABELLED}
     shown = sorted(rare, key=lambda value: (-rare[value], value))[:SHOWN_CLASSES]
     return {
         "classes": (steps or classes) if 2 <= len(classes) <= MAX_CLASSES else [],
         **({"is_ordered": True} if steps else {}),
+        **({"texts": texts} if texts else {}),
         "found": len(classes),
         "counts": {n: c for n, c in counts.items() if n.partition(".")[2] not in rare},
         "left_out": {"values": len(rare), "most_frequent": {value: rare[value] for value in shown}},

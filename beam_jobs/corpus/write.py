@@ -17,6 +17,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.parquet import write_tables
+from amazon_electra.beam_jobs.corpus.classes import count_labels
 from amazon_electra.beam_jobs.corpus.plan import CONTRADICTED, CorpusPlan, Folders
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication import phrases
@@ -404,8 +405,10 @@ class UnitTables:
             for (side, value), count in Counter(
                 zip(sides.tolist(), columns[name].to_pylist(), strict=True)
             ).items():
-                if value is not None:
-                    self.labels[name.removeprefix(LABEL)][f"{SPLITS[side]}.{value}"] += count
+                column = name.removeprefix(LABEL)
+                known = self.classes.get(column)
+                is_multilabel = bool(known and known.is_multilabel)
+                count_labels(self.labels[column], SPLITS[side], value, is_multilabel, count)
         return pa.Table.from_pydict(columns, schema=schema)
 
     def _map_labels(self, name: str, batch: pa.RecordBatch, rows: np.ndarray) -> pa.StringArray:

@@ -472,7 +472,7 @@ def read_label(record: Mapping[str, Any], column: Any) -> str | None:
     """
     value = record.get(column)
     if value is None and type(column) is str and LIST in column:
-        value = list(collect_values(record, column))
+        value = list(collect_values(record, column)) or None  # nobody has labelled it
     if isinstance(value, list | tuple):
         return join_values(map(parse_label, value))
     return parse_label(value)

@@ -3,22 +3,25 @@ values are several.
 
 Decided from all values of a column, like the scale of stars: `Yes`, `yes ` and `YES` are one class
 (and `1`, `01`, `1,0` and `True`), called by the spelling that most reviews have. A column whose
-values are those of others with a `|`, `;` or `,` between them has several in a cell, as lists have;
-such a cell gives no class, and is counted. With `--fold-labels false` all values stay as typed.
+values are those of others with a `|`, `;` or `,` between them has several in a cell, as lists have.
+Where MIN_SEVERAL of the cells have several the column is that of a multi-label task, and an empty
+list says that a text has none of the classes; in another column a cell with several gives no class,
+and is counted. With `--fold-labels false` all values stay as typed.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import xxhash
 
+from amazon_electra.beam_jobs.core.label_sets import SEVERAL
 from amazon_electra.beam_jobs.core.progress import format_count
 
-SEVERAL = "\x1f"
-"""Between the values of a list, which are in order."""
+MIN_SEVERAL = 0.01
+"""Of the cells with a value, from which on a column is multi-label."""
 MISSING = frozenset(
     {
         *("n/a", "na", "n.a.", "n.a", "#n/a", "#na", "<na>", "null", "none", "nan", "nil"),
@@ -53,19 +56,28 @@ def fold(value: str) -> str:
 
 @dataclass(frozen=True)
 class LabelValues:
-    """What the values of a column are: by their folded form the class, or None for several."""
+    """What the values of a column are: by their folded form the class."""
 
     folds: bool = True
     delimiters: str = ""
     """Signs between several values in a cell; empty: there are none, or they are lists."""
     names: Mapping[str, str] = field(default_factory=dict)
+    is_multilabel: bool = False
+    """Whether a text may have several of the classes."""
 
     def find_class(self, value: str | None) -> str | None:
-        """Return the class of a value as typed; None without one, or with several."""
-        parts = self.split_cell(value) if value else []
-        if len(parts) != 1:
+        """Return the class of a value as typed; None without one, or with several. Of a multi-label
+        column the classes, in order, with SEVERAL between them; "" for an empty list.
+        """
+        if not value:
             return None
-        return self.names.get(fold(parts[0]), parts[0]) if self.folds else parts[0]
+        names = {self._name(part) for part in self.split_cell(value)}
+        if self.is_multilabel:
+            return SEVERAL.join(sorted(names)) if names or value == SEVERAL else None
+        return names.pop() if len(names) == 1 else None
+
+    def _name(self, part: str) -> str:
+        return self.names.get(fold(part), part) if self.folds else part
 
     def split_cell(self, value: str) -> list[str]:
         """Return the values of a cell, as typed; none for a sign of a missing one."""
@@ -78,26 +90,34 @@ class LabelValues:
 
 def decide_values(counts: Iterable[Mapping[str, int]], folds: bool = True) -> LabelValues:
     """Return what the values of a column are, by how often each occurs in each dump, in the order
-    of the dumps: the first one that has a class names it, and says what delimits values.
+    of the dumps: the first one that has a class names it, and the first one with values says what
+    delimits them, and whether a text may have several.
     """
-    if not folds:
-        return LabelValues(False, "", {value: value for dump in counts for value in dump})
     names: dict[str, str] = {}
-    delimiters = ""
-    for dump in counts:
-        delimiters = delimiters or _find_delimiters(dump)
+    known: LabelValues | None = None
+    for dump in filter(None, counts):
+        if known is None:
+            known = LabelValues(folds, _find_delimiters(dump) if folds else "")
+            sizes = Counter[bool]()
+            for value, n in dump.items():
+                if parts := known.split_cell(value):
+                    sizes[len(set(parts)) > 1] += n
+            is_multilabel = sizes[True] > 0 and sizes[True] >= MIN_SEVERAL * sizes.total()
+            known = replace(known, is_multilabel=is_multilabel)
         spellings: dict[str, dict[str, int]] = {}
         for value, n in dump.items():
-            if SEVERAL not in value:
-                spellings.setdefault(fold(value), {})[" ".join(value.split())] = n
+            for part in known.split_cell(value):
+                spelling = " ".join(part.split()) if folds else part
+                of_class = spellings.setdefault(fold(part) if folds else part, {})
+                of_class[spelling] = of_class.get(spelling, 0) + n
         for folded, typed in spellings.items():
             names.setdefault(folded, min(typed, key=lambda name: (-typed[name], name)))
-    return LabelValues(delimiters=delimiters, names=names)
+    return replace(known or LabelValues(folds), names=names)
 
 
 def hash_value(value: str | None, folds: bool) -> int:
     """Return 32 bits that spellings of a class share; 0 for no value."""
-    if value is None or (folds and fold(value) in MISSING):
+    if value is None or value == SEVERAL or (folds and fold(value) in MISSING):
         return 0
     parts = {fold(part) for part in re.split(r"[|;\x1f]", value)} if folds else {value}
     return xxhash.xxh32_intdigest(SEVERAL.join(sorted(parts)).encode("utf-8", "surrogatepass"))
@@ -133,11 +153,14 @@ def describe_values(counts: Mapping[str, int], values: LabelValues, reviews: int
     missing: Counter[str] = Counter()
     cells: Counter[int] = Counter()
     for value, n in counts.items():
-        if (name := values.find_class(value)) is not None:
-            by_class.setdefault(name, Counter())[value] += n
+        parts = values.split_cell(value)
+        if len(parts) == 1 or (parts and values.is_multilabel):
+            for part in parts:
+                name = values.find_class(part)
+                by_class.setdefault(name or part, Counter())[part] += n
         elif SEVERAL not in value and values.folds and fold(value) in MISSING:
             missing[value] += n
-        cells[len(values.split_cell(value))] += n
+        cells[len(set(parts))] += n
     said = []
     if folded := {name: typed for name, typed in by_class.items() if len(typed) > 1}:
         before = sum(map(len, by_class.values()))
@@ -162,7 +185,8 @@ def describe_values(counts: Mapping[str, int], values: LabelValues, reviews: int
         said.append(
             ", ".join([*texts, f"{none:,} none"])
             + (f", with {' or '.join(values.delimiters)} between them" if values.delimiters else "")
-            + "; those with several are in no class"
+            + ("; the task is multi-label" * values.is_multilabel)
+            + ("; those with several are in no class" * (not values.is_multilabel))
         )
     return "; ".join(said)
 
@@ -187,7 +211,7 @@ def keep_frequent(counts: Mapping[str, int]) -> dict[str, int]:
     return {value: counts[value] for value in sorted(chosen)}
 
 
-def join_values(values: Iterable[Any]) -> str | None:
+def join_values(values: Iterable[Any]) -> str:
     """Return several values, or one, as one text; the order and copies do not count."""
     distinct = sorted({str(value) for value in values if value is not None})
-    return SEVERAL.join(distinct) or None
+    return SEVERAL.join(distinct) or SEVERAL

@@ -20,6 +20,7 @@ from amazon_electra.beam_jobs.core.drift import PROFILE, Profile, count_cut_text
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.model_folder import (
+    MULTILABEL,
     ONNX,
     PIPELINE,
     PROBE,
@@ -54,6 +55,8 @@ class Details(BaseModel):
     """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for one."""
     numbers: list[float] = []
     """That the classes stand for, such as 1 to 5 stars."""
+    thresholds: list[float] = []
+    """Of a multi-label model: the probability of each class from which on a text has it."""
     parts: list[dict[str, Any]] = []
     """`folder` and `weight` of each part."""
 
@@ -70,6 +73,7 @@ class ModelConfig(BaseModel):
     id2label: dict[int, str] = Field(min_length=2)
     temperature: float = 1
     pad_token_id: int | None = None
+    problem_type: str | None = None
     amazon_electra: Details
 
     @model_validator(mode="after")
@@ -77,6 +81,9 @@ class ModelConfig(BaseModel):
         if sorted(self.id2label) != list(range(len(self.id2label))):
             raise ValueError("id2label does not number the labels from 0")
         check_labels(self.labels)
+        thresholds = self.amazon_electra.thresholds
+        if self.is_multilabel and len(thresholds) != len(self.labels):
+            raise ValueError(f"{len(thresholds)} thresholds of {len(self.labels)} labels")
         if (numbers := self.amazon_electra.numbers) and len(numbers) != len(self.labels):
             raise ValueError(f"{len(numbers)} numbers of {len(self.labels)} labels")
         check_temperature(self.temperature)
@@ -85,6 +92,10 @@ class ModelConfig(BaseModel):
     @property
     def labels(self) -> list[str]:
         return [label for _, label in sorted(self.id2label.items())]
+
+    @property
+    def is_multilabel(self) -> bool:
+        return self.problem_type == MULTILABEL
 
 
 def count_none(texts: list[str]) -> int:
@@ -111,6 +122,15 @@ class Classifier:
     """Of texts, how many are longer than it reads."""
     is_linear: bool = False
     """Whether it is TF-IDF alone, to which one more text costs microseconds."""
+    thresholds: Sequence[float] = ()
+    """Of a multi-label model, of each class."""
+
+    def answer(self, probabilities: np.ndarray) -> list[Any]:
+        """Return the label of each text, of a multi-label model the list of its labels."""
+        if not self.thresholds:
+            return [self.labels[best] for best in probabilities.argmax(1)]
+        has = probabilities >= np.array(self.thresholds)
+        return [[self.labels[c] for c in np.flatnonzero(row)] for row in has]
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; UserError where a score is no number."""
@@ -124,7 +144,7 @@ class Classifier:
             logits = self.compute_logits(texts)
         except WrongScores as error:
             raise UserError(f"{error}; export it again", "model", self.folder) from error
-        return apply_temperature(logits, self.temperature)
+        return apply_temperature(logits, self.temperature, bool(self.thresholds))
 
 
 def read_config(folder: str) -> ModelConfig:
@@ -212,8 +232,14 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     """
     keep_freed_memory()
     config = read_config(folder)
-    details = config.amazon_electra
-    about = details.threshold, details.numbers, read_profile(folder), details.task
+    details, is_multilabel = config.amazon_electra, config.is_multilabel
+    about: dict[str, Any] = {
+        "threshold": details.threshold,
+        "numbers": details.numbers,
+        "profile": read_profile(folder),
+        "task": details.task,
+        "thresholds": details.thresholds if is_multilabel else [],
+    }
     if config.amazon_electra.kind == "parts":
         parts = list(read_parts(folder, config))
         loaded = [
@@ -222,12 +248,15 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
         shares = [weight for _, _, weight in parts]
 
         def add(texts: list[str]) -> np.ndarray:
-            return sum_parts([part.compute_probabilities(texts) for part in loaded], shares)
+            found = [part.compute_probabilities(texts) for part in loaded]
+            return sum_parts(found, shares, is_multilabel)
 
         def count_cut_by_any(texts: list[str]) -> int:
             return max(part.count_cut(texts) for part in loaded)
 
-        return Classifier(folder, config.labels, config.temperature, add, *about, count_cut_by_any)
+        return Classifier(
+            folder, config.labels, config.temperature, add, count_cut=count_cut_by_any, **about
+        )
     weights, *other = [
         storage.read_bytes(storage.join_path(folder, name))
         for name in list_model_files(folder, config, precision)
@@ -239,13 +268,13 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
             compute = load_network(weights, tokenizer, config)
             count_cut = partial(count_cut_texts, tokenizer)
         else:
-            compute = load_pipeline(weights, config.labels)
+            compute = load_pipeline(weights, config.labels, is_multilabel)
         compute([PROBE])
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
         raise UserError(f"cannot be loaded ({why}); export it again", "model", folder) from error
     base = folder, config.labels, config.temperature, compute
-    return Classifier(*base, *about, count_cut, is_linear=not other)
+    return Classifier(*base, count_cut=count_cut, is_linear=not other, **about)
 
 
 def read_profile(folder: str) -> Profile | None:
@@ -299,7 +328,9 @@ def load_network(
     return compute
 
 
-def load_pipeline(content: bytes, labels: list[str]) -> Callable[[list[str]], np.ndarray]:
+def load_pipeline(
+    content: bytes, labels: list[str], is_multilabel: bool
+) -> Callable[[list[str]], np.ndarray]:
     """Return what computes the logits of texts by a pipeline of scikit-learn.
 
     skops loads the types of scikit-learn, SciPy and NumPy that it knows to be harmless; `trusted`
@@ -318,7 +349,7 @@ def load_pipeline(content: bytes, labels: list[str]) -> Callable[[list[str]], np
         found = pipeline.predict_proba(texts)
         check_scores(found, len(texts), len(names))
         probabilities[:, places] = found
-        return take_logarithms(probabilities)
+        return take_logarithms(probabilities, is_multilabel)
 
     return compute
 

@@ -1,7 +1,8 @@
 """The rows of a unit, each with its label or the reason why it has none, and the files of all.
 
 A file of scores has a row for each record of its input, in order: `file`, `row` (the record's
-number, from 1), `id` (its own, where it has one), `text` if wanted, `label`, `decision` (`decided`,
+number, from 1), `id` (its own, where it has one), `text` if wanted, `label` (of a multi-label model
+the list of labels, in CSV as JSON), `decision` (`decided`,
 or `ask` where the model is less sure than its threshold, if it has one), `expected` (the mean of
 the stars that the classes stand for, by their probabilities), `p.LABEL` for each class, `because`
 if wanted (the phrases with the largest weights), `model_version`, and `reason` where there is no
@@ -126,17 +127,16 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
     rows = read_rows(unit, plan.options, classifier.task)
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
     probabilities = classifier.score([rows.texts[number] for number in scored])
-    best = probabilities.argmax(1)
-    labels, spread = (
-        np.full(len(rows.ids), None),
-        np.full((len(rows.ids), len(classifier.labels)), np.nan, np.float32),
-    )
-    labels[scored] = np.array(classifier.labels, object)[best]
+    labels: list[Any] = [None] * len(rows.ids)
+    for number, answer in zip(scored, classifier.answer(probabilities), strict=True):
+        labels[number] = answer
+    spread = np.full((len(rows.ids), len(classifier.labels)), np.nan, np.float32)
     spread[scored] = probabilities
     columns = {"id": pa.array(rows.ids, pa.string())}
     if plan.options.with_text:
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
-    columns["label"] = pa.array(labels, pa.string())
+    kind = pa.list_(pa.string()) if classifier.thresholds else pa.string()
+    columns["label"] = pa.array(labels, kind)
     if classifier.threshold is not None:
         decisions = np.full(len(rows.ids), None)
         is_sure = probabilities.max(1, initial=0) >= classifier.threshold
@@ -173,7 +173,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
         ids=len(rows.ids) - rows.ids.count(None),
         integers=rows.integers,
         tally=count_sample(classifier, [rows.texts[number] for number in scored], probabilities),
-        given=count_labels(rows.given, labels.tolist()),
+        given={} if classifier.thresholds else count_labels(rows.given, labels),
     )
     storage.write_json(f"{name}.json", asdict(counts))
     return counts
@@ -297,6 +297,11 @@ def write_file(
             if plan.options.output_format == "csv" and "text" in table.column_names:
                 texts = pc.replace_substring_regex(table["text"], FORMULA, r"'\1")
                 table = table.set_column(table.column_names.index("text"), "text", texts)
+            if plan.options.output_format == "csv" and pa.types.is_list(table["label"].type):
+                place = table.column_names.index("label")
+                answers = table["label"].to_pylist()
+                texts = [one if one is None else json.dumps(one) for one in answers]
+                table = table.set_column(place, "label", pa.array(texts, pa.string()))
             if are_integers:
                 table = table.set_column(0, ID, table[ID].cast(pa.int64()))
             table = table.add_column(0, "row", pa.array(range(row + 1, row + unit.read + 1)))

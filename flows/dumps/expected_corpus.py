@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.corpus.classes import choose_classes, warn_of_label
+from amazon_electra.beam_jobs.corpus.classes import choose_classes, count_labels, warn_of_label
 from amazon_electra.beam_jobs.deduplication import exact, held_out
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.dates import (
@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.reading.dates import (
     parse_day,
     resolve_days,
 )
-from amazon_electra.beam_jobs.reading.label_values import decide_values
+from amazon_electra.beam_jobs.reading.label_values import LabelValues, decide_values
 from amazon_electra.beam_jobs.reading.stars import decide_scales
 from amazon_electra.beam_jobs.reading.work_units import check_split_field
 from amazon_electra.beam_jobs.text import splits
@@ -69,7 +69,7 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
     are filtered by language, or have more than MAX_TEXTS reviews.
     """
     found = [_read_reviews(each, chosen, corpus.title) for each in previews]
-    reviews = fold_labels([review for of_file in found for review in of_file], chosen)
+    reviews, values = fold_labels([review for of_file in found for review in of_file], chosen)
     is_certain = all(each.is_whole and not each.is_damaged for each in previews)
     if not is_certain or corpus.languages or not 0 < len(reviews) <= MAX_TEXTS:
         return {}
@@ -105,8 +105,8 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
         seen.add(example)
         stars[f"{splits.SPLITS[side]}.{code or 'none'}"] += 1
         for i, (column, value) in enumerate(zip(chosen.labels, review.labels, strict=True)):
-            if value is not None and len(classes[key][i]) == 1:  # copies have no other class
-                labels[column][f"{splits.SPLITS[side]}.{value}"] += 1
+            if len(classes[key][i]) == 1:  # copies have no other class
+                count_labels(labels[column], splits.SPLITS[side], value, values[i].is_multilabel)
     chosen_classes = {column: choose_classes(labels[column]) for column in chosen.labels}
     return {
         "stars": dict(stars),
@@ -116,8 +116,12 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
     }
 
 
-def fold_labels(reviews: list[fields.Review], chosen: Dump) -> list[fields.Review]:
-    """Return reviews with the classes that their labels stand for, by the labels of all."""
+def fold_labels(
+    reviews: list[fields.Review], chosen: Dump
+) -> tuple[list[fields.Review], list[LabelValues]]:
+    """Return reviews with the classes that their labels stand for, by the labels of all, and what
+    the values of each label are.
+    """
     columns = zip(*(review.labels for review in reviews), strict=True) if chosen.labels else ()
     values = [
         decide_values([Counter(v for v in column if v is not None)], chosen.fold_labels)
@@ -128,7 +132,7 @@ def fold_labels(reviews: list[fields.Review], chosen: Dump) -> list[fields.Revie
         pairs = zip(values, review.labels, strict=True)
         return tuple(known.find_class(value) for known, value in pairs)
 
-    return [review._replace(labels=find_classes(review)) for review in reviews]
+    return [review._replace(labels=find_classes(review)) for review in reviews], values
 
 
 def _read_reviews(preview: Preview, chosen: Dump, reads_titles: bool) -> list[fields.Review]:

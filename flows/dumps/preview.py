@@ -13,6 +13,7 @@ import numpy as np
 from amazon_electra.beam_jobs.config import DumpOptions
 from amazon_electra.beam_jobs.core import languages, storage
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.deduplication import exact, held_out, phrases
 from amazon_electra.beam_jobs.reading import detection, fields, work_units
@@ -96,8 +97,9 @@ def count_classes(typed: Mapping[str, int], folds: bool) -> Counter[str]:
     """Return how often each class of a label occurs, by its values as typed."""
     values, counts = decide_values([typed], folds), Counter[str]()
     for value, n in typed.items():
-        if (name := values.find_class(value)) is not None:
-            counts[name] += n
+        if (found := values.find_class(value)) is not None:
+            for name in split_classes(found) if values.is_multilabel else [found]:
+                counts[name] += n
     return counts
 
 
@@ -115,8 +117,13 @@ def list_contradictory_texts(
             if name is not None and isinstance(review.text, str):
                 key = exact.hash_text(cleaning.clean_text(review.text))
                 found.setdefault(key, set()).add(name)
-    several = Counter(" and ".join(sorted(names)) for names in found.values() if len(names) > 1)
-    return several, Counter(min(names) for names in found.values() if len(names) == 1)
+    several, others = Counter[str](), Counter[str]()
+    for names in found.values():
+        if len(names) > 1:
+            several[" and ".join(sorted(" + ".join(split_classes(name)) for name in names))] += 1
+        else:
+            others.update(split_classes(min(names)))
+    return several, others
 
 
 def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:

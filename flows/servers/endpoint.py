@@ -10,6 +10,7 @@ batches; the one before stays loaded, so that `rollback` takes effect at once.
 """
 
 import asyncio
+import json
 import math
 import secrets
 import sys
@@ -288,7 +289,8 @@ def build_app(champions: dict[str, Champion], token: str, limits: Limits) -> Fas
                 raise HTTPException(400, f"inputs.0.data.{row}: {reason}")
         version, found = await champion.classify([text for text, _ in read], pinned)
         labels = version.classifier.labels
-        chosen = [labels[place] for place in found.argmax(1)]
+        answers = version.classifier.answer(found)
+        chosen = [one if isinstance(one, str) else json.dumps(one) for one in answers]
         shape = [len(data), len(labels)]
         return {
             **({"id": body.id} if body.id is not None else {}),
@@ -314,7 +316,7 @@ def describe(classifier: Classifier, probabilities: np.ndarray) -> dict[str, Any
     """Return the answer to one text."""
     best = int(probabilities.argmax())
     answer: dict[str, Any] = {
-        "label": classifier.labels[best],
+        "label": classifier.answer(probabilities[None])[0],
         "probabilities": dict(zip(classifier.labels, probabilities.tolist(), strict=True)),
     }
     if classifier.threshold is not None:

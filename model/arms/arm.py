@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.model_folder import apply_temperature
+from amazon_electra.beam_jobs.core.model_folder import MULTILABEL, apply_temperature
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.config import Precision
 from amazon_electra.model.finetuning.examples import Example, Shape, Task
@@ -76,7 +76,7 @@ class Arm(ABC):
     """The arms whose fitted folders it is fitted from, `Start.parts`, with the same examples."""
     uses_seed: ClassVar[bool] = False
     """Whether the seed decides more than which examples are drawn."""
-    shapes: ClassVar[tuple[Shape, ...]] = ("classification",)
+    shapes: ClassVar[tuple[Shape, ...]] = ("classification", "multilabel")
     """The shapes of task that it is for."""
     settings: ClassVar[tuple[str, ...] | None] = EXAMPLE_FIELDS
     """The fields of FinetuningSettings that it reads; None: all that the task reads."""
@@ -154,5 +154,7 @@ def write_config(
     read = dict(exported.config)
     if "pad_token_id" in read:
         config["pad_token_id"] = read.pop("pad_token_id")
+    if "thresholds" in read:
+        config["problem_type"] = MULTILABEL
     own = {"kind": arm.format, "arm": arm.name, "task": task, **read}
     write_json(file, config | {"amazon_electra": own})

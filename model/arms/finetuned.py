@@ -23,7 +23,7 @@ class Finetuned(Arm):
     reads_encoder = True
     is_cheap = False
     uses_seed = True
-    shapes = ("classification", "regression", "tokens", "span", "choice")
+    shapes = ("classification", "multilabel", "regression", "tokens", "span", "choice")
     settings = None
     format = "transformers"
     usage = """from transformers import pipeline

@@ -66,7 +66,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         resources: Resources,
         output: Path,
     ) -> Self:
-        from amazon_electra.model.arms.regression import summarize_attempts
+        from amazon_electra.model.arms.regression import read_weights, summarize_attempts
         from amazon_electra.model.arms.states import MAX_LABELS, fit_pipeline
 
         arm, train = cls.open(train, request, resources, MAX_LABELS)
@@ -78,7 +78,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         )
         arm.out_of_fold = fitted.describe(train)
         arm.facts |= summarize_attempts(fitted.tried)
-        arm.facts["parameters"] += arm.pipeline[-1].coef_.size
+        arm.facts["parameters"] += read_weights(arm.pipeline[-1])[0].size
         return arm
 
     @classmethod

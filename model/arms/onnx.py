@@ -18,7 +18,7 @@ from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.model_folder import ONNX, QUANTIZED, apply_temperature
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.arms.arm import Exported
-from amazon_electra.model.arms.regression import ABSENT
+from amazon_electra.model.arms.regression import ABSENT, read_weights
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.examples import Example, Task
@@ -138,8 +138,7 @@ def fold_regression(
     that does what a pipeline of standardization and regression does, with calibrated logits.
     """
     scaler, regression = pipeline
-    rows = np.asarray(regression.coef_, np.float64)
-    offsets = np.asarray(regression.intercept_, np.float64)
+    rows, offsets = (part.astype(np.float64) for part in read_weights(regression))
     if len(rows) == 1:
         rows, offsets = (
             np.concatenate([-rows / 2, rows / 2]),

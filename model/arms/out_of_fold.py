@@ -36,7 +36,7 @@ class OutOfFold:
 
     ids: list[str]
     labels: np.ndarray
-    """Classes, int64 [n]."""
+    """Classes, int64 [n]; of a multi-label task 0 or 1 [n, classes]."""
     logits: np.ndarray
     """Float32 [n, classes]."""
     folds: np.ndarray
@@ -85,7 +85,7 @@ class OutOfFold:
         table = pa.table(
             {
                 "id": self.ids,
-                "label": self.labels,
+                "label": self.labels if self.labels.ndim == 1 else list(self.labels),
                 "fold": self.folds,
                 "logits": pa.FixedSizeListArray.from_arrays(
                     pa.array(self.logits.ravel(), pa.float32()), self.logits.shape[1]
@@ -103,7 +103,7 @@ class OutOfFold:
             logits = table["logits"].combine_chunks().flatten().to_numpy()
             return cls(
                 table["id"].to_pylist(),
-                table["label"].to_numpy(),
+                np.array(table["label"].to_pylist(), np.int64),
                 logits.reshape(len(table), -1),
                 table["fold"].to_numpy(),
             )
@@ -146,7 +146,8 @@ def assign_folds(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the fold of each example from 0, int64 [n], the same for all arms: groups stay whole,
     and each class is spread as evenly as they allow.
     """
-    classes, own = np.unique(labels, return_inverse=True)
+    classes, own = np.unique(labels, axis=0, return_inverse=True)
+    own = own.ravel()
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     folds, share = np.full(len(labels), -1, np.int64), 1 / np.bincount(own)
     counts = np.zeros((FOLDS, len(classes)))
@@ -166,5 +167,7 @@ def assign_folds(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def list_labels(examples: Sequence[Example]) -> np.ndarray:
-    """Return the classes of examples, int64 [n]."""
+    """Return the classes of examples, int64 [n]; of a multi-label task 0 or 1 [n, classes]."""
+    if examples and examples[0].label is None:
+        return np.array([example.tags for example in examples], np.int64)
     return np.fromiter((example.label for example in examples), np.int64, len(examples))

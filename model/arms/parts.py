@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +11,6 @@ import numpy as np
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Exported, Resources, write_config
-from amazon_electra.model.evaluation.predictions import compute_log_softmax
 from amazon_electra.model.finetuning.examples import Example, Task
 
 PARTS = "parts.json"
@@ -26,11 +25,11 @@ class Part:
     """Name of its folder in that of the arm, fitted or exported."""
     arm: Arm
     weight: float = 1.0
-    """Of its log-probabilities."""
+    """Of its logits."""
 
 
 class Parts(Arm):
-    """Fitted models whose log-probabilities are weighted and added. Fitted and exported it is a
+    """Fitted models whose logits are weighted and added. Fitted and exported it is a
     folder of folders, each one of its own arm.
     """
 
@@ -84,6 +83,9 @@ classifier.score(["A lamp that broke on the first day."])"""
         for part in self.parts:
             (folder / part.folder).mkdir(exist_ok=True)
             exported = part.arm.export(folder / part.folder, examples, 1.0, task)
+            if task.shape == "multilabel":  # the whole has its own
+                several = {"thresholds": [0.5] * len(task.labels)}
+                exported = replace(exported, config={**exported.config, **several})
             write_config(folder / part.folder, type(part.arm), exported, task.name, task.labels)
             listed.append({"folder": part.folder, "weight": part.weight / temperature})
             facts.append({**listed[-1], "arm": part.arm.name, **exported.facts})
@@ -91,7 +93,6 @@ classifier.score(["A lamp that broke on the first day."])"""
 
 
 def sum_logits(logits: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
-    """Return the weighted sum of log-probabilities, float32 [examples, classes]."""
+    """Return the weighted sum, float32 [examples, classes]."""
     parts = zip(logits, weights, strict=True)
-    summed = sum(weight * compute_log_softmax(one) for one, weight in parts)
-    return np.asarray(summed, np.float32)
+    return np.asarray(sum(weight * one.astype(np.float64) for one, weight in parts), np.float32)

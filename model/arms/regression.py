@@ -13,16 +13,20 @@ from typing import Any, Literal
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import LabelBinarizer
 from threadpoolctl import threadpool_limits
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.model_folder import PIPELINE, check_pipeline
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
+from amazon_electra.model.evaluation.predict import choose_thresholds
 from amazon_electra.model.evaluation.predictions import compute_log_loss
 from amazon_electra.model.finetuning.examples import Example
 
@@ -89,9 +93,74 @@ def fit_regression(
         if balanced[0].macro_f1 >= best[0].macro_f1 + WORTH_BALANCING:
             best = balanced
         attempt, logits = best
-        model = LogisticRegression(C=attempt.C, class_weight=attempt.class_weight, max_iter=STEPS)
         others = [one for one, _ in tried if one is not attempt]
-        return Fitted(model.fit(features, labels), logits, folds, [attempt, *others])
+        model = fit_model(features, labels, attempt.C, attempt.class_weight)
+        return Fitted(model, logits, folds, [attempt, *others])
+
+
+def fit_model(
+    features: Any,
+    labels: np.ndarray,
+    strength: float,
+    class_weight: Literal["balanced"] | None,
+    weaker: LogisticRegression | None = None,
+) -> LogisticRegression:
+    """Return a regression fitted to classes, int [n], from the weights of a weaker one if there is
+    one. For several classes, 0 or 1 [n, classes], it holds a row of weights for each, which is
+    fitted by itself (`name_classes`).
+    """
+
+    def fit(of: np.ndarray, rows: slice) -> LogisticRegression:
+        model = LogisticRegression(
+            C=strength, class_weight=class_weight, max_iter=STEPS, warm_start=weaker is not None
+        )
+        if weaker:
+            model.coef_, model.intercept_ = weaker.coef_[rows].copy(), weaker.intercept_[rows]
+            model.classes_ = weaker.classes_ if labels.ndim == 1 else np.arange(2)
+        return model.fit(features, of)
+
+    if labels.ndim == 1:
+        return fit(labels, slice(None))
+    n, classes = labels.shape
+    weights, offsets = np.zeros((classes, features.shape[1])), np.zeros(classes)
+    for c, count in enumerate(labels.sum(0).tolist()):
+        if 0 < count < n:
+            one = fit(labels[:, c], slice(c, c + 1))
+            weights[c], offsets[c] = one.coef_[0], one.intercept_[0]
+        else:
+            offsets[c] = np.log((count + 1) / (n - count + 1))  # rule of succession
+    model = LogisticRegression(C=strength, class_weight=class_weight, max_iter=STEPS)
+    model.coef_, model.intercept_, model.classes_ = weights, offsets, np.arange(classes)
+    model.n_features_in_ = features.shape[1]
+    return model
+
+
+def name_classes(model: LogisticRegression, classes: Sequence[str], is_multilabel: bool) -> Any:
+    """Return a fitted regression whose answers are names of `classes`; of several at once as
+    scikit-learn has it, a regression for each.
+    """
+    if not is_multilabel:
+        model.classes_ = np.array(classes)[model.classes_]
+        return model
+    ones = []
+    for weights, offset in zip(model.coef_, model.intercept_, strict=True):
+        one = clone(model)
+        one.coef_, one.intercept_, one.classes_ = weights[None], offset[None], np.arange(2)
+        one.n_features_in_ = model.n_features_in_
+        ones.append(one)
+    rest = OneVsRestClassifier(clone(model))
+    rest.estimators_, rest.n_features_in_ = ones, model.n_features_in_
+    rest.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(np.eye(len(classes), dtype=int))
+    rest.classes_ = np.array(classes)
+    return rest
+
+
+def read_weights(model: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights [rows, width] and offsets [rows] of what `name_classes` returned."""
+    ones = getattr(model, "estimators_", [model])
+    return np.concatenate([one.coef_ for one in ones]), np.concatenate(
+        [one.intercept_ for one in ones]
+    )
 
 
 @contextmanager
@@ -121,24 +190,27 @@ def cross_validate(
     for number in np.unique(folds):
         held_out, train = np.flatnonzero(folds == number), np.flatnonzero(folds != number)
         known = np.unique(labels[train])
-        if len(known) < 2:  # so few labels that the others are of one class
+        if labels.ndim == 1 and len(known) < 2:  # so few labels that the others are of one class
             logits[np.ix_(held_out, known)] = 0
             continue
-        model = LogisticRegression(
-            C=strength, class_weight=class_weight, max_iter=STEPS, warm_start=True
+        model = fit_model(
+            features[train], labels[train], strength, class_weight, before.get(number)
         )
-        if weaker := before.get(number):
-            model.coef_, model.intercept_ = weaker.coef_.copy(), weaker.intercept_.copy()
-            model.classes_ = weaker.classes_
-        before[number] = model.fit(features[train], labels[train])
+        before[number] = model
         decision = model.decision_function(features[held_out])
         own = expand_logits(decision, model.classes_, classes)
+        if labels.ndim == 2:
+            logits[held_out] = own
+            continue
         unseen, top = np.setdiff1d(labels, model.classes_), own.max(1, keepdims=True)
         total = top + np.log(np.exp(own - top).sum(1, keepdims=True))
         own[:, unseen] = total - np.log(len(train) + 1)  # rule of succession
         logits[held_out] = own
     loss = compute_log_loss(logits, labels)
-    found = f1_score(labels, logits.argmax(1), average="macro", zero_division=0)
+    answers = logits.argmax(1)
+    if labels.ndim == 2:
+        answers = logits >= choose_thresholds(logits, labels)
+    found = f1_score(labels, answers, average="macro", zero_division=0)
     return Attempt(strength, class_weight, loss, float(found)), logits
 
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from amazon_electra.beam_jobs.core.progress import Progress
-from amazon_electra.model.arms.regression import Fitted, fit_regression
+from amazon_electra.model.arms.regression import Fitted, fit_regression, name_classes
 from amazon_electra.model.device import Device
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.feature_cache import keep_arrays, read_arrays
@@ -65,8 +65,7 @@ def fit_pipeline(
     """
     scaler = StandardScaler()
     fitted = fit_regression(scaler.fit_transform(states), labels, len(classes), STRENGTHS, groups)
-    best = fitted.model
-    best.classes_ = np.array(classes)[best.classes_]
+    best = name_classes(fitted.model, classes, labels.ndim == 2)
     return make_pipeline(scaler, best), fitted
 
 

@@ -38,7 +38,7 @@ classifier.predict(["A lamp that broke on the first day."])"""
         resources: Resources,
         output: Path,
     ) -> Self:
-        from amazon_electra.model.arms.regression import summarize_attempts
+        from amazon_electra.model.arms.regression import read_weights, summarize_attempts
         from amazon_electra.model.arms.words import (  # scikit-learn: 2 CPU seconds
             fit_pipeline,
             prepare_texts,
@@ -52,7 +52,7 @@ classifier.predict(["A lamp that broke on the first day."])"""
         arm.out_of_fold = fitted.describe(train)
         arm.facts = summarize_attempts(fitted.tried) | {
             "n_train": len(train),
-            "parameters": int(np.count_nonzero(pipeline[-1].coef_)),
+            "parameters": int(np.count_nonzero(read_weights(pipeline[-1])[0])),
             "device": "cpu",
         }
         return arm

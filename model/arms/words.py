@@ -15,7 +15,12 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.model.arms.regression import Fitted, compute_logits, fit_regression
+from amazon_electra.model.arms.regression import (
+    Fitted,
+    compute_logits,
+    fit_regression,
+    name_classes,
+)
 from amazon_electra.model.finetuning.examples import Example
 
 N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
@@ -52,8 +57,7 @@ def fit_pipeline(
     best = fitted.model
     best.coef_ = spread_weights(best.coef_, kept)
     best.n_features_in_ = best.coef_.shape[1]
-    best.classes_ = np.array(classes)[best.classes_]
-    return make_pipeline(vectorizer, best), fitted
+    return make_pipeline(vectorizer, name_classes(best, classes, labels.ndim == 2)), fitted
 
 
 def count_words(texts: Sequence[str]) -> tuple[FeatureUnion, Any, np.ndarray]:

@@ -20,6 +20,7 @@ from amazon_electra.model.arms.regression import (
     cross_validate,
     fit_regression,
     limit_fit,
+    name_classes,
     summarize_attempts,
 )
 
@@ -83,16 +84,17 @@ def fit_pipelines(
         "scales": {f"{scale:g}": find_loss(scale) for scale in tried},
     }
     model = fitted.model
-    model.classes_ = np.array(classes)[model.classes_]
     n_words = 0 if best == np.inf else words.shape[1]
 
     def cut(before: Any, weights: np.ndarray, intercept: np.ndarray) -> Pipeline:
         """Return the regression with these weights alone, after what makes their features."""
         part = clone(model)
-        part.classes_, part.n_iter_ = model.classes_, model.n_iter_
+        part.classes_ = model.classes_
+        if labels.ndim == 1:
+            part.n_iter_ = model.n_iter_
         part.coef_, part.intercept_ = weights, intercept
         part.n_features_in_ = weights.shape[1]
-        return make_pipeline(before, part)
+        return make_pipeline(before, name_classes(part, classes, labels.ndim == 2))
 
     word_pipeline = state_pipeline = None
     if n_words:

@@ -9,14 +9,14 @@ from typing import Protocol, TypeVar
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from amazon_electra.beam_jobs.core.model_folder import (
-    MIN_PROBABILITY,
-    apply_temperature,
-    take_logarithms,
-)
+from amazon_electra.beam_jobs.core.model_folder import MIN_PROBABILITY
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.evaluation.predict import predict_classes
-from amazon_electra.model.evaluation.predictions import Predictions, compute_log_softmax
+from amazon_electra.model.evaluation.predict import (
+    choose_thresholds,
+    predict_classes,
+    predict_sets,
+)
+from amazon_electra.model.evaluation.predictions import Predictions, compute_losses
 from amazon_electra.model.finetuning.examples import Example
 
 TEMPERATURES = (0.2, 10.0)
@@ -53,7 +53,7 @@ def rank_arms(cells: Sequence[C]) -> list[C]:
         ids = [one for one in held_out.ids if one in shared[cell.seed]]
         predictions = make_held_out_predictions(held_out.take_ids(ids) if ids else held_out)
         loss = float(apply_calibration(predictions, fit_calibration(predictions)).loss.mean())
-        one_class = len(set(predictions.predictions)) == 1
+        one_class = len({str(one) for one in predictions.predictions}) == 1
         losses.setdefault(cell.arm, []).append((one_class, loss, cell))
     ranked = sorted(
         losses.values(),
@@ -68,11 +68,13 @@ def choose_best(cells: Sequence[C]) -> C:
 
 
 def make_held_out_predictions(held_out: OutOfFold) -> Predictions:
-    examples = [
-        Example(one, "", label=int(label))
-        for one, label in zip(held_out.ids, held_out.labels, strict=True)
-    ]
-    return predict_classes(list(held_out.logits), examples)
+    """Return the predictions of held-out examples, of several classes by the best thresholds."""
+    logits, labels = held_out.logits, held_out.labels
+    if labels.ndim == 2:
+        examples = [Example(one, "") for one in held_out.ids]
+        return predict_sets(logits, labels, examples, choose_thresholds(logits, labels))
+    pairs = zip(held_out.ids, labels, strict=True)
+    return predict_classes(list(logits), [Example(one, "", label=int(c)) for one, c in pairs])
 
 
 @dataclass(frozen=True)
@@ -88,17 +90,14 @@ def fit_calibration(held_out: Predictions) -> Calibration:
     """Return the calibration with the smallest log-loss on held-out examples; biases are held near
     0 by a standard normal prior. Arms are compared by it, whatever their class weights.
     """
-    assert held_out.probabilities is not None
-    logits, labels = take_logarithms(held_out.probabilities).astype(np.float64), held_out.gold_array
-    rows, n = np.arange(len(labels)), len(labels)
-    right = np.zeros_like(logits)
-    right[rows, labels] = 1
+    logits, labels, n = held_out.logits, held_out.gold_array, len(held_out)
+    right = labels if held_out.is_multilabel else np.eye(logits.shape[1])[labels]
 
     def compute_loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         factor, biases = np.exp(-x[0]), x[1:]
-        logs = compute_log_softmax(factor * logits + biases)
-        slope = (np.exp(logs) - right) / n
-        loss = -logs[rows, labels].mean() + biases @ biases / (2 * n)
+        losses, probabilities = compute_losses(factor * logits + biases, labels)
+        slope = (probabilities - right) / n
+        loss = losses.mean() + biases @ biases / (2 * n)
         steps = [-(slope * factor * logits).sum(), *(slope.sum(0) + biases / n)]
         return float(loss), np.array(steps)
 
@@ -111,23 +110,15 @@ def fit_calibration(held_out: Predictions) -> Calibration:
 
 def apply_calibration(predictions: Predictions, calibration: Calibration) -> Predictions:
     """Return the predictions with calibrated probabilities and losses; classes do not change."""
-    assert predictions.probabilities is not None
-    logits = take_logarithms(predictions.probabilities).astype(np.float64)
-    logs = compute_log_softmax(logits / calibration.temperature + calibration.biases)
-    return replace(
-        predictions,
-        probabilities=np.exp(logs).astype(np.float32),
-        loss=-logs[np.arange(len(logs)), predictions.gold_array],
-    )
+    logits = predictions.logits / calibration.temperature + calibration.biases
+    losses, probabilities = compute_losses(logits, predictions.gold_array)
+    return replace(predictions, probabilities=probabilities.astype(np.float32), loss=losses)
 
 
 def compute_tempered_loss(predictions: Predictions, temperature: float) -> float:
     """Return the mean log-loss of logits that are divided by the temperature."""
-    assert predictions.probabilities is not None
-    rows, labels = np.arange(len(predictions)), predictions.gold_array
-    logits = take_logarithms(predictions.probabilities)
-    right = apply_temperature(logits, temperature)[rows, labels]
-    return float(-np.log(np.maximum(right, MIN_PROBABILITY)).mean())
+    losses, _ = compute_losses(predictions.logits / temperature, predictions.gold_array)
+    return float(np.minimum(losses, -np.log(MIN_PROBABILITY)).mean())
 
 
 def fit_temperature(dev: Predictions) -> float:

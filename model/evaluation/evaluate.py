@@ -13,8 +13,10 @@ from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.arms.out_of_fold import OutOfFold, list_labels
 from amazon_electra.model.config import FinetuningSettings, Precision
-from amazon_electra.model.evaluation.metrics import METRICS, count_confusions
+from amazon_electra.model.evaluation.metrics import METRICS, count_confusions, list_figures
+from amazon_electra.model.evaluation.predict import choose_thresholds, predict_sets
 from amazon_electra.model.evaluation.predictions import (
     Predictions,
     write_predictions,
@@ -44,7 +46,12 @@ def predict_examples(
     keeps the tokens of the examples for others.
     """
     arm = find_arm(read_task_head(folder).kind)
-    return arm.load(folder, Resources(device, precision, cache)).predict_examples(examples, task)
+    fitted = arm.load(folder, Resources(device, precision, cache))
+    if task.shape == "multilabel":
+        labels, held_out = list_labels(examples), OutOfFold.load(folder)
+        thresholds = choose_thresholds(held_out.logits, held_out.labels)
+        return predict_sets(fitted.predict_logits(examples), labels, examples, thresholds)
+    return fitted.predict_examples(examples, task)
 
 
 def evaluate_model(
@@ -122,6 +129,9 @@ def summarize_predictions(predictions: Predictions, task: Task, split: str) -> d
         "main_metric": task.metrics[0],
         "metrics": {name: compute_interval(METRICS[name], predictions) for name in task.metrics},
     }
+    if task.shape == "multilabel":
+        figures = list_figures(predictions, task.labels)
+        result |= {"labels": list(task.labels), "classes": figures}
     if task.shape == "classification":
         result |= {"labels": list(task.labels), "confusion": count_confusions(predictions)}
     return result
@@ -156,6 +166,8 @@ def _format_answer(task: Task, example: Example, answer: Any) -> Any:
     match task.shape:
         case "classification" if isinstance(answer, int):
             return task.labels[answer]
+        case "multilabel":
+            return [label for label, has in zip(task.labels, answer, strict=True) if has]
         case "choice" if isinstance(answer, int):
             return example.choices[answer]
         case "tokens":

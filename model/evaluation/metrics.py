@@ -56,15 +56,18 @@ def _divide(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 
 
 def _mark_correct(predictions: Predictions) -> np.ndarray:
-    """Return whether each example's class is right, bool [n]."""
-    return np.equal(predictions.predicted_classes, predictions.gold_array)
+    """Return whether each example's class is right, bool [n]; of several all of them."""
+    is_right = np.equal(predictions.predicted_classes, predictions.gold_array)
+    return is_right if is_right.ndim == 1 else is_right.all(1)
 
 
 def _count_classes(predictions: Predictions) -> np.ndarray:
     """Return for each class whether an example is right, predicted, labelled [n, 3 · classes]."""
-    classes = np.arange(predictions.n_classes)
-    predicted = predictions.predicted_classes[:, None] == classes
-    labelled = predictions.gold_array[:, None] == classes
+    predicted, labelled = predictions.predicted_classes, predictions.gold_array
+    if labelled.ndim == 1:
+        classes = np.arange(predictions.n_classes)
+        predicted, labelled = predicted[:, None] == classes, labelled[:, None] == classes
+    predicted, labelled = predicted.astype(bool), labelled.astype(bool)
     return np.concatenate([predicted & labelled, predicted, labelled], axis=1).astype(np.float64)
 
 
@@ -77,6 +80,11 @@ def _compute_f1s(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _compute_macro_f1(sums: np.ndarray) -> np.ndarray:
     f1, occurs = _compute_f1s(sums)
     return _divide((f1 * occurs).sum(-1), occurs.sum(-1))
+
+
+def _compute_micro_f1(sums: np.ndarray) -> np.ndarray:
+    right, predicted, labelled = (one.sum(-1) for one in np.split(sums, 3, axis=-1))
+    return _divide(2 * right, predicted + labelled)
 
 
 def _compute_matthews(sums: np.ndarray) -> np.ndarray:
@@ -157,6 +165,8 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("accuracy", "accuracy", "higher", *_make_mean(_mark_correct)),
         Metric("macro_f1", "macro-F1", "higher", _count_classes, _compute_macro_f1),
+        Metric("micro_f1", "micro-F1", "higher", _count_classes, _compute_micro_f1),
+        Metric("subset_accuracy", "subset accuracy", "higher", *_make_mean(_mark_correct)),
         # of class 1, by which GLUE measures MRPC and QQP
         Metric("f1", "F1", "higher", _count_classes, lambda s: _compute_f1s(s)[0][..., 1]),
         Metric(
@@ -242,6 +252,21 @@ def list_class_figures(
         for label, n, answered, right in zip(
             labels, counts.sum(1), counts.sum(0), counts.diagonal(), strict=True
         )
+    ]
+
+
+def list_figures(predictions: Predictions, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the same of predictions, also of a multi-label task."""
+    right, answered, n = np.split(_count_classes(predictions).sum(0), 3)
+    return [
+        {
+            "label": label,
+            "n": int(n[c]),
+            "answered": int(answered[c]),
+            "recall": float(right[c] / n[c]) if n[c] else None,
+            "precision": float(right[c] / answered[c]) if answered[c] else None,
+        }
+        for c, label in enumerate(labels)
     ]
 
 

@@ -9,7 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from amazon_electra.model.evaluation import spans
-from amazon_electra.model.evaluation.predictions import Predictions, compute_log_softmax
+from amazon_electra.model.evaluation.predictions import (
+    Predictions,
+    compute_log_softmax,
+    compute_losses,
+)
 from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.features import Feature
 
@@ -28,6 +32,8 @@ def make_predictions(
         return predict_tags(logits, features, examples, task.labels)
     if task.shape == "regression":
         return _predict_numbers(logits, examples)
+    if task.shape == "multilabel":
+        return predict_sets(np.stack(logits), np.array([e.tags for e in examples]), examples)
     return predict_classes(logits, examples)
 
 
@@ -46,6 +52,45 @@ def predict_classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Pr
         probabilities=np.exp(log_probabilities).astype(np.float32),
         n_classes=scores.shape[1],
     )
+
+
+def predict_sets(
+    logits: np.ndarray,
+    labels: np.ndarray,
+    examples: Sequence[Example],
+    thresholds: np.ndarray | None = None,
+) -> Predictions:
+    """Predict the classes whose logits [n, classes] reach a threshold, 0 or those of
+    `choose_thresholds`; `labels` are 0 or 1 [n, classes].
+    """
+    losses, probabilities = compute_losses(logits, labels)
+    least = np.zeros(logits.shape[1]) if thresholds is None else thresholds
+    return Predictions(
+        ids=[e.id for e in examples],
+        labels=labels.astype(int).tolist(),
+        predictions=(logits >= least).astype(int).tolist(),
+        loss=losses,
+        probabilities=probabilities.astype(np.float32),
+        n_classes=logits.shape[1],
+    )
+
+
+def choose_thresholds(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the logit of each class, float64 [classes], from which on the answer that a text has
+    it gives the best F1 on held-out examples; 0 where none of them has it. `labels` are 0 or 1
+    [n, classes].
+    """
+    chosen = np.zeros(logits.shape[1])
+    for c in np.flatnonzero(labels.any(0)):
+        order = np.argsort(-logits[:, c], kind="stable")
+        scores, right = logits[order, c].astype(np.float64), np.cumsum(labels[order, c])
+        answered = np.arange(1, len(order) + 1)
+        f1 = 2 * right / (answered + right[-1])
+        f1[:-1][scores[:-1] == scores[1:]] = -1  # equal scores have one answer
+        best = int(f1.argmax())
+        after = scores[best + 1] if best + 1 < len(scores) else scores[best] - 1
+        chosen[c] = (scores[best] + after) / 2
+    return chosen
 
 
 def _predict_numbers(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:

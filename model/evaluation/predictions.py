@@ -16,13 +16,15 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.core.model_folder import apply_temperature, take_logarithms
 
 
 @dataclass(frozen=True)
 class Predictions:
     ids: list[str]
     labels: list[Any]
-    """Class index, number, list of tags or list of answers, as the task's shape has it."""
+    """Class index, number, list of tags or list of answers, as the task's shape has it; of a
+    multi-label task a 1 or 0 for each class."""
     predictions: list[Any]
     loss: np.ndarray
     """Float64 [n]."""
@@ -57,7 +59,18 @@ class Predictions:
             )
         if not self.n_classes:
             return np.ones(len(self), dtype=bool)
-        return np.not_equal(self.predicted_classes, self.gold_array)
+        is_wrong = np.not_equal(self.predicted_classes, self.gold_array)
+        return is_wrong if is_wrong.ndim == 1 else is_wrong.any(1)
+
+    @property
+    def is_multilabel(self) -> bool:
+        return self.probabilities is not None and self.gold_array.ndim == 2
+
+    @property
+    def logits(self) -> np.ndarray:
+        """Numbers whose softmax, or sigmoid, are the probabilities, float64 [n, classes]."""
+        assert self.probabilities is not None
+        return take_logarithms(self.probabilities, self.is_multilabel)
 
     def have_same_answers(self, other: "Predictions") -> bool:
         """Return whether both predict the same for every example, in whatever order."""
@@ -84,9 +97,22 @@ def compute_log_softmax(scores: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
 
 
+def compute_losses(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log-loss of each example, float64 [n], and the probabilities [n, classes] of
+    logits: by softmax for classes, int [n], or for several of them, 0 or 1 [n, classes], by sigmoid
+    of each, whose losses are added.
+    """
+    if labels.ndim == 2:
+        scores = scores.astype(np.float64)
+        losses = (np.logaddexp(0, scores) - labels * scores).sum(1)
+        return losses, apply_temperature(scores, 1.0, is_multilabel=True)
+    logarithms = compute_log_softmax(scores)
+    return -logarithms[np.arange(len(labels)), labels], np.exp(logarithms)
+
+
 def compute_log_loss(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean log-loss of logits [n, classes] for the classes `labels`, int [n]."""
-    return -float(np.mean(compute_log_softmax(scores)[np.arange(len(labels)), labels]))
+    """Return the mean of `compute_losses`."""
+    return float(np.mean(compute_losses(scores, labels)[0]))
 
 
 def write_predictions(predictions: Predictions, path: Path) -> None:

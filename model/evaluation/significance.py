@@ -35,7 +35,7 @@ from amazon_electra.model.evaluation.predictions import Predictions
 SAMPLES = 2000
 """Bootstrap samples, and permutations of the randomization test."""
 LEVEL = 0.95
-PROPORTIONS = ("accuracy", "exact_match")
+PROPORTIONS = ("accuracy", "exact_match", "subset_accuracy", "within_one")
 QUANTILES = 22
 """Logit of the outermost quantiles of chi-squared: 3e-10 are left out on either side."""
 MAX_BLOCK = 100_000

@@ -24,7 +24,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
 
-Shape = Literal["classification", "regression", "tokens", "span", "choice"]
+Shape = Literal["classification", "multilabel", "regression", "tokens", "span", "choice"]
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
@@ -42,7 +42,7 @@ class Example:
     """Index of the class or right choice, or the number to predict; None if not published."""
     words: tuple[str, ...] = ()
     tags: tuple[int, ...] = ()
-    """For `tokens`: one class index per word."""
+    """For `tokens`: one class index per word; for `multilabel` a 1 or 0 for each class."""
     choices: tuple[str, ...] = ()
     answers: tuple[tuple[str, int], ...] = ()
     """For `span`: (answer, offset in `pair` in characters); none: the question has no answer."""
@@ -100,7 +100,8 @@ class Task:
 
 CLASS_METRICS = ("accuracy", "macro_f1", "ece", "loss")
 STEP_METRICS = ("accuracy", "macro_f1", "mae", "within_one", "kappa", "ece", "loss")
-"""Metrics of classes, and of classes that are steps of a scale."""
+SET_METRICS = ("micro_f1", "macro_f1", "subset_accuracy", "loss")
+"""Metrics of classes, of classes that are steps of a scale, and of several classes at once."""
 
 make_polarity_task = partial(
     Task,

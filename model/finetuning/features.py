@@ -52,7 +52,7 @@ class Feature:
     types: Sequence[Ids]
     """The token types (0: first text, 1: second) of each row."""
     target: int | float | list[int] = 0
-    """Class, number, label per token, or [start, end] in tokens."""
+    """Class, number, label per token, 0 or 1 per class, or [start, end] in tokens."""
     offsets: np.ndarray = field(default_factory=lambda: NO_OFFSETS)
     """For `span`: int32 [tokens, 2], a token's characters in the passage; (-1, -1) outside."""
     words: np.ndarray = field(default_factory=lambda: NO_WORDS)
@@ -103,7 +103,9 @@ class Featurizer:
         inputs = [e.text if e.pair is None else (e.text, e.pair) for e in examples]
         encodings = self.tokenizer.encode_batch(inputs)
         for i, encoding, example in zip(places, encodings, examples, strict=True):
-            yield self._make_feature(i, [encoding], 0 if example.label is None else example.label)
+            target = 0 if example.label is None else example.label
+            several = self.shape == "multilabel"
+            yield self._make_feature(i, [encoding], list(example.tags) if several else target)
 
     def _encode_choices(
         self, places: Sequence[int], examples: Sequence[Example]

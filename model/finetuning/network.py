@@ -161,7 +161,7 @@ def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
         raise UserError(
             f"no transformers model there ({str(error).splitlines()[0]})", "encoder", folder
         ) from error
-    if task.shape in ("classification", "regression", "tokens"):
+    if task.shape in ("classification", "multilabel", "regression", "tokens"):
         config.num_labels = max(1, len(task.labels))
         if task.labels:
             config.id2label = dict(enumerate(task.labels))
@@ -173,6 +173,7 @@ def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
             setattr(config, name, dropout)
     config.problem_type = {
         "classification": "single_label_classification",
+        "multilabel": "multi_label_classification",
         "regression": "regression",
     }.get(task.shape)
     return config
@@ -200,6 +201,7 @@ def _choose_auto_class(shape: Shape) -> Any:
 
     return {
         "classification": transformers.AutoModelForSequenceClassification,
+        "multilabel": transformers.AutoModelForSequenceClassification,
         "regression": transformers.AutoModelForSequenceClassification,
         "tokens": transformers.AutoModelForTokenClassification,
         "span": transformers.AutoModelForQuestionAnswering,
@@ -408,8 +410,8 @@ def predict_logits(
 ) -> list[np.ndarray]:
     """Return the network's logits per feature, in the order of the features.
 
-    Shapes: classification [classes], regression [1], choice [choices], tokens [tokens, classes],
-    span [2, tokens].
+    Shapes: classification and multilabel [classes], regression [1], choice [choices], tokens
+    [tokens, classes], span [2, tokens].
     """
     model.eval()
     results: list[np.ndarray] = [np.empty(0)] * len(features)

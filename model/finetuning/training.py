@@ -166,6 +166,8 @@ def compute_supervised_loss(output: Any, targets: torch.Tensor, training: Traini
         return losses.compute_span_loss(output.start_logits, output.end_logits, targets)
     if training.shape == "regression":
         return F.mse_loss(output.logits.float().squeeze(-1), targets.float())
+    if training.shape == "multilabel":
+        return F.binary_cross_entropy_with_logits(output.logits.float(), targets.float())
     return losses.compute_classification_loss(
         output.logits, targets, training.settings, training.class_weights
     )

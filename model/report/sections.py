@@ -198,11 +198,15 @@ def build_class_table(results: Results) -> list[Block]:
     rows = []
     for task in results.tasks:
         for arm in results.arms:
-            cells = [c for c in results.list_cells(arm, task) if "confusion" in c.about]
+            cells = [c for c in results.list_cells(arm, task) if "labels" in c.about]
             if not cells or len(cells[0].about["labels"]) > MAX_CLASSES:
                 continue
-            confusion = np.sum([cell.about["confusion"] for cell in cells], axis=0)
-            figures = list_class_figures(confusion, cells[0].about["labels"])
+            about = [cell.about for cell in cells]
+            if "confusion" in about[0]:
+                confusion = np.sum([one["confusion"] for one in about], axis=0)
+                figures = list_class_figures(confusion, about[0]["labels"])
+            else:  # of several classes at once the first seed stands for all
+                cells, figures = cells[:1], about[0]["classes"]
             fewest, *others = sorted(one["n"] for one in figures)
             rarest = fewest if others and fewest < others[0] else None
             rows += [

@@ -2,8 +2,8 @@
 beam_jobs.core beside the folder, so it imports nothing else of this package.
 
 It takes a column `text` (a DataFrame; over HTTP a list too) and returns a DataFrame with a row for
-each text: `label`, `probabilities` ({label: probability}) and `reason`. A value that is no review
-has a reason and neither of the others, as in a file of scores.
+each text: `label` (of a multi-label model a list), `probabilities` ({label: probability}) and
+`reason`. A value that is no review has a reason and neither of the others, as in a file of scores.
 """
 
 import json
@@ -38,6 +38,8 @@ class ReviewClassifier(PythonModel):
         self.temperature = float(config["temperature"])
         model_folder.check_labels(self.labels)
         model_folder.check_temperature(self.temperature)
+        self.is_multilabel = config.get("problem_type") == model_folder.MULTILABEL
+        self.thresholds = np.array(config["amazon_electra"].get("thresholds") or [])
         self.score = load_score(folder, config, self.labels)
         self.score([model_folder.PROBE])
 
@@ -51,12 +53,21 @@ class ReviewClassifier(PythonModel):
         ]
         texts = {place: text for place, (text, reason) in enumerate(reviews) if not reason}
         if texts:
-            logits = model_folder.take_logarithms(self.score(list(texts.values())))
-            probabilities = model_folder.apply_temperature(logits, self.temperature)
+            found = self.score(list(texts.values()))
+            probabilities = temper(found, self.temperature, self.is_multilabel)
             for place, row in zip(texts, probabilities.tolist(), strict=True):
-                answers[place]["label"] = self.labels[int(np.argmax(row))]
+                best: Any = self.labels[int(np.argmax(row))]
+                if self.is_multilabel:
+                    best = [self.labels[c] for c in np.flatnonzero(row >= self.thresholds)]
+                answers[place]["label"] = best
                 answers[place]["probabilities"] = dict(zip(self.labels, row, strict=True))
         return pd.DataFrame(answers, columns=["label", "probabilities", "reason"], dtype=object)
+
+
+def temper(probabilities: np.ndarray, temperature: float, is_multilabel: bool) -> np.ndarray:
+    """Return probabilities [texts, classes] of logits that are divided by a temperature."""
+    logits = model_folder.take_logarithms(probabilities, is_multilabel)
+    return model_folder.apply_temperature(logits, temperature, is_multilabel)
 
 
 def load_score(folder: Path, config: dict[str, Any], labels: list[str]) -> Score:
@@ -75,13 +86,12 @@ def load_score(folder: Path, config: dict[str, Any], labels: list[str]) -> Score
         own = json.loads((folder / part["folder"] / "config.json").read_text(encoding="utf-8"))
         scores.append((load_score(folder / part["folder"], own, labels), own["temperature"]))
     weights = [part["weight"] for part in parts]
+    is_multilabel = config.get("problem_type") == model_folder.MULTILABEL
 
     def score(texts: list[str]) -> np.ndarray:
-        found = [
-            model_folder.apply_temperature(model_folder.take_logarithms(one(texts)), temperature)
-            for one, temperature in scores
-        ]
-        return model_folder.apply_temperature(model_folder.sum_parts(found, weights), 1.0)
+        found = [temper(one(texts), temperature, is_multilabel) for one, temperature in scores]
+        logits = model_folder.sum_parts(found, weights, is_multilabel)
+        return model_folder.apply_temperature(logits, 1.0, is_multilabel)
 
     return score
 
@@ -137,7 +147,8 @@ def load_graph(folder: Path, config: dict[str, Any], classes: int) -> Score:
             rows += list(session.run(["logits"], given)[0])
         scores = np.array(rows, np.float64).reshape(len(texts), classes)
         model_folder.check_scores(scores, len(texts), classes)
-        return model_folder.apply_temperature(scores, 1.0)
+        is_multilabel = config.get("problem_type") == model_folder.MULTILABEL
+        return model_folder.apply_temperature(scores, 1.0, is_multilabel)
 
     return score
 

@@ -52,7 +52,7 @@ def count_labelled(name: str, result: Mapping[str, Any]) -> int:
     """Return how many reviews of a corpus have a label of a task; `result` is corpus.json."""
     if name.startswith(corpus.LABEL):
         found = result.get("labels", {}).get(name.removeprefix(corpus.LABEL), {})
-        return sum(found.get("counts", {}).values())
+        return sum((found.get("texts") or found.get("counts", {})).values())
     counts: Mapping[str, int] = result.get("stars", {})
     stars = {str(number) for number in find_task(name).stars}
     return sum(n for column, n in counts.items() if column.partition(".")[2] in stars)

@@ -18,9 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.model.finetuning.examples import (
     CLASS_METRICS,
+    SET_METRICS,
     STEP_METRICS,
     Example,
     Sampler,
@@ -96,12 +98,14 @@ def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None =
     found = {} if labels and not data else read_label(data or Path(), column)
     labels = labels or found["classes"]
     classes = {label: number for number, label in enumerate(labels)}
+    several = "texts" in found
+    steps = STEP_METRICS if found.get("is_ordered") else CLASS_METRICS
     return Task(
         name=name,
-        shape="classification",
+        shape="multilabel" if several else "classification",
         labels=tuple(labels),
-        metrics=STEP_METRICS if found.get("is_ordered") else CLASS_METRICS,
-        read=partial(read_reviews, column=f"label.{column}", classes=classes),
+        metrics=SET_METRICS if several else steps,
+        read=partial(read_reviews, column=f"label.{column}", classes=classes, several=several),
         source=f"the corpus's own reviews: column {column}",
         question=f"which {column} does a review have?",
     )
@@ -136,22 +140,28 @@ def read_reviews(
     left_out: Counter[str],
     column: str,
     classes: Mapping[Any, int],
+    several: bool = False,
 ) -> Sequence[Example]:
-    """Return the sample of the reviews whose value in a column is one of the classes."""
+    """Return the sample of the reviews whose value in a column is one of the classes; of a
+    multi-label column of those that have a value, which may have none of them.
+    """
     sampler = Sampler(sampling)
     splits = (CORPUS_SPLITS if sampling.has_dev else SPLITS_WITHOUT_DEV)[split]
-    for batch in _stream_batches(data, splits, column, classes):
+    for batch in _stream_batches(data, splits, column, () if several else classes):
         ids = [review_id.hex() for review_id in batch.column("review_id").to_pylist()]
-        labels = [classes[value] for value in batch.column(column).to_pylist()]
+        values = batch.column(column).to_pylist()
+        labels: list[int | None] = [None if several else classes[value] for value in values]
         chosen = [i for i, one in enumerate(ids) if sampler.wants(one, labels[i])]
         read = [name for name in ("sentences", *GROUPS) if name in batch.schema.names]
         rows = batch.select(read).take(pa.array(chosen, pa.int64())).to_pylist()
         for i, row in zip(chosen, rows, strict=True):
+            own = set(split_classes(values[i])) if several else {}
             sampler.add(
                 Example(
                     ids[i],
                     " ".join(row["sentences"]),
                     label=labels[i],
+                    tags=tuple(int(name in own) for name in classes) if several else (),
                     product=str(row.get("item_id") or ""),
                     cluster=row.get("near_cluster") or 0,
                 )
@@ -183,7 +193,7 @@ def locate_reviews(
 
 
 def _stream_batches(
-    data: Path, splits: Sequence[str], column: str, classes: Mapping[Any, int]
+    data: Path, splits: Sequence[str], column: str, classes: Collection[Any]
 ) -> Iterator[pa.RecordBatch]:
     files = sorted(data.glob("corpus-*.parquet"))
     if not files:
@@ -202,8 +212,9 @@ def _stream_batches(
         )
     is_of_split = pc.field("split").cast(pa.string()).isin(list(splits))
     value = pc.field(column)
-    value = value.cast(pa.string()) if isinstance(next(iter(classes)), str) else value
-    chosen = is_of_split & value.isin(list(classes))
+    if isinstance(next(iter(classes), ""), str):
+        value = value.cast(pa.string())
+    chosen = is_of_split & (value.isin(list(classes)) if classes else value.is_valid())
     yield from dataset.to_batches(
         columns=columns,
         filter=chosen,

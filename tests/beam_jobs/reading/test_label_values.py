@@ -29,8 +29,9 @@ SPELLINGS = {
     "as typed": ({"High": 6, "Low": 6, "05": 4, "9": 4}, {"High": 6, "Low": 6, "05": 4, "9": 4}),
     "decimals": ({"4": 6, "5": 6, "4,5": 4}, {"4": 6, "5": 6, "4,5": 4}),
     "a comma": ({"Ärger, Rückgabe": 6, "zufrieden": 6}, {"Ärger, Rückgabe": 6, "zufrieden": 6}),
-    "two signs": ({"a": 6, "b": 6, "a|c": 3, "c;a": 1}, {"a": 6, "b": 6}),
-    "cells": ({"a": 6, "b": 6, "a|b": 3, "b|a": 1}, {"a": 6, "b": 6}),
+    "two signs": ({"a": 6, "b": 6, "a|c": 3, "c;a": 1}, {"a": 10, "b": 6, "c": 4}),
+    "cells": ({"a": 6, "b": 6, "a|B": 3, "b|a": 1}, {"a": 10, "b": 10}),
+    "a mistake": ({"a": 600, "b": 600, "a|b": 3}, {"a": 600, "b": 600}),
 }
 
 
@@ -109,20 +110,25 @@ def test_lists_and_repeated_columns_have_several_values(tmp_path):
     lists = [["late"], ["broken"], ["late", "broken"], ["broken", "late"], []]
     dump = write_dump(tmp_path, lists)
     result = run_job(tmp_path / "a", "--input", dump, "--label", "why")
-    assert count_rows(tmp_path / "a") == {"late": 80, "broken": 80, None: 240}
+    several = {"late": 80, "broken": 80, "broken\x1flate": 160, "": 80}
+    assert count_rows(tmp_path / "a") == several
     [line] = result["warnings"]
     assert "160 texts have one value, 160 have 2, 80 none" in line
+    found = result["labels"]["why"]
+    assert found["classes"] == ["broken", "late"]
+    assert sum(found["counts"].values()) == 480
+    assert sum(found["texts"].values()) == 400
     texts = [f"The kettle {i} boils" for i in range(400)]
     table = pa.table({"text": texts, "why": [lists[i % 5] for i in range(400)]})
     pq.write_table(table, tmp_path / "dump.parquet")
     run_job(tmp_path / "c", "--input", tmp_path / "dump.parquet", "--label", "why")
-    assert count_rows(tmp_path / "c") == {"late": 80, "broken": 80, None: 240}
+    assert count_rows(tmp_path / "c") == several
     header = "text,why,why,why"
     cells = [[*values, "", "", ""][:3] for values in lists]
     rows = [f"The kettle {i} boils,{','.join(cells[i % 5])}" for i in range(400)]
     table = write_lines(tmp_path / "dump.csv", [header, *rows])
     run_job(tmp_path / "b", "--input", table, "--label", "why")
-    assert count_rows(tmp_path / "b") == {"late": 80, "broken": 80, None: 240}
+    assert count_rows(tmp_path / "b") == several
 
 
 def test_nested_choices_are_of_one_review(tmp_path):

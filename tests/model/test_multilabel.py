@@ -1,0 +1,104 @@
+"""A column with several values, from the dump to the exported model: arms answer with lists."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, f1_score
+
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+from amazon_electra.model import export
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.evaluation.predict import choose_thresholds
+from amazon_electra.model.evaluation.predictions import read_predictions
+from amazon_electra.model.finetune import FinetuneConfig, finetune
+from amazon_electra.model.finetuning.examples import Sampling
+from amazon_electra.model.finetuning.tasks import find_task
+from tests.beam_jobs.dumps import review, run_job, write_lines
+from tests.model.corpora import write_bert
+
+TASK = "label:aspects"
+WORDS = {"battery": "the battery is flat", "price": "too dear for me", "taste": "tastes of soap"}
+CLASSES = sorted(WORDS)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Reviews with any of three aspects, or none, and the corpus of them."""
+    folder, generator, records = tmp_path_factory.mktemp("multilabel"), np.random.default_rng(0), []
+    for i in range(500):
+        has = generator.random(3) < (0.3, 0.5, 0.2)
+        aspects = [name for name, own in zip(CLASSES, has, strict=True) if own]
+        text = ". ".join([f"kettle number {i}", *(WORDS[name] for name in aspects), "bye"])
+        records.append(review(i, text) | {"aspects": aspects})
+    dump = write_lines(folder / "d.json", records)
+    split = ("--split", "pretrain=40,train=30,dev=10,test=20")
+    run_job(folder / "corpus", "--input", dump, "--label", "aspects", *split)
+    return folder / "corpus"
+
+
+def test_the_task_has_several_answers(corpus):
+    task = find_task(TASK, corpus)
+    assert (task.shape, task.labels) == ("multilabel", tuple(CLASSES))
+    read = task.read(corpus, "train", Sampling(), None)
+    assert {sum(example.tags) for example in read} == {0, 1, 2, 3}
+    assert all(example.tags[0] == ("battery" in example.text) for example in read)
+
+
+def fit(corpus, folder, arm):
+    encoder = folder.parent / "bert"
+    if not encoder.exists():
+        write_bert(encoder)
+    settings = {"epochs": "15", "learning_rates": "0.005", "max_length": "32"}
+    settings["layer_decay"] = "1.0"
+    given = {"settings": settings if arm == "finetuned" else {"selection": "cross-validation"}}
+    parts = [folder.parent / f"{name}-fitted" for name in ("finetuned", "tfidf")]
+    more = {} if arm == "tfidf" else {"encoder": encoder}
+    if arm == "stack":
+        more = {"encoder": encoder, "parts": parts}
+    given["settings"] = given["settings"] | {"selection": "cross-validation"}
+    config = FinetuneConfig(arm=arm, task=TASK, **given)
+    return finetune(config, corpus, folder, evaluation=folder.parent / f"{arm}-test", **more)
+
+
+@pytest.mark.parametrize("arm", ["tfidf", "frozen", "joined", "finetuned", "stack"])
+def test_an_arm_answers_with_lists_wherever_it_is_loaded(corpus, arm):
+    folder = corpus.parent
+    result = fit(corpus, folder / f"{arm}-fitted", arm)
+    test = read_predictions(folder / f"{arm}-test" / "predictions.parquet")
+    gold, found = np.array(test.labels), np.array(test.predictions)
+    assert result.test["micro_f1"] == pytest.approx(f1_score(gold, found, average="micro"))
+    assert result.test["macro_f1"] == pytest.approx(f1_score(gold, found, average="macro"))
+    assert result.test["subset_accuracy"] == pytest.approx(accuracy_score(gold, found))
+    assert result.test["micro_f1"] > (0.4 if arm == "finetuned" else 0.6)
+    cell = export.ExportCell(arm, folder / f"{arm}-fitted", folder / f"{arm}-test")
+    export.export([cell], TASK, corpus, folder / f"{arm}-model")
+    classifier = load_classifier(str(folder / f"{arm}-model"), "fp32")
+    examples = {e.id: e for e in find_task(TASK, corpus).read(corpus, "test", Sampling(), None)}
+    examples |= {
+        e.id: e for e in find_task(TASK, corpus).read(corpus, "test", Sampling(has_dev=False), None)
+    }
+    probabilities = classifier.score([examples[one].text for one in test.ids])
+    answers = classifier.answer(probabilities)
+    expected = [[CLASSES[c] for c in np.flatnonzero(row)] for row in found]
+    assert np.mean([a == b for a, b in zip(answers, expected, strict=True)]) > 0.98
+    assert (probabilities.sum(1) > 1).any(), "each class by itself"
+
+
+def test_thresholds_give_the_best_f1():
+    generator = np.random.default_rng(1)
+    labels = (generator.random((200, 3)) < (0.1, 0.5, 0)).astype(int)
+    logits = generator.normal(0, 1, (200, 3)) + 1.5 * labels - 1
+    chosen = choose_thresholds(logits, labels)
+    for c in range(2):
+        best = max(f1_score(labels[:, c], logits[:, c] >= cut) for cut in logits[:, c])
+        assert f1_score(labels[:, c], logits[:, c] >= chosen[c]) == pytest.approx(best)
+    assert chosen[2] == 0
+
+
+def test_predictions_of_several_classes_survive_the_file(tmp_path):
+    labels = np.array([[0, 1], [1, 1], [0, 0]])
+    given = OutOfFold(["a", "b", "c"], labels, np.ones((3, 2), np.float32), np.arange(3))
+    given.save(tmp_path)
+    assert (OutOfFold.load(tmp_path).labels == labels).all()
+    assert json.dumps(OutOfFold.load(tmp_path).ids) == json.dumps(given.ids)

@@ -155,9 +155,14 @@ def name_classes(model: LogisticRegression, classes: Sequence[str], is_multilabe
     return rest
 
 
+def list_regressions(model: Any) -> list[LogisticRegression]:
+    """Return the regressions in what `name_classes` returned: one, or one for each class."""
+    return list(getattr(model, "estimators_", [model]))
+
+
 def read_weights(model: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights [rows, width] and offsets [rows] of what `name_classes` returned."""
-    ones = getattr(model, "estimators_", [model])
+    ones = list_regressions(model)
     return np.concatenate([one.coef_ for one in ones]), np.concatenate(
         [one.intercept_ for one in ones]
     )

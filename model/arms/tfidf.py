@@ -1,7 +1,7 @@
 """The arm of TF-IDF over words and characters with logistic regression: what needs no network."""
 
 from collections.abc import Sequence
-from copy import copy
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self
 
@@ -82,9 +82,12 @@ classifier.predict(["A lamp that broke on the first day."])"""
     ) -> Exported:
         from sklearn.pipeline import make_pipeline
 
+        from amazon_electra.model.arms.regression import list_regressions
+
         *before, regression = (step for _, step in self.pipeline.steps)
-        calibrated = copy(regression)
-        calibrated.coef_ = regression.coef_ / np.float32(temperature)
-        calibrated.intercept_ = regression.intercept_ / np.float32(temperature)
+        calibrated = deepcopy(regression)
+        for one in list_regressions(calibrated):
+            one.coef_ = one.coef_ / np.float32(temperature)
+            one.intercept_ = one.intercept_ / np.float32(temperature)
         Tfidf(make_pipeline(*before, calibrated), self.labels, {}).save(folder)
         return Exported()

@@ -150,7 +150,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
     if plan.options.explain:
         because = np.full(len(rows.ids), None)
         texts = [rows.texts[number] for number in scored]
-        weights = weigh_phrases(classifier, texts, best.tolist())
+        weights = weigh_phrases(classifier, texts, probabilities.argmax(1).tolist())
         because[scored] = np.array([*map(describe_weights, weights)], object)
         columns["because"] = pa.array(because, pa.string())
     columns["reason"] = pa.array(rows.reasons, pa.string())

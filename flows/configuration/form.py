@@ -223,7 +223,11 @@ Place = Annotated[Address, AfterValidator(_check_place)]
 
 
 def name_origin(place: str) -> str:
-    """Return what reports call the encoder of a place: the last part of its name."""
+    """Return what reports call the encoder of a place: the last part of its name; MiniLM for the
+    default one, whose package has a name of its own.
+    """
+    if place == DEFAULT_START:
+        return "MiniLM"
     kind = find_kind(place)
     if kind in (None, "folder"):
         return Path(place).expanduser().resolve().name

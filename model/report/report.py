@@ -323,7 +323,7 @@ def describe_labels(study: ReportInput, results: Results) -> list[Block]:
         text = (
             "There is no dev split: settings, arm, temperature and class weights were chosen by "
             "the log-loss of training examples, each predicted by a model that had not read it; "
-            "nothing was chosen on test. The second number of labels is how many those are."
+            "nothing was chosen on test. A second number of labels counts those held out."
         )
     if probed := [arm.name for arm in study.arms if arm.written_steps]:
         text += (

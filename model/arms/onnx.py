@@ -93,8 +93,8 @@ def write_shape(config: Any, folder: Path) -> None:
 def check_onnx(
     source: Path, output: Path, examples: Sequence[Example], exact: np.ndarray
 ) -> dict[str, Any]:
-    """Return by how much the graph's logits differ from the exact ones [examples, classes], and
-    what int8 changes; UserError where the graph is another model.
+    """Return by how much the graph's logits differ from the exact ones [examples, classes], what
+    int8 changes, and how many texts are cut; UserError where the graph is another model.
     """
     texts = [(one.text, one.pair) for one in examples]
     found = run_onnx(output / ONNX, output / "tokenizer.json", texts)
@@ -104,7 +104,25 @@ def check_onnx(
             f"{source}: the exported ONNX gives other logits than the network (by up to "
             f"{difference:.2g}); torch.onnx does not export this architecture rightly"
         )
-    return {"onnx": {"largest_difference": difference}, "int8": quantize(output, texts, exact)}
+    return {
+        "onnx": {"largest_difference": difference},
+        "int8": quantize(output, texts, exact),
+        "cut": count_cut(output / "tokenizer.json", texts),
+    }
+
+
+def count_cut(tokenizer_file: Path, texts: Sequence[tuple[str, str | None]]) -> dict[str, int]:
+    """Return the tokens that the model reads, and of how many texts it does not read the end."""
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    assert tokenizer.truncation, "write_tokenizer enables it"
+    length = int(tokenizer.truncation["max_length"])
+    tokenizer.no_truncation()
+    encoded = tokenizer.encode_batch_fast([t if pair is None else (t, pair) for t, pair in texts])
+    return {
+        "max_length": length,
+        "texts": len(texts),
+        "cut": sum(len(one.ids) > length for one in encoded),
+    }
 
 
 class StatesClassifier(nn.Module):

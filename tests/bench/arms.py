@@ -51,7 +51,7 @@ def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, 
         make_corpus(config, files, str(corpus))
     write_origin(given.encoder, origin)
     if not (adapted / "result.json").exists():
-        adapt_contrastively(ContrastiveConfig(), origin, corpus, adapted)
+        adapt_contrastively(ContrastiveConfig(), origin, [corpus], adapted)
     cost = json.loads((adapted / "result.json").read_text(encoding="utf-8"))
     return corpus, {"published": str(origin), "adapted": cost["encoder"], "": ""}, cost
 

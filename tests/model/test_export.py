@@ -168,6 +168,7 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
         check_calibrated(folder, texts, results, regression.predict_proba(texts))
         return
     if arm in ("joined", "stack"):
+        assert "first 48 tokens of a text" in card
         check_parts(folder, texts, answers, arm)
         return
     if arm == "frozen":
@@ -205,6 +206,12 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     alone = np.concatenate([classifier.score([text]) for text in texts])
     assert np.abs(classifier.score(texts[::-1])[::-1] - alone).max() < 1e-5
     assert (config["hidden_size"], config["num_hidden_layers"]) == (32, 2)
+    assert "first 48 tokens of a text" in card
+    lengths = [len(ids) for ids in tokenizer(texts)["input_ids"]]
+    cut = onnx.count_cut(folder / "tokenizer.json", pairs)
+    assert cut == {"max_length": 48, "texts": len(texts), "cut": sum(n > 48 for n in lengths)}
+    assert 0 < cut["cut"] < len(texts)
+    assert results["cut"]["cut"] > 0
     dropout = "dropout" if arm == "distilbert" else "hidden_dropout_prob"
     assert config[dropout] == 0.1
     model.save_pretrained(tmp_path / "again")

@@ -8,13 +8,16 @@ from amazon_electra.beam_jobs.scoring import score_files
 from amazon_electra.beam_jobs.scoring.classifier import Classifier
 
 
-def write_scores(tmp_path, monkeypatch, threshold, numbers=()):
+def write_scores(tmp_path, monkeypatch, threshold, numbers=(), thresholds=()):
     """Return the table of three records; the last has no text."""
     rows = score_files.Rows(ids=["a", "b", "c"], texts=["sure", "unsure", ""])
     rows.reasons, rows.given = [None, None, "no text"], [None] * 3
     monkeypatch.setattr(score_files, "read_rows", lambda *_: rows)
     logits = np.log(np.array([[0.9, 0.1], [0.4, 0.6]]))
-    model = Classifier("folder", ["bad", "good"], 1.0, lambda texts: logits, threshold, numbers)
+    if thresholds:
+        logits = logits - np.log(1 - np.exp(logits))
+    about = {"numbers": numbers, "thresholds": thresholds}
+    model = Classifier("folder", ["bad", "good"], 1.0, lambda texts: logits, threshold, **about)
     plan, unit = _Any(), _Any()
     plan.folders.written, unit.name = str(tmp_path), f"unit-{threshold}-{numbers}"
     plan.options.with_text = False
@@ -47,3 +50,11 @@ def test_the_expected_star_is_the_mean_by_the_probabilities(tmp_path, monkeypatc
     table = write_scores(tmp_path, monkeypatch, None, (1.0, 5.0))
     assert table["expected"].to_pylist() == [pytest.approx(1.4), pytest.approx(3.4), None]
     assert "expected" not in write_scores(tmp_path, monkeypatch, None).column_names
+
+
+def test_a_multi_label_model_answers_with_lists(tmp_path, monkeypatch):
+    """By sigmoids: the first text has 0.9 and 0.1, the second 0.4 and 0.6."""
+    model = {"thresholds": [0.3, 0.5]}
+    table = write_scores(tmp_path, monkeypatch, None, **model)
+    assert table["label"].to_pylist() == [["bad"], ["bad", "good"], None]
+    assert table["p.good"].to_pylist() == [pytest.approx(0.1), pytest.approx(0.6), None]

@@ -309,18 +309,20 @@ class ScoringConfig(TextConfig):
     output_format: ScoreFormat = Field(
         default="parquet", description="Format of the files of scores"
     )
-    model_version: str | None = Field(
-        default=None,
-        description="Version to write beside every label; none: the first digits of the model's "
-        "digest",
+    model_version: Patterns = Field(
+        default=(),
+        description="Version of each model to write beside its labels; none: the first digits of "
+        "the model's digest",
     )
 
 
 class ScoringOptions(ScoringConfig, DumpOptions):
     """Options of beam_jobs.scoring_job."""
 
-    model: str = Field(
-        description="Model folder, from amazon_electra.model.export or from the registry"
+    model: Patterns = Field(
+        min_length=1,
+        description="Model folders, from amazon_electra.model.export or from the registry; of "
+        "several, each of a task of its own, columns begin with the task: `stars.label`",
     )
 
 

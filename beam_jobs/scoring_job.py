@@ -11,6 +11,7 @@ a worker needs ONNX Runtime or scikit-learn, and neither torch nor transformers 
 import time
 from collections.abc import Sequence
 from functools import partial
+from os import PathLike
 from typing import Any
 
 import apache_beam as beam
@@ -45,17 +46,23 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 def score(
     config: ScoringConfig,
-    model: Place,
+    model: Place | Sequence[Place],
     input: Dumps,
     output: Place,
     *,
     beam_options: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Label every record of a dump with a model folder; return the totals, or what was staged.
+    """Label every record of a dump with a model folder, or with several of a task each; return the
+    totals, or what was staged.
 
     `input` is as for make_corpus. Raises UserError for a model or dump that cannot be read.
     """
-    paths = {"model": str(model), "input": group_patterns(input), "output": str(output)}
+    models = [model] if isinstance(model, str | PathLike) else model
+    paths: dict[str, Any] = {
+        "model": tuple(map(str, models)),
+        "input": group_patterns(input),
+        "output": str(output),
+    }
     options = build_settings(ScoringOptions, dict(config) | paths)
     return _score_with(options, list(beam_options))
 

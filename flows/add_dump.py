@@ -13,6 +13,7 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import Addition, AdditionParameters
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.dumps import increments, labels
@@ -25,10 +26,10 @@ from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.stages import arms, report
 from amazon_electra.flows.stages.cells import make_cells
 from amazon_electra.flows.stages.dump import build_dump_stage
-from amazon_electra.flows.stages.model import build_model_stage
+from amazon_electra.flows.stages.model import build_model_stages, make_models
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.tracking.registry import Registry
+from amazon_electra.model.tracking.registry import list_registries
 
 
 @flow(name="add-dump", flow_run_name=name_run)
@@ -61,15 +62,15 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
         return base.encoder
     added, encoder = grown.rounds[-1], grown.encoder
 
-    compared = encoder, make.champion, base.encoder, base.origin
+    compared = encoder, base.encoder, base.origin
     cells = list(arms.list_cells(p, make.store, base.rounds[0].corpus, *compared))
     make_cells(make, cells, p.finetuning.at_once)
 
     made = [*filter(None, [base.origin]), *added.stages]
     target = p.finetuning.target_accuracy
-    model = make(build_model_stage(cells, base.rounds[0].corpus, target))
+    models = make_models(make, build_model_stages(cells, base.rounds[0].corpus, target))
     command = report.format_command(p.form)
-    about = command, p.recipe, added.dump, made, encoder, cells, (), model
+    about = command, p.recipe, added.dump, made, encoder, cells, (), models
     return make(report.build_report_stage(*about))
 
 
@@ -91,12 +92,28 @@ def settle_base(form: Addition, store: Store) -> Addition:
 
 def find_base(form: Addition, store: Store) -> Addition:
     """Return the form with the fingerprint of the model that its base means now."""
-    champion = ""
-    if form.increment.base == "champion":
-        registry = Registry(mlflow_server.resolve_mlflow_uri(store.root))
-        champion = registry.get_by_alias("champion").get("encoder", "")
+    champion = find_champions_encoder(store) if form.increment.base == "champion" else ""
     new = build_dump_stage(form.dump, store)
     return form.replace_base(increments.find_base(form.increment.base, new, store, champion))
+
+
+def find_champions_encoder(store: Store) -> str:
+    """Return the fingerprint of the encoder that the champions have, empty where none has one;
+    UserError where they have several.
+    """
+    every = list_registries(mlflow_server.resolve_mlflow_uri(store.root))
+    encoders = {
+        registry.task: registry.get_by_alias("champion").get("encoder") for registry in every
+    }
+    found = {encoder for encoder in encoders.values() if encoder}
+    if len(found) > 1:
+        named = ", ".join(f"{task}: {one}" for task, one in encoders.items() if one)
+        raise UserError(
+            f"champions have several encoders; name the one that is meant ({named})",
+            "increment.base",
+            "champion",
+        )
+    return found.pop() if found else ""
 
 
 def choose_newest_base(form: Addition, store: Store) -> Addition:

@@ -27,7 +27,7 @@ from amazon_electra.flows.stages.contrastive_adaptation import (
 )
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import list_dump
-from amazon_electra.flows.stages.model import build_model_stage
+from amazon_electra.flows.stages.model import build_model_stages, make_models
 from amazon_electra.flows.stages.origin import make_origin, warn_of_languages
 from amazon_electra.flows.stages.pretraining import (
     build_pretraining_stage,
@@ -66,7 +66,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         made = [dump, corpus, vocabulary, shards, dev, encoder]
 
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
-    cells, curve = list(list_cells(champion=None)), list[Cell]()
+    cells, curve = list(list_cells()), list[Cell]()
     is_new = encoder is not origin
     without = [cell for cell in cells if not (is_new and cell.is_made_of(encoder))]
     try:
@@ -79,7 +79,6 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         early = waiting if shares_cores(p) else []
         if chains := [*([(encoder,)] if is_new else []), *list_chains(early)]:
             make.make_side_by_side(chains, at_once)
-        cells = list(list_cells(champion=make.champion))
         late = [cell for cell in cells if not cell.is_among([*first, *early])]
         curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
         make_cells(make, [*late, *curve], at_once)
@@ -98,9 +97,9 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
             ", ".join(dict.fromkeys(cell.arm for cell in cells)),
         )
 
-    model = make(build_model_stage(cells, corpus, p.finetuning.target_accuracy))
+    models = make_models(make, build_model_stages(cells, corpus, p.finetuning.target_accuracy))
     command = report.format_command(p)
-    about = command, p.recipe, dump, made, encoder, cells, curve, model
+    about = command, p.recipe, dump, made, encoder, cells, curve, models
     return make(report.build_report_stage(*about))
 
 

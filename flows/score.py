@@ -1,4 +1,4 @@
-"""The champion over a dump: a row with label and probabilities for every record of its files."""
+"""The champion of each task over a dump: a row with labels and probabilities for every record."""
 
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
     TOTALS,
     copy_scores,
-    find_model,
+    describe_models,
+    find_models,
     find_scores,
     leave_out_files,
     make_scores,
@@ -31,22 +32,24 @@ from amazon_electra.flows.store.store import Store
 @catch_up_once
 @take_fields(Scoring)
 def score(**given: Any) -> dict[str, Any]:
-    """Label every record of a dump with the champion; files that it has scored are left out."""
+    """Label every record of a dump with the champion of each task, or of one; files that these have
+    scored are left out.
+    """
     form = Scoring(**given)
     store = Store(form.store)
-    model = call_with_retries(form.model.alias, partial(find_model, form.model.alias, store))
+    models = call_with_retries(form.model.alias, partial(find_models, form, store))
     dump = call_with_retries("listing", partial(build_dump_stage, form.dump, store))
-    new = leave_out_files(dump, find_scores(model, form, store))
+    new = leave_out_files(dump, find_scores(models, form, store))
     if left_out := dump.result["files"] - new.result["files"]:
         find_run_logger().info(
-            "version %s scored %d of %d files before: their scores are copied",
-            model.version,
+            "%s scored %d of %d files before: their scores are copied",
+            describe_models(models),
             left_out,
             dump.result["files"],
         )
     parameters = Parameters(dump=form.dump, store=form.store)
-    run_graph(lambda _, make: make_scores(model, form, new, make), parameters)
-    scores = find_scores(model, form, store)
+    run_graph(lambda _, make: make_scores(models, form, new, make), parameters)
+    scores = find_scores(models, form, store)
     output = form.output
     if not storage.is_remote(output):
         output = str(Path(store.root, Path(output).expanduser()))

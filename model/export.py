@@ -39,6 +39,7 @@ from amazon_electra.model.evaluation.choice import (
     make_held_out_predictions,
     rank_arms,
 )
+from amazon_electra.model.evaluation.copies import save_sketches
 from amazon_electra.model.evaluation.metrics import (
     METRICS,
     compute_metric,
@@ -213,6 +214,11 @@ def write_model(
         expected = predict_texts(fitted, temperature, texts, task.shape == "multilabel")
         self_test.SelfTest(list(task.labels), texts, expected).write(output)
     write_json(output / COST, measure_cost(fitted, [one.text for one in examples[:TIMED]], output))
+    trained_on = load_examples(
+        task, data, "train", choose_sampling(settings, "train", trained["seed"])
+    )
+    chosen_on = examples if has_dev else ()
+    save_sketches([example.text for example in (*trained_on, *chosen_on)], output)
     results = {
         "task": task.name,
         "labels": list(task.labels),
@@ -222,6 +228,7 @@ def write_model(
         "kind": best.arm_class.name,
         "best_arm": ranked[0].arm,
         "chosen_on": "dev" if has_dev else "held-out folds of the training examples",
+        "selection": settings.selection,
         "n_chosen_on": len(best.held_out),
         "arms": summarize_arms(cells, task.metrics),
         "temperature": temperature,
@@ -326,9 +333,9 @@ def summarize_arms(cells: Sequence[ExportCell], metrics: Sequence[str]) -> list[
 def compare_with_simple_models(
     best: ExportCell, cells: Sequence[ExportCell], test: Predictions | None, metrics: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return the difference on test to the model that always answers the most frequent class, to
-    the arms without an encoder and to the registry's champion: of the first metric, and as `loss`
-    and `macro_f1` of these. Arms are compared on the same seed where they have it.
+    """Return the difference on test to the model that always answers the most frequent class, and
+    to the arms without an encoder: of the first metric, and as `loss` and `macro_f1` of these. Arms
+    are compared on the same seed where they have it.
 
     Log-losses are of calibrated probabilities (`fit_calibration`); the first model's probabilities
     are the shares of the classes among the held-out examples.
@@ -341,7 +348,7 @@ def compare_with_simple_models(
     )
     for arm in dict.fromkeys(cell.arm for cell in cells if cell.arm != best.arm):
         of_arm = [cell for cell in cells if cell.arm == arm and cell.evaluation]
-        if not of_arm or (of_arm[0].arm_class.reads_encoder and arm != "champion"):
+        if not of_arm or of_arm[0].arm_class.reads_encoder:
             continue
         others[arm] = calibrate_test(next((c for c in of_arm if c.seed == best.seed), of_arm[0]))
     return {

@@ -36,6 +36,14 @@ PROBE = "A lamp that broke on the first day."
 """The text on which a model is tried when it is loaded."""
 
 
+def shorten_task(task: str) -> str:
+    """Return a task's name in the registry and in columns of scores: of `label:fault` that of the
+    column, unless a task of stars has it.
+    """
+    column = task.removeprefix("label:")
+    return re.sub(r"[/:\s]+", "-", task if column in ("polarity", "stars") else column)
+
+
 class WrongScores(ValueError):
     """A model gave something else than a finite score for each text and class."""
 

@@ -49,8 +49,8 @@ class Details(BaseModel):
 
     kind: Literal["transformers", "onnx", "skops", "parts"]
     """How the folder is loaded: the first two by ONNX Runtime, `parts` as folders of the others."""
-    max_length: int = Field(default=512, ge=2)
     task: str = ""
+    max_length: int = Field(default=512, ge=2)
     threshold: float | None = None
     """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for one."""
     numbers: list[float] = []

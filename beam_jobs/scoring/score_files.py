@@ -6,14 +6,15 @@ the list of labels, in CSV as JSON), `decision` (`decided`,
 or `ask` where the model is less sure than its threshold, if it has one), `expected` (the mean of
 the stars that the classes stand for, by their probabilities), `p.LABEL` for each class, `because`
 if wanted (the phrases with the largest weights), `model_version`, and `reason` where there is no
-label. `scores.json` has the counts, and how the texts differ from those that the model was tested
-on (beam_jobs/core/drift.py).
+label. With several models each has its columns, from `label` to `model_version`, which begin with
+its task: `stars.label`. `scores.json` has the counts, and how the texts differ from those that the
+(first) model was tested on (beam_jobs/core/drift.py).
 """
 
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
@@ -29,7 +30,12 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from apache_beam.utils.shared import Shared
 
-from amazon_electra.beam_jobs.config import CorpusOptions, ScoreFormat, ScoringOptions
+from amazon_electra.beam_jobs.config import (
+    CorpusOptions,
+    ScoreFormat,
+    ScoringOptions,
+    ScoringPrecision,
+)
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.model_folder import read_review
@@ -99,19 +105,19 @@ class Rows:
 
 
 class ScoreUnits(beam.DoFn):
-    """Scores units and writes their rows, with one classifier for all threads of a process."""
+    """Scores units and writes their rows, with one set of classifiers for all threads."""
 
     def __init__(self, plan: ScoringPlan) -> None:
         self.plan, self.shared = plan, Shared()
 
     def setup(self) -> None:
         options = self.plan.options
-        load = partial(load_classifier, options.model, options.precision)
-        self.classifier = self.shared.acquire(load)
+        load = partial(load_classifiers, options.model, options.precision)
+        self.classifiers = self.shared.acquire(load).classifiers
 
     def process(self, unit: Unit) -> Iterator[str]:
         """Score a unit unless an earlier run has; yield its name."""
-        work = partial(score_unit, unit, self.plan, self.classifier)
+        work = partial(score_unit, unit, self.plan, self.classifiers)
         for done in attempt(work, unit.name, unit.file.name, self.plan.folders.failed):
             counts = {"read": done.read, "scored": done.prepared, "bytes": done.bytes}
             add_to_counters(counts, done.dropped)
@@ -119,40 +125,39 @@ class ScoreUnits(beam.DoFn):
         give_memory_back()
 
 
-def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredUnit:
+@dataclass(frozen=True)
+class Loaded:
+    """What threads share, which a list cannot be."""
+
+    classifiers: tuple[Classifier, ...]
+
+
+def load_classifiers(folders: Sequence[str], precision: ScoringPrecision) -> Loaded:
+    return Loaded(tuple(load_classifier(folder, precision) for folder in folders))
+
+
+def score_unit(unit: Unit, plan: ScoringPlan, classifiers: Sequence[Classifier]) -> ScoredUnit:
     """Write the rows of a unit as Arrow, then what they are, unless an earlier run has."""
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
         return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-    rows = read_rows(unit, plan.options, classifier.task)
+    rows = read_rows(unit, plan.options, classifiers[0].task)
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
-    probabilities = classifier.score([rows.texts[number] for number in scored])
-    labels: list[Any] = [None] * len(rows.ids)
-    for number, answer in zip(scored, classifier.answer(probabilities), strict=True):
-        labels[number] = answer
-    spread = np.full((len(rows.ids), len(classifier.labels)), np.nan, np.float32)
-    spread[scored] = probabilities
     columns = {"id": pa.array(rows.ids, pa.string())}
     if plan.options.with_text:
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
-    kind = pa.list_(pa.string()) if classifier.thresholds else pa.string()
-    columns["label"] = pa.array(labels, kind)
-    if classifier.threshold is not None:
-        decisions = np.full(len(rows.ids), None)
-        is_sure = probabilities.max(1, initial=0) >= classifier.threshold
-        decisions[scored] = np.where(is_sure, "decided", "ask")
-        columns["decision"] = pa.array(decisions, pa.string())
-    if classifier.numbers:
-        expected = spread.astype(np.float64) @ np.array(classifier.numbers)
-        columns["expected"] = pa.array(expected.astype(np.float32), from_pandas=True)
-    for label, column in zip(classifier.labels, spread.T, strict=True):
-        columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
-    if plan.options.explain:
-        because = np.full(len(rows.ids), None)
-        texts = [rows.texts[number] for number in scored]
-        weights = weigh_phrases(classifier, texts, probabilities.argmax(1).tolist())
-        because[scored] = np.array([*map(describe_weights, weights)], object)
-        columns["because"] = pa.array(because, pa.string())
+    texts = [rows.texts[number] for number in scored]
+    probabilities = [classifier.score(texts) for classifier in classifiers]
+    versions = plan.options.model_version
+    for place, (classifier, prefix) in enumerate(zip(classifiers, plan.prefixes, strict=True)):
+        own = score_rows(len(rows.ids), scored, probabilities[place], classifier)
+        if plan.options.explain:
+            because = np.full(len(rows.ids), None)
+            weights = weigh_phrases(classifier, texts, probabilities[place].argmax(1).tolist())
+            because[scored] = np.array([*map(describe_weights, weights)], object)
+            own["because"] = pa.array(because, pa.string())
+        own["model_version"] = pa.array([versions[place]] * len(rows.ids), pa.string())
+        columns |= {f"{prefix}{name}": column for name, column in own.items()}
     columns["reason"] = pa.array(rows.reasons, pa.string())
     table = pa.table(columns)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -172,11 +177,37 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier) -> ScoredU
         index=unit.file.index,
         ids=len(rows.ids) - rows.ids.count(None),
         integers=rows.integers,
-        tally=count_sample(classifier, [rows.texts[number] for number in scored], probabilities),
-        given={} if classifier.thresholds else count_labels(rows.given, labels),
+        tally=count_sample(classifiers[0], texts, probabilities[0]),
+        given={}
+        if classifiers[0].thresholds
+        else count_labels(rows.given, columns[f"{plan.prefixes[0]}label"].to_pylist()),
     )
     storage.write_json(f"{name}.json", asdict(counts))
     return counts
+
+
+def score_rows(
+    count: int, scored: Sequence[int], probabilities: np.ndarray, classifier: Classifier
+) -> dict[str, pa.Array]:
+    """Return the columns of a model for `count` rows: its answers to `scored`, null elsewhere."""
+    labels: list[Any] = [None] * count
+    for number, answer in zip(scored, classifier.answer(probabilities), strict=True):
+        labels[number] = answer
+    spread = np.full((count, len(classifier.labels)), np.nan, np.float32)
+    spread[scored] = probabilities
+    kind = pa.list_(pa.string()) if classifier.thresholds else pa.string()
+    columns = {"label": pa.array(labels, kind)}
+    if classifier.threshold is not None:
+        decisions = np.full(count, None)
+        is_sure = probabilities.max(1, initial=0) >= classifier.threshold
+        decisions[scored] = np.where(is_sure, "decided", "ask")
+        columns["decision"] = pa.array(decisions, pa.string())
+    if classifier.numbers:
+        expected = spread.astype(np.float64) @ np.array(classifier.numbers)
+        columns["expected"] = pa.array(expected.astype(np.float32), from_pandas=True)
+    for label, column in zip(classifier.labels, spread.T, strict=True):
+        columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
+    return columns
 
 
 def read_rows(unit: Unit, options: ScoringOptions, task: str = "") -> Rows:
@@ -237,7 +268,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:
         units_of[unit.index].append(unit)
-    model = read_model(plan.options.model)
+    model = read_model(plan.options.model[0])
     digest_of = cache(storage.hash_file)  # a zip file is that of all its members
     files, warnings = [], []
     for file, output in zip(plan.files, plan.outputs, strict=True):
@@ -307,8 +338,6 @@ def write_file(
             table = table.add_column(0, "row", pa.array(range(row + 1, row + unit.read + 1)))
             row += unit.read
             table = table.add_column(0, "file", pa.array([source] * unit.read, pa.string()))
-            version = pa.array([plan.options.model_version] * unit.read, pa.string())
-            table = table.add_column(table.num_columns - 1, "model_version", version)
             if write is None:
                 write = stack.enter_context(
                     open_writer(path, table.schema, plan.options.output_format)

@@ -43,9 +43,11 @@ class RunResult:
     report: Path
     """The report as a page."""
     model: Path | None
-    """Folder of the best classifier by dev; None if no task has classes."""
+    """Folder of the first task's best classifier; None if no task has classes."""
+    models: dict[str, Path]
+    """That of each task."""
     registered: str
-    """What the model became in the registry, and why; empty: it was not registered."""
+    """What each model became in the registry, and why; empty: none was registered."""
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -106,6 +108,7 @@ def run(
         folder=Path(made["folder"]),
         report=Path(made["report"]),
         model=Path(made["model"]) if "model" in made else None,
+        models={task: Path(folder) for task, folder in made.get("models", {}).items()},
         registered=made.get("registered", ""),
     )
 

@@ -10,7 +10,7 @@ from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.encoders.places import FORMS
-from amazon_electra.model.tracking.registry import Registry
+from amazon_electra.model.tracking.registry import Registry, list_registries, name_model
 
 START = "pretraining.start_from"
 
@@ -112,6 +112,23 @@ def open_store(arguments: argparse.Namespace) -> Store:
     return store
 
 
+def open_registries(arguments: argparse.Namespace) -> list[Registry]:
+    """Return the registered models of all tasks in the store's MLflow."""
+    return list_registries(mlflow_server.resolve_mlflow_uri(open_store(arguments).root))
+
+
 def open_registry(arguments: argparse.Namespace) -> Registry:
-    """Return the registry of the store's MLflow."""
-    return Registry(mlflow_server.resolve_mlflow_uri(open_store(arguments).root))
+    """Return the registered model of `--task`; of the only task without it."""
+    every, task = open_registries(arguments), arguments.task
+    found = [one for one in every if not task or one.name == name_model(task)]
+    if len(found) == 1:
+        return found[0]
+    tasks = ", ".join(one.task for one in every) or "none; a run registers its models"
+    if task:
+        raise UserError(f"no model of this task is registered: {tasks}", "task", task)
+    raise UserError(f"name the one that is meant; models are registered of: {tasks}", "task")
+
+
+def add_task_option(parser: OptionParser, about: str) -> None:
+    """Add `--task`, which chooses among the models of the registry."""
+    parser.add_argument("--task", help=f"{about}: polarity, stars or a label column")

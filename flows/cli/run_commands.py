@@ -104,6 +104,8 @@ def add_score_options(score: OptionParser) -> None:
     which = score.add_mutually_exclusive_group()
     which.add_argument("--alias", default="champion", help="alias of the model (default: champion)")
     score.shortcuts["model.alias"] = "--alias"
+    about = "task whose model labels the records (default: all that have the alias)"
+    add_setting_option(score, "--task", "model.task", "TASK", about)
     which.add_argument(
         "--model", metavar="FOLDER", help="model folder to use instead of the registry's"
     )
@@ -338,10 +340,12 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
     up = prefect_server.find_running_servers(store.root)
     how = f"amazon-electra up --store {store.address}"
     print(f"report      {made['report']}")
-    print(f"model       {made['model']}")
-    for name, answer in list_short_answers(Path(made["model"])):
-        print(f"{name:11} {answer}")
-    if became := made.get("registered"):
+    for task, model in made["models"].items():
+        about = f", {task}" if len(made["models"]) > 1 else ""
+        print(f"model       {model}{about}")
+        for name, answer in list_short_answers(Path(model)):
+            print(f"{name:11} {answer}")
+    for became in made.get("registered", "").splitlines():
         print(f"registered  {became}")
     print(f"Prefect UI  {up.get('prefect') or how}")
     print(f"MLflow UI   {up.get('mlflow') or how}")
@@ -371,9 +375,9 @@ def score_dump(arguments: argparse.Namespace) -> None:
     open_store(arguments)  # refuses one that is not there
     store = Store(form.store, is_dry=True)
     dump = build_dump_stage(form.dump, store)  # refuses wrong paths
-    model = scoring.find_model(form.model.alias, store)
+    models = scoring.find_models(form, store)
     print_files(form.dump, dump, scores=form.scores)
-    print_scoring_plan(form, dump, model, store)
+    print_scoring_plan(form, dump, models, store)
 
 
 def label_dump(form: Scoring) -> dict[str, Any]:
@@ -381,7 +385,7 @@ def label_dump(form: Scoring) -> dict[str, Any]:
     store = Store(form.store)
     store.place.check_presence()
     build_dump_stage(form.dump, store)  # refuses wrong paths at once
-    scoring.find_model(form.model.alias, store)
+    scoring.find_models(form, store)
 
     def run() -> dict[str, Any]:
         from amazon_electra.flows.score import score
@@ -418,7 +422,7 @@ def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
         for given in form.dump.paths
         for path in ([given] if is_remote(given) else list_files(given, store))
     ]
-    config = scoring.build_config(scoring.RegisteredModel("", ""), form)
+    config = scoring.build_config((), form)
     made = scoring_job.score(
         config, model, paths, form.output, beam_options=scoring.list_workers(form)
     )
@@ -438,12 +442,12 @@ def show_drift(files: Sequence[dict[str, Any]]) -> None:
 
 
 def print_scoring_plan(
-    form: Scoring, dump: ListedDump, model: scoring.RegisteredModel, store: Store
+    form: Scoring, dump: ListedDump, models: Sequence[scoring.RegisteredModel], store: Store
 ) -> None:
     """Print the model that would label, the resolved settings as JSON, then a line per stage."""
     plan = Plan(store)
-    new = scoring.leave_out_files(dump, scoring.find_scores(model, form, store))
-    scoring.make_scores(model, form, new, plan)
-    print(f"model     {form.model.alias}, version {model.version}")
+    new = scoring.leave_out_files(dump, scoring.find_scores(models, form, store))
+    scoring.make_scores(models, form, new, plan)
+    print(f"model     {form.model.alias}: {scoring.describe_models(models)}")
     print(json.dumps(form.model_dump(), indent=2))
     show("\n".join(list_lines(plan)))

@@ -11,7 +11,13 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.cli.options import add_command, build_store, open_registry, open_store
+from amazon_electra.flows.cli.options import (
+    add_command,
+    add_task_option,
+    build_store,
+    open_registry,
+    open_store,
+)
 from amazon_electra.flows.servers import access, mlflow_server, prefect_server, settings, up
 from amazon_electra.flows.servers.settings import HOST
 
@@ -84,6 +90,8 @@ def add_announce_options(announce: OptionParser) -> None:
 
 def add_promote_options(promote: OptionParser) -> None:
     add_command(promote, promote_version)
+    add_task_option(promote, "task of the model, where several are registered")
+    promote.shortcuts["task"] = "--task"
     promote.add_argument(
         "version",
         help="version number in the MLflow registry, or first digits of the encoder's fingerprint",
@@ -95,6 +103,8 @@ def add_promote_options(promote: OptionParser) -> None:
 
 def add_rollback_options(rollback: OptionParser) -> None:
     add_command(rollback, roll_back)
+    add_task_option(rollback, "task of the model, where several are registered")
+    rollback.shortcuts["task"] = "--task"
 
 
 def start_servers(arguments: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its clas
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.cli.options import add_command, open_registry, open_store
+from amazon_electra.flows.cli.options import add_command, open_registries, open_store
 from amazon_electra.flows.store.difference import find_differences
 from amazon_electra.flows.store.flatten import flatten_parameters
 from amazon_electra.flows.store.stage import ExistingStage
@@ -194,7 +194,7 @@ def prune_store(arguments: argparse.Namespace) -> None:
     store, total = open_store(arguments), 0
     registered = list[str]()
     if (store.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
-        tags = open_registry(arguments).list_tags()
+        tags = [one for registry in open_registries(arguments) for one in registry.list_tags()]
         registered = [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]
     for name in list_prunable(store, arguments.keep, registered, arguments.drop):
         size = store.place.measure(name)

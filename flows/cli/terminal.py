@@ -120,7 +120,7 @@ def run_in_terminal(
     from amazon_electra.flows.servers import health, prefect_server
 
     health.check_named_server("PREFECT_API_URL")
-    if form.promotion.mode != "off" or "champion" in form.finetuning.arms:
+    if form.promotion.mode != "off":
         health.check_named_server("MLFLOW_TRACKING_URI")
     store = Store(form.store)
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # failures are printed here, once

@@ -314,7 +314,7 @@ def choose_recipe(values: Any) -> Any:
     return values | {"recipe": "published", "pretraining": pretraining}
 
 
-ENCODERS = ("pre-trained", "random", "champion", "base", "origin")
+ENCODERS = ("pre-trained", "random", "base", "origin")
 """Encoders that an arm fine-tunes; other arms are methods (model/arms)."""
 
 
@@ -350,10 +350,9 @@ class Finetuning(Settings):
         "published encoder of pretraining.start_from as it is; frozen: logistic regression on the "
         "states of that encoder, and of the adapted one; joined: on states and n-grams together; "
         "tfidf: on n-grams; stack: the fine-tuned network and tfidf, whose logits are weighted and "
-        "added; random: untrained; "
-        "champion: the model in the MLflow registry; base: the model that a new dump was added "
-        "to. Empty: pre-trained, tfidf and stack, with frozen and joined if there is a published "
-        "start, and origin unless it is adapted by contrast; else random",
+        "added; random: untrained; base: the model that a new dump was added to. Empty: "
+        "pre-trained, tfidf and stack, with frozen and joined if there is a published start, and "
+        "origin unless it is adapted by contrast; else random",
     )
     tasks: list[Task] = Field(
         default=[],
@@ -403,25 +402,24 @@ class Finetuning(Settings):
     @field_validator("arms")
     @classmethod
     def _check_arms(cls, arms: list[Arm]) -> list[Arm]:
-        if arms and {"champion", "base"}.issuperset(arms):
-            raise ValueError("champion and base may not exist; add pre-trained or random")
+        if arms == ["base"]:
+            raise ValueError("base may not exist; add pre-trained or random")
         return arms
 
 
 class Comparison(Finetuning):
-    """The study: the new model against the champion or the base, on old test sets."""
+    """The study: the new model against the base, on old test sets."""
 
     arms: list[Arm] = Field(
-        default=["pre-trained", "champion"],
+        default=["pre-trained", "base"],
         min_length=1,
-        description="pre-trained: the new model; champion: the model in the registry, or the base "
-        "where there is none",
+        description="pre-trained: the new model; base: the one that it went on from",
     )
 
     @field_validator("arms")
     @classmethod
     def _check_arms(cls, arms: list[Arm]) -> list[Arm]:
-        return arms  # there always is a champion, the base if no other
+        return arms  # there always is a base
 
 
 class Promotion(Settings):
@@ -430,16 +428,17 @@ class Promotion(Settings):
     mode: Literal["off", "automatic", "ask"] = Field(
         default="automatic",
         description="automatic: the model is registered. It becomes champion, the model that "
-        "`score` takes, if it is better than the champion by the rule below or, where there is "
-        "none, if it beats TF-IDF and the majority class on test. ask: a person approves; off: "
-        "not registered",
+        "`score` takes, if it is better than the champion, as registered, on test reviews that "
+        "neither was trained on: log-loss by its interval, and macro-F1 no worse. Where there is "
+        "none: if it beats TF-IDF and the majority class. ask: a person approves; off: not "
+        "registered",
     )
     margin: float = Field(
         default=0.0,
         ge=0,
         le=100,
-        description="Points of accuracy on the first task. 0: the new model must be better; more: "
-        "it must not be worse by more than this",
+        description="Points of macro-F1, and hundredths of log-loss. 0: the new model must be "
+        "better; more: it must not be worse by more than this than the best champion so far",
     )
 
 
@@ -743,12 +742,17 @@ class AdditionParameters(Parameters):
 
 
 class ScoringModel(Settings):
-    """Which model of the registry labels the reviews."""
+    """Which models of the registry label the reviews."""
 
     alias: str = Field(
         default="champion",
         min_length=1,
         description="champion, challenger, or another alias of the registry",
+    )
+    task: str | None = Field(
+        default=None,
+        description="polarity, stars or a label column, whose model labels the reviews; none: the "
+        "models of all tasks, each with columns of its own",
     )
     precision: ScoringPrecision = make_form_field(ScoringOptions, "precision")
     workers: int | None = Field(

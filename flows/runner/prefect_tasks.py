@@ -109,7 +109,7 @@ class PrefectStageMaker:
     def __init__(
         self,
         runner: StageRunner,
-        find_champion: Callable[[], Stage | None] = lambda: None,
+        find_champion: Callable[[str], Stage | None] = lambda task: None,
         after_stage: Callable[[], None] = lambda: None,
         takes_accelerator: bool = True,
     ):
@@ -118,12 +118,8 @@ class PrefectStageMaker:
         """
         self.runner, self.store = runner, runner.store
         self.stages: list[Stage] = []
-        self._find_champion, self._after_stage = find_champion, after_stage
+        self.find_champion, self._after_stage = find_champion, after_stage
         self._takes_accelerator = takes_accelerator
-
-    @property
-    def champion(self) -> Stage | None:
-        return self._find_champion()
 
     def call(self, name: str, function: Callable[[], T]) -> T:
         return call_with_retries(name, function)

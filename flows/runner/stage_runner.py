@@ -38,9 +38,8 @@ class StageMaker(Protocol):
 
     store: Store
 
-    @property
-    def champion(self) -> Stage | None:
-        """Return the encoder of the registry's champion, where there is one."""
+    def find_champion(self, task: str) -> Stage | None:
+        """Return the stage of a task's champion, where it is in this store."""
 
     def call(self, name: str, function: Callable[[], T]) -> T:
         """Return what another server answers; it is asked again where that may help."""
@@ -84,7 +83,7 @@ class Plan:
     """Makes nothing: lists each stage once, and whether it is complete (`--dry-run`)."""
 
     store: Store
-    champion: Stage | None = None
+    find_champion: Callable[[str], Stage | None] = lambda task: None
     stages: list[tuple[Stage, bool]] = field(default_factory=list)
 
     def call(self, name: str, function: Callable[[], T]) -> T:

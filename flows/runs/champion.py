@@ -1,14 +1,15 @@
 """The registry's champion in a run: looks it up, and registers the run's model beside it.
 
-The study on the named tasks decides which model is the champion, or a person does as well. A run
+Each task has a registered model of its own. The comparison with its champion decides which one is
+the champion, or a person does as well. A run
 that asks is suspended: its process ends, and its machine is free for others, until a person answers
 in the Prefect UI or by `amazon-electra promote`. Then it begins again, finds every stage complete,
 and reads the answer.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -24,22 +25,27 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
+from amazon_electra.beam_jobs.core.model_folder import shorten_task
 from amazon_electra.flows.configuration.form import Parameters, Promotion
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from amazon_electra.flows.stages.arms import AS_PUBLISHED
-from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.arms import find_arm, list_arms
 from amazon_electra.model.report.document import escape_markdown
 from amazon_electra.model.tracking.mlflow_client import hide_credentials
 from amazon_electra.model.tracking.mlflow_run import Tracking
-from amazon_electra.model.tracking.registry import Registry, RegistryAway
+from amazon_electra.model.tracking.registry import (
+    Registry,
+    RegistryAway,
+    list_registries,
+    name_model,
+)
 from amazon_electra.model.tracking.served_model import write_served_model
 
 SETTLE_SECONDS = 120
 """For MLflow to take what a run has sent, before its model is registered."""
+COMPARED = ("loss", "macro_f1")
+"""The metrics that decide between a model and the champion."""
 APPROVAL_SECONDS = 7 * 24 * 3600
 """A run that nobody answered by then fails, and its model stays challenger."""
 
@@ -61,69 +67,90 @@ class PrefectUnavailable(ConnectionError):
 
 @dataclass(frozen=True)
 class Champion:
-    """The registry's champion, as a run finds it when it makes its cells."""
+    """The registry's champion of a task, as a run finds it when it compares its model with it."""
 
     version: str = ""
     """Empty where there is none."""
-    encoder: Stage | None = None
-    """Where this store has it; of an arm that reads none the stage of the model, with `arm`."""
-    is_here: bool = True
-    """Whether it was made in this store, so that a run can be compared with it; an arm that reads
-    no encoder is fitted anew and always can.
-    """
+    model: Stage | None = None
+    """The stage of its folder, where this store has it."""
+    behind: Mapping[str, float] = field(default_factory=dict)
+    """By how much it was worse than the best champion before it, as a margin allows: log-loss and
+    macro-F1, at least 0."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was made in this store, so that a model can be compared with it."""
+        return self.model is not None or not self.version
 
 
-def read_champion(uri: str, store: Store) -> Champion:
-    """Return the registry's champion; raise RegistryAway where MLflow does not answer."""
-    tags = Registry(uri).get_by_alias("champion")
-    version, fingerprint = tags.get("version", ""), tags.get("encoder", "")
-    if not fingerprint:
-        arm = list_arms().get(tags.get("kind", ""))
-        if arm is None or arm.reads_encoder:
-            return Champion(version, None, is_here=not version)
-        known, about = tags.get("model", ""), {"arm": arm.name}
-        return Champion(version, ExistingStage("model", 0, about, known=known, title="champion"))
-    for name in (*ADAPTATIONS, "origin"):
-        encoder = ExistingStage(name, 0, {}, known=fingerprint, title="champion")
-        if store.manifest(encoder) is not None:
-            return Champion(version, encoder)
-    return Champion(version, None, is_here=not version)
+def read_champion(uri: str, store: Store, task: str) -> Champion:
+    """Return the champion of a task; raise RegistryAway where MLflow does not answer."""
+    tags = Registry(uri, name_model(task)).get_by_alias("champion")
+    behind = {name: float(tags.get(f"behind_{name}") or 0) for name in COMPARED}
+    model = ExistingStage("model", 0, {}, known=tags.get("model", ""), title="champion")
+    is_here = bool(tags.get("model")) and store.manifest(model) is not None
+    return Champion(tags.get("version", ""), model if is_here else None, behind)
 
 
-def find_champion(parameters: Parameters, store: Store, uri: str) -> Champion:
-    """Return the registry's champion where this run needs it, else an empty one."""
-    if parameters.promotion.mode == "off" and "champion" not in parameters.chosen_arms:
+def check_registry(parameters: Parameters, uri: str) -> None:
+    """Raise RegistryAway where the run is to register its models and MLflow does not answer."""
+    if parameters.promotion.mode != "off":
+        call_with_retries("champion", partial(list_registries, uri))
+
+
+def find_champion(parameters: Parameters, store: Store, uri: str, task: str) -> Champion:
+    """Return the registry's champion of a task where this run needs it, else an empty one."""
+    if parameters.promotion.mode == "off":
         return Champion()
-    champion = call_with_retries("champion", partial(read_champion, uri, store))
-    if champion.version and not champion.is_here:
+    champion = call_with_retries("champion", partial(read_champion, uri, store, task))
+    if not champion.is_here:
         find_run_logger().warning(
-            "the champion, version %s, is of another store: nothing is compared with it, "
+            "the champion of %s, version %s, is of another store: nothing is compared with it, "
             "and it stays champion",
+            task,
             champion.version,
         )
     return champion
 
 
-def register_model(
+def register_models(
     parameters: Parameters,
     maker: PrefectStageMaker,
-    champion: Champion,
+    find: Callable[[str], Champion],
     last: Stage,
     tracking: Tracking,
 ) -> str:
-    """Register the model folder of the run as champion or challenger; return a line that says what
-    became of it.
+    """Register the model of each task as its champion or challenger; return a line for each that
+    says what became of it. `find` returns the champion of a task that the run was compared with.
     """
     made = [stage for stage in maker.stages if stage.name == "model"]
     if not made or last.name != "report":
         return ""
     if parameters.promotion.mode == "off":
         return "not registered: promotion.mode=off"
-    store, model = maker.store, made[0]
-    folder = store.fetch(model)
+    report = json.loads((maker.store.fetch(last) / "report.json").read_text(encoding="utf-8"))
+    lines = []
+    for model in made:
+        became = register_model(parameters, maker, model, find, last, report, tracking)
+        lines.append(f"{model.config.task}: {became}" if len(made) > 1 else became)
+    return "\n".join(lines)
+
+
+def register_model(
+    parameters: Parameters,
+    maker: PrefectStageMaker,
+    model: Stage,
+    find: Callable[[str], Champion],
+    last: Stage,
+    report: Mapping[str, Any],
+    tracking: Tracking,
+) -> str:
+    """Register the model of a task; return what became of it."""
+    store, folder = maker.store, maker.store.fetch(model)
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    report = json.loads((store.fetch(last) / "report.json").read_text(encoding="utf-8"))
+    champion = find(results["task"])
     tags = {
+        "task": results["task"],
         "model": model.fingerprint,
         "kind": results["kind"],
         "arm": results["arm"],
@@ -131,35 +158,27 @@ def register_model(
     }
     if encoder := find_encoder(maker.stages, results):
         tags["encoder"] = encoder.fingerprint
-    if champion.version:
-        rival = choose_rival(champion, [row["arm"] for row in results["arms"]])
-        own = {"task": results["task"], "a": results["arm"]}  # the report may lack this pair
-        found = [own | {"b": other} | against for other, against in results["against"].items()]
-        differences = [*report["differences"], *found]
-        decision = decide_promotion(
-            differences, results["task"], parameters.promotion.margin, rival, results["arm"]
-        )
+    compared = [
+        store.manifest(stage)
+        for stage in maker.stages
+        if stage.name == "comparison" and stage.inputs["model"].fingerprint == model.fingerprint
+    ]
+    if compared and compared[0]:
+        found, margin = compared[0]["result"], parameters.promotion.margin
+        decision = decide_promotion(found, margin, champion.behind)
     else:
         decision = decide_first(results)
     if results["n_test"] < MIN_TEST_REVIEWS:
         few = f"{results['n_test']} test reviews, and below {MIN_TEST_REVIEWS} a person decides"
         decision = Decision(False, f"{few}; {decision.reason}")
     decision = refuse_giveaway(decision, results)
+    artifact = f"model-{shorten_task(results['task'])}"
     with TemporaryDirectory(dir=store.root / "runs") as scratch:
         write_served_model(folder, Path(scratch, "model"))
-        tracking.log_folder(Path(scratch, "model"), "model")
-        return consider_promotion(parameters.promotion, report, tracking, decision, tags, champion)
-
-
-def choose_rival(champion: Champion, arms: Sequence[str]) -> str:
-    """Return the arm that stands for the champion: one that reads no encoder by its title, the
-    champion's own cell, or, for one of another store, what the new model went on from, else an
-    untrained encoder.
-    """
-    if champion.encoder is not None and champion.encoder.name == "model":
-        return find_arm(champion.encoder.parameters["arm"]).title
-    published = [arm for arm in arms if arm.endswith(AS_PUBLISHED)]
-    return next((arm for arm in ("champion", "base", *published) if arm in arms), "random")
+        tracking.log_folder(Path(scratch, "model"), artifact)
+    registry = Registry(tracking.uri, name_model(results["task"]))
+    wish = parameters.promotion
+    return consider_promotion(wish, report, tracking, registry, artifact, decision, tags, champion)
 
 
 def find_encoder(stages: Sequence[Stage], results: Mapping[str, Any]) -> Stage | None:
@@ -199,6 +218,8 @@ def decide_first(results: Mapping[str, Any]) -> "Decision":
 class Decision:
     promote: bool
     reason: str
+    behind: Mapping[str, float] = field(default_factory=dict)
+    """`Champion.behind` of the new one, if it is promoted."""
 
 
 def refuse_giveaway(decision: Decision, results: Mapping[str, Any]) -> Decision:
@@ -210,61 +231,67 @@ def refuse_giveaway(decision: Decision, results: Mapping[str, Any]) -> Decision:
 
 
 def decide_promotion(
-    differences: Sequence[Mapping[str, Any]],
-    task: str,
-    margin: float,
-    rival: str,
-    own: str = "pre-trained",
+    compared: Mapping[str, Any], margin: float, behind: Mapping[str, float]
 ) -> Decision:
-    """Decide by the study: the arm `own` must be better than the rival on the task.
+    """Decide by the comparison of a new model with the champion on reviews that neither was
+    trained on (flows/stages/comparison.py).
 
-    With a margin (points), not worse by more than that is enough. "Better" and "not worse" are said
-    of the 95% interval of the paired difference, never of the difference alone.
+    The new log-loss must be smaller by the 95% interval of the paired difference, and the new
+    macro-F1 not smaller by its interval. With a margin it is enough that neither is worse by more
+    than so many points (of log-loss hundredths) than the best champion so far, which the champion
+    is `behind` by what its own margin allowed: losses do not add up.
     """
-    if own == rival:
-        return Decision(False, f"{own}, as the champion: nothing shows that it is better")
-    for d in differences:  # the report has a pair either way round
-        if d["task"] == task and (d["a"], d["b"]) == (own, rival):
-            value, low, high = (100 * d[part] for part in ("difference", "low", "high"))
-        elif d["task"] == task and (d["a"], d["b"]) == (rival, own):
-            value, low, high = (-100 * d[part] for part in ("difference", "high", "low"))
-        else:
-            continue
-        shown = f"{rival} ({value:+.1f} points, {low:+.1f} to {high:+.1f})"
-        if low > 0:
-            return Decision(True, f"{task}: better than {shown}")
-        if margin > 0 and low >= -margin:
-            return Decision(True, f"{task}: not worse by more than {margin:g} than {shown}")
-        return Decision(False, f"{task}: not shown to be better than {shown}")
-    return Decision(False, f"{task}: not compared with {rival}")
+    if refused := compared.get("refused"):
+        return Decision(False, refused)
+    gains = {  # positive: the new model is better
+        "loss": tuple(-compared["loss"][part] for part in ("difference", "high", "low")),
+        "macro_f1": tuple(compared["macro_f1"][part] for part in ("difference", "low", "high")),
+    }
+    (gain, low, high), (f1, f1_low, f1_high) = gains["loss"], gains["macro_f1"]
+    shown = (
+        f"the champion on {compared['n']:,} test reviews (log-loss smaller by {gain:+.3f}, "
+        f"{low:+.3f} to {high:+.3f}; macro-F1 {100 * f1:+.1f} points, {100 * f1_low:+.1f} to "
+        f"{100 * f1_high:+.1f})"
+    )
+    left = {name: margin / 100 - behind.get(name, 0.0) for name in COMPARED}
+    after = {name: max(0.0, behind.get(name, 0.0) - gains[name][0]) for name in COMPARED}
+    if low > 0 and f1_high >= 0:
+        return Decision(True, f"better than {shown}", after)
+    if margin > 0 and all(gains[name][1] >= -left[name] for name in COMPARED):
+        words = f"not worse by more than {margin:g} points than the best champion so far: "
+        return Decision(True, f"{words}{shown}", after)
+    return Decision(False, f"not shown to be better than {shown}")
 
 
 def consider_promotion(
     wish: Promotion,
     report: Mapping[str, Any],
     tracking: Tracking,
+    registry: Registry,
+    artifact: str,
     decision: Decision,
     tags: Mapping[str, str],
     champion: Champion,
 ) -> str:
-    """Register the model of this run, and make it champion or challenger; return what it became.
+    """Register the artifact of this run, and make it champion or challenger; return what it became.
 
     `decision` is that of the study, `champion` the one that was there when its cells were made.
     """
     try:
         if not tracking.wait_until_sent(SETTLE_SECONDS):
             raise RegistryAway("MLflow did not answer")
-        registry = Registry(tracking.uri)
         now = registry.get_by_alias("champion")
         if now.get("model") == tags["model"]:
             return f"version {now['version']} is champion already"
-        version = registry.add_version(tracking.parent.id, "model", tags)
+        version = registry.add_version(tracking.parent.id, artifact, tags)
         if against := find_objection(registry, version, champion):
             decision = Decision(False, f"{against}; {decision.reason}")
         if wish.mode == "ask":
             decision = request_approval(decision, report, registry, version)
         if decision.promote:
             registry.promote(version, decision.reason)
+            for name, value in decision.behind.items():
+                registry.set_tag(version, f"behind_{name}", f"{value:.6f}")
         else:
             registry.set_challenger(version, decision.reason)
         is_champion = registry.get_by_alias("champion").get("version") == version
@@ -273,7 +300,7 @@ def consider_promotion(
         return f"not registered, run the same again later: {away}"
     role = "champion" if is_champion else "challenger"
     find_run_logger().info("version %s is %s: %s", version, role, decision.reason)
-    how = "" if is_champion else f"; `amazon-electra promote {version}` makes it the champion"
+    how = "" if is_champion else f"; `{registry.format_promotion(version)}` makes it the champion"
     return f"version {version} is {role}: {decision.reason}{how}"
 
 
@@ -290,7 +317,7 @@ def find_objection(registry: Registry, version: str, champion: Champion) -> str:
             f"the champion, version {champion.version}, is of another store: not compared with it"
         )
     if back := registry.get_tags(version).get("rolled_back"):
-        command = f"amazon-electra promote {version}"
+        command = registry.format_promotion(version)
         return f"rolled back {back}: only `{command}` makes it the champion again"
     return ""
 
@@ -307,19 +334,23 @@ def request_approval(
     context = FlowRunContext.get()
     run = context.flow_run if context else None
     if run is None or run.deployment_id is None:
-        return Decision(False, f"waits for `amazon-electra promote {version}`; {decision.reason}")
+        return Decision(
+            False, f"waits for `{registry.format_promotion(version)}`; {decision.reason}"
+        )
     registry.set_tag(version, "waiting", str(run.id))
     title, answered, reason = map(
         escape_markdown, (report["title"], report["answer"], decision.reason)
     )
     evidence = f"**{title}**\n\n{answered}\n\nBy the rule: {reason}"
     form = Approval.with_initial_data(description=evidence, approve=decision.promote, reason="")
-    key = f"approval-{sha256(f'{version} {evidence}'.encode()).hexdigest()[:12]}"
+    key = f"approval-{sha256(f'{registry.name} {version} {evidence}'.encode()).hexdigest()[:12]}"
     answer: Any = suspend_flow_run(wait_for_input=form, timeout=APPROVAL_SECONDS, key=key)
     registry.set_tag(version, "waiting", "")
     words = "approved" if answer.approve else "not approved"
     return Decision(
-        answer.approve, f"{words}{': ' + answer.reason if answer.reason else ''}; {decision.reason}"
+        answer.approve,
+        f"{words}{': ' + answer.reason if answer.reason else ''}; {decision.reason}",
+        decision.behind,
     )
 
 

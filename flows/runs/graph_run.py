@@ -21,7 +21,7 @@ from amazon_electra.flows.runner.pools.maker import PoolStageMaker
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import Plan, StageMaker, StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
-from amazon_electra.flows.runs.champion import Champion, find_champion, register_model
+from amazon_electra.flows.runs.champion import check_registry, find_champion, register_models
 from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.access import restrict_store
@@ -111,16 +111,17 @@ def run_graph(
     (store.root / "runs" / str(flow_run.id)).mkdir(parents=True, exist_ok=True)
     crash_lost_runs(store)
     find = partial(find_champion, parameters, store, tracking.uri)
-    champion = find()  # fails before anything is made where the registry is away
-    find_later = cache(find)  # once its cells are made, hours later, it may be another one
+    check_registry(parameters, tracking.uri)  # fails before anything is made
+    find_later = cache(find)  # once the models are made, hours later, it may be another one
     shown = [artifacts.PrefectRun(), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags)
     shown.append(Answers(runner))
     after_stage, device = link_to_mlflow(tracking), parameters.pretraining.device
-    maker = PrefectStageMaker(runner, lambda: find_later().encoder, after_stage)
+    maker = PrefectStageMaker(runner, lambda task: find_later(task).model, after_stage)
     if parameters.engine.placement == "pools":
         pool = parameters.engine.training_pool
-        maker = PoolStageMaker(runner, pool, lambda: find_later().encoder, after_stage, device)
+        champion = maker.find_champion
+        maker = PoolStageMaker(runner, pool, champion, after_stage, device)
     dataset = None
     if reads_dump:
         dump = list_dump(parameters.dump, maker)
@@ -131,12 +132,12 @@ def run_graph(
     status = "FAILED"
     try:
         with follow_run(store, str(flow_run.id), flow_run.name or ""):
-            planned = show_plan(graph, parameters, champion, runner)
+            planned = show_plan(graph, parameters, lambda task: find(task).model, runner)
             if isinstance(maker, PoolStageMaker):
                 maker.check_pools(planned)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
-            became = register_model(parameters, maker, find_later(), last, tracking)
+            became = register_models(parameters, maker, find_later, last, tracking)
             summary |= {"registered": became} if became else {}
             status = "FINISHED"
     except Pause:
@@ -156,7 +157,7 @@ def run_graph(
 def show_plan(
     graph: Callable[[Form, StageMaker], Stage],
     parameters: Form,
-    champion: Champion,
+    find_champion: Callable[[str], Stage | None],
     runner: StageRunner,
 ) -> list[Stage]:
     """Show what the graph is going to make; return the stages that are not complete, as far as they
@@ -164,7 +165,7 @@ def show_plan(
 
     It cannot stop a run: an error of the graph is raised where it is made.
     """
-    plan = Plan(runner.store, champion.encoder)
+    plan = Plan(runner.store, find_champion)
     try:
         graph(parameters, plan)
         line, lines = plan_page.format_total(plan), plan_page.list_lines(plan)
@@ -234,6 +235,7 @@ def publish_results(
     return {
         "report": str(folder / PAGE),
         **({"model": str(store.fetch(models[0]))} if models else {}),
+        "models": {stage.config.task: str(store.fetch(stage)) for stage in models},
         "folder": str(folder),
     }
 

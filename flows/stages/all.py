@@ -1,6 +1,7 @@
 """Every stage of the project: importing this lets a request name any of them."""
 
 from amazon_electra.flows.stages import (  # noqa: F401
+    comparison,
     corpus,
     dump,
     evaluation,

@@ -54,16 +54,14 @@ def list_arms(
     parameters: Parameters,
     store: Store,
     encoder: Stage,
-    champion: Stage | None,
     base: Stage | None = None,
     origin: Stage | None = None,
 ) -> list[RunArm]:
-    """Return the arms in the order chosen; none is compared with itself.
+    """Return the arms in the order chosen.
 
-    A model that wants to be champion is compared with the one that is: with its encoder, fine-tuned
-    on this corpus as all are, or with its arm, fitted to it. Where there is none, a model that goes
-    on from another is compared with that one. States are read of the published encoder and of the
-    adapted one; an arm that combines others takes the first network that is fine-tuned.
+    A model that goes on from another, the `base`, is compared with that one. States are read of the
+    published encoder and of the adapted one; an arm that combines others takes the first network
+    that is fine-tuned.
 
     Unless the form names the arms, the published encoder is not fine-tuned beside one that is
     adapted by contrast: the regressions on both have shown for seconds what adaptation was worth.
@@ -71,22 +69,13 @@ def list_arms(
     chosen = parameters.chosen_arms
     if isinstance(encoder, ContrastiveAdaptation) and not (base or parameters.finetuning.arms):
         chosen = [arm for arm in chosen if arm != "origin"]
-    is_compared = parameters.promotion.mode != "off" and parameters.effort == "full"
-    if is_compared and "champion" not in chosen:
-        chosen.append("champion")
-    if champion and champion.name == "model":  # of an arm that reads no encoder: it is fitted anew
-        own = champion.parameters["arm"]
-        chosen = list(dict.fromkeys(own if arm == "champion" else arm for arm in chosen))
-    if champion is None or champion.fingerprint == encoder.fingerprint:
-        chosen = ["base" if arm == "champion" else arm for arm in chosen]
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
         chosen = [arm for arm in chosen if arm != "pre-trained"]
     written = find_written(store, encoder)
     sources: dict[Arm, Stage | None] = {
         "pre-trained": written,
         "random": encoder,
-        "champion": champion,
-        "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
+        "base": base,
         "origin": origin,
     }
     name = get_name(origin) if origin else ""
@@ -144,7 +133,6 @@ def list_cells(
     store: Store,
     corpus: Stage,
     encoder: Stage,
-    champion: Stage | None,
     base: Stage | None = None,
     origin: Stage | None = None,
 ) -> Iterator[Cell]:
@@ -152,7 +140,7 @@ def list_cells(
     on from, `origin` the published one that all of them began with, if any.
     """
     settings = choose_settings(parameters, store, corpus, origin)
-    arms = list_arms(parameters, store, encoder, champion, base, origin)
+    arms = list_arms(parameters, store, encoder, base, origin)
     for task in parameters.finetuning.tasks:
         for seed in parameters.finetuning.seeds:
             for arm in arms:
@@ -181,7 +169,7 @@ def list_curve_cells(
     """
     settings = choose_settings(parameters, store, corpus, origin)
     made = store.manifest(corpus)
-    every = list_arms(parameters, store, encoder, None, None, origin)
+    every = list_arms(parameters, store, encoder, None, origin)
     arms = [arm for arm in every if find_arm(arm.start.arm).is_cheap]
     for task in parameters.finetuning.tasks:
         labelled = count_labelled(task, made["result"]) if made else 0

@@ -1,11 +1,13 @@
-"""The model folder: the best arm of a task by dev, in a form that others load."""
+"""The model folder of a task: its best arm, in a form that others load."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.stages.cells import Cell
+from amazon_electra.flows.stages.comparison import build_comparison_stage
 from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -50,17 +52,32 @@ class Model(Stage):
         return export(cells, self.config.task, data, folder, target_accuracy=target)
 
 
-def build_model_stage(
+def build_model_stages(
     cells: Sequence[Cell], corpus: Stage, target_accuracy: float | None = None
-) -> Model:
-    """Return the stage of the model folder of the first task of these cells."""
-    task = cells[0].task
-    own = [cell for cell in cells if cell.task == task]
-    inputs: dict[str, Stage] = {"data": corpus}
-    for cell in own:
-        inputs |= {cell.finetuned.title: cell.finetuned, cell.evaluated.title: cell.evaluated}
-    listed = tuple(
-        ModelCell(arm=c.arm, finetuned=c.finetuned.title, evaluated=c.evaluated.title) for c in own
-    )
-    config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
-    return Model(config, inputs, title=f"model · {task}")
+) -> list[Model]:
+    """Return the stage of the model folder of each task of these cells."""
+    stages = []
+    for task in dict.fromkeys(cell.task for cell in cells):
+        own = [cell for cell in cells if cell.task == task]
+        inputs: dict[str, Stage] = {"data": corpus}
+        for cell in own:
+            inputs |= {cell.finetuned.title: cell.finetuned, cell.evaluated.title: cell.evaluated}
+        listed = tuple(
+            ModelCell(arm=c.arm, finetuned=c.finetuned.title, evaluated=c.evaluated.title)
+            for c in own
+        )
+        config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
+        stages.append(Model(config, inputs, title=f"model · {task}"))
+    return stages
+
+
+def make_models(make: StageMaker, stages: Sequence[Model]) -> list[Stage]:
+    """Make the model of each task, then compare it with the champion of its task, if one is in this
+    store.
+    """
+    made = [make(stage) for stage in stages]
+    for model in made:
+        champion = make.find_champion(model.config.task)
+        if champion and champion.fingerprint != model.fingerprint:
+            make(build_comparison_stage(model, champion))
+    return made

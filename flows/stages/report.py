@@ -69,11 +69,11 @@ def build_report_stage(
     encoder: Stage,
     cells: Sequence[Cell],
     curve: Sequence[Cell] = (),
-    model: Stage | None = None,
+    models: Sequence[Stage] = (),
 ) -> Report:
     """Return the stage of the report; `command` gives it again, `made` are the stages whose counts
-    it shows, in the order of the graph, `curve` the cells with fewer labels, `model` the stage of
-    the model folder.
+    it shows, in the order of the graph, `curve` the cells with fewer labels, `models` the
+    stages of the model folders.
     """
     inputs = {cell.finetuned.title: cell.evaluated for cell in (*cells, *curve)}
     origin = find_origin(made)
@@ -81,9 +81,9 @@ def build_report_stage(
     title += f" from {get_name(origin)}" if origin else ""
     return Report(
         ReportConfig(title=title),
-        {**inputs, "encoder": encoder, **({"model": model} if model else {})},
+        {**inputs, "encoder": encoder, **{model.title: model for model in models}},
         describe=lambda store: describe_study(
-            store, title, command, made, encoder, cells, curve, model
+            store, title, command, made, encoder, cells, curve, models
         ),
     )
 
@@ -96,7 +96,7 @@ def describe_study(
     encoder: Stage,
     cells: Sequence[Cell],
     curve: Sequence[Cell] = (),
-    model: Stage | None = None,
+    models: Sequence[Stage] = (),
 ) -> ReportInput:
     """Return the study as the report's job reads it."""
     origin = find_origin(made)
@@ -121,7 +121,7 @@ def describe_study(
         origins=describe_origins(store, [origin] if origin else []),
         cells=[describe_cell(store, cell) for cell in cells],
         curve=[describe_cell(store, cell) for cell in curve],
-        model=store.fetch(model, "results.json", SUSPICIOUS, COST) if model else None,
+        models=[store.fetch(model, "results.json", SUSPICIOUS, COST) for model in models],
     )
 
 

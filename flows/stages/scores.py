@@ -22,7 +22,7 @@ from amazon_electra.flows.stages.dump import (
 )
 from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage, dict_of
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.tracking.registry import Registry
+from amazon_electra.model.tracking import registry
 
 TOTALS = "scores.json"
 """Beside the files of scores: what was counted of each file of the dump."""
@@ -37,23 +37,37 @@ class RegisteredModel:
     version: str
     fingerprint: str
     """Of the stage with its folder."""
+    task: str = ""
     reads_titles: bool = True
     """Whether its corpus has them."""
 
 
-def find_model(alias: str, store: Store) -> RegisteredModel:
-    """Return the registered model with an alias; UserError where there is none in this store."""
-    tags = Registry(mlflow_server.resolve_mlflow_uri(store.root)).find_model(alias)
-    manifest = store.read_manifest("model", tags["model"])
-    if manifest is None:
-        raise UserError(
-            f"{alias}, version {tags['version']}, is of another store than "
-            f"{store.address}; name that one with `store`",
-            "model.alias",
-        )
-    corpora = [m for _, m in store.trace_lineage(manifest) if m["stage"] == "corpus"]
-    reads_titles = not corpora or corpora[0]["parameters"].get("title", True)
-    return RegisteredModel(tags["version"], tags["model"], reads_titles)
+def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
+    """Return the registered model of each task, or of `model.task`, with an alias; UserError where
+    there is none in this store.
+    """
+    alias, uri = form.model.alias, mlflow_server.resolve_mlflow_uri(store.root)
+    found = []
+    for tags in registry.find_models(uri, alias, form.model.task):
+        manifest = store.read_manifest("model", tags["model"])
+        if manifest is None:
+            raise UserError(
+                f"{alias} of {tags['task']}, version {tags['version']}, is of another store than "
+                f"{store.address}; name that one with `store`",
+                "model.alias",
+            )
+        corpora = [m for _, m in store.trace_lineage(manifest) if m["stage"] == "corpus"]
+        reads_titles = not corpora or corpora[0]["parameters"].get("title", True)
+        found.append(RegisteredModel(tags["version"], tags["model"], tags["task"], reads_titles))
+    if len({one.reads_titles for one in found}) > 1:
+        named = ", ".join(one.task for one in found if one.reads_titles)
+        raise UserError(f"only some models read titles ({named}): name one", "model.task")
+    return found
+
+
+def describe_models(models: Sequence[RegisteredModel]) -> str:
+    """Return the version of each model."""
+    return ", ".join(f"{model.task} version {model.version}" for model in models)
 
 
 class Scores(Stage):
@@ -68,25 +82,34 @@ class Scores(Stage):
 
         return score(
             self.config,
-            str(store.fetch(self.inputs["model"])),
+            [str(store.fetch(stage)) for name, stage in self.inputs.items() if name != "dump"],
             locate_dump(self.inputs["dump"], store),
             str(folder),
             beam_options=self.resources.engine,
         )
 
 
-def make_scores(model: RegisteredModel, form: Scoring, new: Stage, make: StageMaker) -> Stage:
+def make_scores(
+    models: Sequence[RegisteredModel], form: Scoring, new: Stage, make: StageMaker
+) -> Stage:
     """Make the scores of those files of the dump that have none; without any, its listing alone."""
     if not new.result["files"]:
         return make(list_dump(form.dump, make))
-    dump, source = make(new), ExistingStage("model", known=model.fingerprint)
     return make(
         Scores(
-            build_config(model, form),
-            {"dump": dump, "model": source},
+            build_config(models, form),
+            {"dump": make(new), **name_inputs(models)},
             resources=Resources(engine=list_workers(form)),
         )
     )
+
+
+def name_inputs(models: Sequence[RegisteredModel]) -> dict[str, Stage]:
+    """Return the inputs of the scores that are models, in the order of their columns."""
+    return {
+        f"model {number}": ExistingStage("model", known=model.fingerprint)
+        for number, model in enumerate(models, 1)
+    }
 
 
 def list_workers(form: Scoring) -> tuple[str, ...]:
@@ -108,12 +131,12 @@ def leave_out_files(dump: ListedDump, known: Scored) -> ListedDump:
     return replace(dump, config=DumpListing(files=files), result=result)
 
 
-def build_config(model: RegisteredModel, form: Scoring) -> ScoringConfig:
-    """Return what decides the scores beside the model and the dump."""
+def build_config(models: Sequence[RegisteredModel], form: Scoring) -> ScoringConfig:
+    """Return what decides the scores beside the models and the dump; without models, of folders."""
     return ScoringConfig(
         **form.dump.pick(ScoringConfig),
-        model_version=model.version,
-        title=model.reads_titles,
+        model_version=tuple(model.version for model in models),
+        title=all(model.reads_titles for model in models),
         precision=form.model.precision,
         output_format=form.scores.format,
         id=form.scores.id,
@@ -122,13 +145,17 @@ def build_config(model: RegisteredModel, form: Scoring) -> ScoringConfig:
     )
 
 
-def find_scores(model: RegisteredModel, form: Scoring, store: Store) -> Scored:
-    """Return all scores that the store has of this model, as the form wants them."""
-    wanted = Scores.name, Scores.version, dict_of(build_config(model, form)), model.fingerprint
+def find_scores(models: Sequence[RegisteredModel], form: Scoring, store: Store) -> Scored:
+    """Return all scores that the store has of these models, as the form wants them."""
+    wanted = Scores.name, Scores.version, dict_of(build_config(models, form))
+    inputs = {name: stage.fingerprint for name, stage in name_inputs(models).items()}
     found: Scored = {}
     for manifest in store.list_manifests():
         made = manifest["stage"], manifest["version"], manifest["parameters"]
-        if made != wanted[:3] or manifest["inputs"]["model"]["fingerprint"] != wanted[3]:
+        if made != wanted:
+            continue
+        read = {name: one["fingerprint"] for name, one in manifest["inputs"].items()}
+        if {name: one for name, one in read.items() if name != "dump"} != inputs:
             continue
         stage = ExistingStage("scores", known=manifest["fingerprint"])
         of_stage: Scored = {}

@@ -91,8 +91,8 @@ class ReportInput(Facts):
     cells: list[CellFacts] = Field(min_length=1)
     curve: list[CellFacts] = []
     """The same arms trained with fewer labels."""
-    model: Path | None = None
-    """Folder of the model that the first task's best arm became."""
+    models: list[Path] = []
+    """Folders of the models that the best arm of each task became."""
 
     def write(self, file: Path) -> None:
         file.write_text(self.model_dump_json(indent=1, exclude_defaults=True), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,17 @@ def warn_of_giveaway(folder: Path | None) -> list[Block]:
     return []
 
 
-def build_owner_blocks(folder: Path | None) -> list[Block]:
-    """Return the answers that lie in a model folder."""
-    found = read_questions(folder)
-    if not folder or not found:
-        return []
-    return [
-        *build_label_blocks(found, folder),
-        *build_trust_blocks(found),
-        *build_slice_blocks(found),
-    ]
+def build_owner_blocks(folders: Sequence[Path]) -> list[Block]:
+    """Return the answers that lie in model folders, each under its task where there are several."""
+    blocks: list[Block] = []
+    for place, folder in enumerate(folders):
+        if found := read_questions(folder):
+            results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+            task = f" ({results['task']})" if len(folders) > 1 else ""
+            blocks += build_label_blocks(found, folder, task)
+            blocks += build_trust_blocks(found, task)
+            blocks += build_slice_blocks(found, task, name_errors_page(place))
+    return blocks
 
 
 def name_weak_slices(folder: Path | None) -> list[Block]:
@@ -57,7 +58,7 @@ def name_weak_slices(folder: Path | None) -> list[Block]:
     return [Paragraph(f"It is weak here: {'; '.join(weak[:MAX_WEAK])}{more}.", "answer")]
 
 
-def build_slice_blocks(found: Mapping[str, Any]) -> list[Block]:
+def build_slice_blocks(found: Mapping[str, Any], task: str, page: str) -> list[Block]:
     """Return the accuracy of each slice of the reviews, the weakest first."""
     slices = found.get("slices") or []
     if not slices:
@@ -76,15 +77,15 @@ def build_slice_blocks(found: Mapping[str, Any]) -> list[Block]:
     about = (
         "Of answers by models that had not seen the review. A slice is called weak where it is "
         f"worse than the rest by Fisher's exact test at {LEVEL_OF_SLICES:.0%}, corrected for the "
-        f"{len(slices)} slices (Holm). {ERRORS} beside this page has every wrong answer, with file "
+        f"{len(slices)} slices (Holm). {page} beside this page has every wrong answer, with file "
         "and row, and can be filtered."
     )
     header = ("by", "slice", "reviews", "right (95%)", "of the others", "")
-    return [Heading("Where is it weak?"), Paragraph(about), Table(header, rows)]
+    return [Heading(f"Where is it weak?{task}"), Paragraph(about), Table(header, rows)]
 
 
 def write_errors_page(folder: Path, output: Path, title: str) -> None:
-    """Write errors.html: the wrong answers of suspicious.csv in a table that can be filtered."""
+    """Write a page: the wrong answers of suspicious.csv in a table that can be filtered."""
     if not (folder / SUSPICIOUS).is_file():
         return
     with (folder / SUSPICIOUS).open(encoding="utf-8", newline="") as stream:
@@ -93,7 +94,12 @@ def write_errors_page(folder: Path, output: Path, title: str) -> None:
     page = render_template(
         "errors.html.j2", title=title, header=HEADER, rows=rows, values=values, most=MAX_ERRORS
     )
-    (output / ERRORS).write_text(page, encoding="utf-8")
+    output.write_text(page, encoding="utf-8")
+
+
+def name_errors_page(place: int) -> str:
+    """Return the name of the page of a model, beside the report: errors.html of the first."""
+    return f"errors-{place + 1}.html" if place else ERRORS
 
 
 def list_short_answers(folder: Path) -> list[tuple[str, str]]:
@@ -112,11 +118,11 @@ def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     return lines
 
 
-def build_label_blocks(found: Mapping[str, Any], folder: Path) -> list[Block]:
+def build_label_blocks(found: Mapping[str, Any], folder: Path, task: str) -> list[Block]:
     wrong = found["wrong_labels"]
     with (folder / SUSPICIOUS).open(encoding="utf-8", newline="") as stream:
         rows = [row for row, _ in zip(csv.reader(stream), range(SHOWN + 1), strict=False)][1:]
-    blocks: list[Block] = [Heading("Which labels look wrong?"), Paragraph(wrong["says"])]
+    blocks: list[Block] = [Heading(f"Which labels look wrong?{task}"), Paragraph(wrong["says"])]
     if rows:
         about = (
             f"{SUSPICIOUS} beside the model lists {wrong['listed']:,}, the likeliest first, with "
@@ -126,9 +132,9 @@ def build_label_blocks(found: Mapping[str, Any], folder: Path) -> list[Block]:
     return blocks
 
 
-def build_trust_blocks(found: Mapping[str, Any]) -> list[Block]:
+def build_trust_blocks(found: Mapping[str, Any], task: str) -> list[Block]:
     trust = found["trust"]
-    blocks: list[Block] = [Heading("Where can it be trusted?")]
+    blocks: list[Block] = [Heading(f"Where can it be trusted?{task}")]
     if asked := trust.get("asked"):
         blocks.append(Paragraph(asked["says"], "answer"))
         rows = [[name, *format_promise(one)] for name, one in trust["by_class"].items()]

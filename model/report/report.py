@@ -30,6 +30,7 @@ from amazon_electra.model.report.document import (
 from amazon_electra.model.report.inputs import ArmFacts, ReportInput, read_report_input
 from amazon_electra.model.report.owner import (
     build_owner_blocks,
+    name_errors_page,
     name_weak_slices,
     warn_of_giveaway,
     write_errors_page,
@@ -91,8 +92,8 @@ def write_report(study: ReportInput | str | Path, output: str | Path) -> dict[st
     document = Document(study.title, _build_blocks(study, base, results, differences, answer))
     (output / "report.md").write_text(document.render_markdown(), encoding="utf-8")
     (output / "report.html").write_text(document.render_html(), encoding="utf-8")
-    if study.model:
-        write_errors_page(base / study.model, output, study.title)
+    for place, model in enumerate(study.models):
+        write_errors_page(base / model, output / name_errors_page(place), study.title)
     summary = _build_summary(study, results, differences, answer, output)
     write_json(output / "report.json", summary)
     return summary
@@ -206,13 +207,16 @@ def _build_blocks(
         len(results.list_cells(arm, task)) < 2 for arm in results.arms for task in results.tasks
     )
     command: list[Block] = [Heading("To make it again"), Code(study.command)]
-    model = base / study.model if study.model else None
+    models = [base / one for one in study.models]
     return [
         *([Paragraph(OF_SAMPLE, "warning")] if study.synthetic else []),
-        *warn_of_giveaway(model),
-        *(Paragraph(text, "answer") for text in describe_decision(results, study.cells, model)),
+        *(block for model in models for block in warn_of_giveaway(model)),
+        *(
+            Paragraph(text, "answer")
+            for text in describe_decision(results, study.cells, models[0] if models else None)
+        ),
         *(Paragraph(text, "answer") for text in describe_best_arms(results)),
-        *name_weak_slices(model),
+        *(block for model in models for block in name_weak_slices(model)),
         Heading("Question"),
         Paragraph(study.question or question),
         Heading("Answer"),
@@ -225,7 +229,7 @@ def _build_blocks(
         *build_class_table(results),
         *describe_labels(study, results),
         *build_label_curve(results, load_curve(study, base)),
-        *build_owner_blocks(model),
+        *build_owner_blocks(models),
         *build_difference_blocks(differences, results),
         *build_cost_blocks(study, results),
         *build_curve_blocks(study, base, results),

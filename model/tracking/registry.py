@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.model_folder import shorten_task
 from amazon_electra.model.tracking.mlflow_client import (
     create_client,
     hide_credentials,
@@ -14,15 +15,20 @@ from amazon_electra.model.tracking.mlflow_client import (
 )
 
 REGISTERED = "amazon-electra"
-"""The model's name in the registry."""
+"""What the names of models in the registry begin with."""
 NOT_FOUND = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
 """MLflow's answers for a model, version or alias that does not exist."""
 SHORTEST_FINGERPRINT = 6
 """Digits; fewer are taken for the number of a version."""
 
 
+def name_model(task: str) -> str:
+    """Return the name of a task's model in the registry, for example `amazon-electra-stars`."""
+    return f"{REGISTERED}-{shorten_task(task)}"
+
+
 def list_registries(uri: str) -> list["Registry"]:
-    """Return the registered models of this program; RegistryAway where MLflow does not answer."""
+    """Return the registered models of all tasks; RegistryAway where MLflow does not answer."""
     if is_new_database(uri):
         return []
     first = Registry(uri)
@@ -34,7 +40,8 @@ class RegistryAway(ConnectionError):
 
 
 class Registry:
-    """The registered model: versions, the alias `champion`, and `challenger` for one not better.
+    """The registered model of a task: versions, the alias `champion`, and `challenger` for one not
+    better.
 
     Every method raises RegistryAway where MLflow does not answer. Who looks for an alias where
     there is no database yet finds none, without making one.
@@ -42,6 +49,15 @@ class Registry:
 
     def __init__(self, uri: str, name: str = REGISTERED):
         self.uri, self.name = uri, name
+
+    @property
+    def task(self) -> str:
+        """The task as `--task` takes it."""
+        return self.name.removeprefix(f"{REGISTERED}-")
+
+    def format_promotion(self, version: str) -> str:
+        """Return the command that makes a version the champion."""
+        return f"amazon-electra promote {version} --task {self.task}"
 
     @cached_property
     def _client(self) -> Any:
@@ -109,21 +125,6 @@ class Registry:
                 raise ValueError(f"its artifacts are not there ({cause})") from None
         return Path(copied), str(version.version)
 
-    def find_model(self, alias: str) -> dict[str, str]:
-        """Return tags, `model` among them, and number of the version with the alias; UserError
-        where there is none.
-        """
-        version = self.get_by_alias(alias)
-        if not version.get("model"):
-            there = ", ".join(self.list_aliases()) or "none; a run registers its model"
-            raise UserError(
-                f"not in the registry (there: {there}); `model.alias='challenger'` scores with the "
-                "latest one, `amazon-electra promote VERSION` makes one champion",
-                "model.alias",
-                alias,
-            )
-        return version
-
     def get_tags(self, version: str) -> dict[str, str]:
         with self._translate_errors():
             return dict(self._client.get_model_version(self.name, version).tags)
@@ -184,7 +185,7 @@ class Registry:
             if self._get_or_none(lambda: self._client.get_model_version(self.name, before)) is None:
                 raise ValueError(
                     f"version {before}, which the champion replaced, was deleted from the "
-                    "registry; name another one: amazon-electra promote VERSION"
+                    f"registry; name another one: {self.format_promotion('VERSION')}"
                 )
             self._client.set_registered_model_alias(self.name, "champion", before)
         self.set_tag(champion["version"], "rolled_back", f"to version {before}")
@@ -243,3 +244,26 @@ class Registry:
             raise RegistryAway(
                 f"MLflow at {hide_credentials(self.uri)} did not answer for the registry: {cause}"
             ) from error
+
+
+def find_models(uri: str, alias: str, task: str | None = None) -> list[dict[str, str]]:
+    """Return tags, `model` and `task` among them, and number of each task's version with an alias;
+    UserError where there is none.
+    """
+    every = list_registries(uri)
+    if task:
+        every = [one for one in every if one.name == name_model(task)]
+        if not every:
+            names = ", ".join(one.task for one in list_registries(uri)) or "none; a run registers"
+            raise UserError(f"no model of this task is registered: {names}", "model.task", task)
+    found = [version for one in every if (version := one.get_by_alias(alias)).get("model")]
+    if not found:
+        there = ", ".join(dict.fromkeys(name for one in every for name in one.list_aliases()))
+        raise UserError(
+            f"not in the registry (there: {there or 'none; a run registers its model'}); "
+            "`model.alias='challenger'` scores with the latest one, `amazon-electra promote "
+            "VERSION` makes one champion",
+            "model.alias",
+            alias,
+        )
+    return found

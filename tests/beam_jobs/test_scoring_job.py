@@ -22,7 +22,7 @@ from amazon_electra.beam_jobs.core.settings import build_settings
 from amazon_electra.beam_jobs.engine.beam_options import describe_engine
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
 from amazon_electra.beam_jobs.scoring_job import run
-from tests.beam_jobs.scoring.models import expect, write_network
+from tests.beam_jobs.scoring.models import LABELS, VECTORS, expect, write_network
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -38,6 +38,31 @@ def score(model, output, *dump, more=()):
 
 def read(path):
     return pq.read_table(path).to_pylist()
+
+
+def test_models_of_several_tasks_have_columns_of_their_own(model, tmp_path):
+    other = write_network(tmp_path / "fault", vectors=VECTORS[:, :2], task="label:fault")
+    dump = tmp_path / "dump.csv"
+    dump.write_text("id,text\n1,good\n2,very bad\n3,\n")
+    result = score(model, tmp_path / "one", dump)
+    alone = read(tmp_path / "one" / "dump.scores.parquet")
+    words = ["--model", str(model), str(other), "--input", str(dump), "--model_version", "7", "8"]
+    assert run([*words, "--output", str(tmp_path / "two")])["scored"] == result["scored"] == 2
+    rows = read(tmp_path / "two" / "dump.scores.parquet")
+    names = ["label", *(f"p.{label}" for label in LABELS)]
+    assert list(rows[0]) == [
+        *("file", "row", "id"),
+        *(f"polarity.{name}" for name in (*names, "model_version")),
+        *("fault.label", f"fault.p.{LABELS[0]}", f"fault.p.{LABELS[1]}", "fault.model_version"),
+        "reason",
+    ]
+    for one, both in zip(alone, rows, strict=True):
+        assert [one[name] for name in names] == [both[f"polarity.{name}"] for name in names]
+        assert (both["polarity.model_version"], both["fault.model_version"]) == ("7", "8")
+        assert (both["fault.label"] is None) == (both["reason"] is not None)
+    with pytest.raises(UserError) as caught:
+        run(["--model", str(model), str(model), *words[3:5], "--output", str(tmp_path / "same")])
+    assert caught.value.field == "model"
 
 
 def test_every_record_has_its_row_with_the_score_of_its_text_or_a_reason(model, tmp_path):

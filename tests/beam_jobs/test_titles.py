@@ -37,7 +37,7 @@ def write_dump(folder, titles=TITLES, count=120):
 
 def read_as_scored(dump, output):
     """Return the texts that a scoring of the dump gives its classifier."""
-    options = ScoringOptions(input=((str(dump),),), output="", model="")
+    options = ScoringOptions(input=((str(dump),),), output="", model=("m",))
     return [
         text
         for file in work_units.list_dump_files(options)

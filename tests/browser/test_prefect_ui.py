@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from amazon_electra.model.report.document import Details, Document, Paragraph
-from amazon_electra.model.tracking.registry import Registry
+from amazon_electra.model.tracking.registry import Registry, name_model
 from tests.patience import eventually
 
 pytestmark = pytest.mark.timeout(2400)
@@ -183,7 +183,7 @@ def submit_answer(page, servers, run, dialog):
 
 
 def test_a_person_rejects_one_model_and_approves_it_later(servers, page, picture):
-    registry = Registry(servers.mlflow)
+    registry = Registry(servers.mlflow, name_model("polarity"))
     run = asking(servers)
     version = registry.get_by_alias("challenger")["version"]
     assert "waits for approval" in registry.get_by_alias("challenger")["reason"]

@@ -10,7 +10,7 @@ from prefect.flow_runs import resume_flow_run
 
 from amazon_electra.flows.dumps.increments import read_history
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.tracking.registry import Registry
+from amazon_electra.model.tracking.registry import Registry, name_model
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.served import serve
 
@@ -45,7 +45,8 @@ def succeed(done):
 
 
 def test_a_champion_is_approved_scores_is_replaced_comes_back_and_goes_on(served, tmp_path):
-    registry, store = Registry(served.mlflow), Store(served.store)
+    registry = Registry(served.mlflow, name_model("polarity"))
+    store = Store(served.store)
     new = write_lines(
         tmp_path / "new.json", [review(i, text_of(i)) for i in range(5000, 5000 + REVIEWS)]
     )

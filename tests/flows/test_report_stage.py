@@ -155,7 +155,7 @@ def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(lis
     for kept in (False, True):
         if kept:
             store.publish(trained, {"written_step": 0})
-        cells = list(list_cells(p, store, stages["corpus"], trained, None, origin=origin))
+        cells = list(list_cells(p, store, stages["corpus"], trained, origin=origin))
         made = {cell.finetuned.fingerprint for cell in cells}
         assert len(made) == (len(cells) // 2 if kept else len(cells))
     arms = report.describe_study(store, "T", "command", [], trained, cells).arms

@@ -21,11 +21,11 @@ from amazon_electra.flows.stages.scores import (
 )
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.tracking.registry import REGISTERED
+from amazon_electra.model.tracking.registry import name_model
 from tests.beam_jobs.scoring.models import write_network
 from tests.flows.calls import cross
 
-MODEL = RegisteredModel("3", "f" * 16)
+MODEL = RegisteredModel("3", "f" * 16, "polarity")
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def store(tmp_path):
 
 def plan(form, store):
     """The form's last stage as it would be made."""
-    new = leave_out_files(build_dump_stage(form.dump, store), find_scores(MODEL, form, store))
-    return make_scores(MODEL, form, new, Plan(store))
+    new = leave_out_files(build_dump_stage(form.dump, store), find_scores([MODEL], form, store))
+    return make_scores([MODEL], form, new, Plan(store))
 
 
 def make(stage, store):
@@ -75,7 +75,7 @@ def test_only_new_files_are_scored_and_all_are_copied(store, tmp_path):
     make(third, store)
     dump = build_dump_stage(form.dump, store)
     output = str(tmp_path / "output")
-    copied = copy_scores(dump, find_scores(MODEL, form, store), output, store)
+    copied = copy_scores(dump, find_scores([MODEL], form, store), output, store)
     assert copied == [f"new-{number}.scores.parquet" for number in (1, 2, 3)]
     rows = pd.concat(pd.read_parquet(tmp_path / "output" / name) for name in copied)
     assert list(zip(rows["file"], rows["row"], strict=True)) == [
@@ -166,9 +166,10 @@ def test_the_flow_scores_with_the_champion_and_leaves_out_what_it_has_scored(
     (store.root / "mlflow").mkdir()
     shutil.copy(mlflow_template, store.root / "mlflow" / "mlflow.db")
     client = MlflowClient(resolve_mlflow_uri(store.root), resolve_mlflow_uri(store.root))
-    client.create_registered_model(REGISTERED)
-    client.create_model_version(REGISTERED, str(tmp_path), tags={"model": MODEL.fingerprint})
-    client.set_registered_model_alias(REGISTERED, "champion", "1")
+    name, tags = name_model("polarity"), {"model": MODEL.fingerprint, "task": "polarity"}
+    client.create_registered_model(name)
+    client.create_model_version(name, str(tmp_path), tags=tags)
+    client.set_registered_model_alias(name, "champion", "1")
     for number in (1, 2):
         (tmp_path / f"new-{number}.csv").write_text("order_id,text\n7,good\n8,bad\n")
         form = Scoring(dump={"paths": [str(tmp_path / "new*.csv")]}, store=store.address)

@@ -14,7 +14,7 @@ from amazon_electra.flows.configuration.form import Dump, fill_parameters
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.processes import JobFailed
 from amazon_electra.flows.runner.stage_runner import StageRunner
-from amazon_electra.flows.runs.champion import find_champion
+from amazon_electra.flows.runs.champion import check_registry
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
 from amazon_electra.flows.servers.health import find_free_port
 from amazon_electra.flows.stages.dump import list_dump
@@ -169,7 +169,7 @@ def in_a_flow(call_in_flow, monkeypatch):
 def test_a_registry_that_is_away_is_asked_again_before_anything_is_made(store, in_a_flow):
     chosen = fill_parameters(["promotion.mode=automatic"])
     away = f"http://127.0.0.1:{find_free_port()}"
-    given, tried = in_a_flow(lambda: find_champion(chosen, Store(store), away))
+    given, tried = in_a_flow(lambda: check_registry(chosen, away))
     assert isinstance(given, RegistryAway)
     assert "did not answer for the registry" in str(given)
     assert tried == {"champion": 3}

@@ -80,7 +80,7 @@ class PoolStageMaker(PrefectStageMaker):
         self,
         runner: StageRunner,
         training_pool: str,
-        find_champion: Callable[[], Stage | None] = lambda: None,
+        find_champion: Callable[[str], Stage | None] = lambda task: None,
         after_stage: Callable[[], None] = lambda: None,
         device: str = "auto",
     ):

@@ -30,7 +30,7 @@ def test_rows_that_describe_the_columns_are_left_out(tmp_path, name):
     twice.write_text(dump.read_text() + dump.read_text())
     assert run_job(tmp_path / "twice", "--input", twice)["dropped"][DESCRIPTION] == 2 * count
 
-    options = ScoringOptions(input=((str(dump),),), output="", model="")
+    options = ScoringOptions(input=((str(dump),),), output="", model=("m",))
     [file] = work_units.list_dump_files(options)
     [unit] = work_units.cut_file(file, 1 << 20, str(tmp_path / "cuts"))
     reasons = read_rows(unit, options).reasons

@@ -42,7 +42,7 @@ def test_a_title_speaks_where_the_body_is_empty(text, title, chosen):
 
 
 def read_as_scored(dump, folder, **given):
-    options = ScoringOptions(input=((str(dump),),), output="", model="", **given)
+    options = ScoringOptions(input=((str(dump),),), output="", model=("m",), **given)
     [file] = work_units.list_dump_files(options)
     [unit] = work_units.cut_file(file, 1 << 20, str(folder / "cuts"))
     rows = read_rows(unit, options)
@@ -136,7 +136,7 @@ def test_comment_comes_before_content_and_a_label_is_no_title(tmp_path):
     dump = write_table(tmp_path / "own.csv", table)
     assert dict(look_at(dump).layout.mapping) == {"text": "comment", "title": "subject"}
     [row] = work_units.list_dump_files(
-        ScoringOptions(input=((str(dump),),), output="", model=""), ["subject"]
+        ScoringOptions(input=((str(dump),),), output="", model=("m",)), ["subject"]
     )
     assert dict(row.layout.mapping) == {"text": "comment", "label.subject": "subject"}
 

@@ -21,8 +21,9 @@ def write_scores(tmp_path, monkeypatch, threshold, numbers=(), thresholds=()):
     plan, unit = _Any(), _Any()
     plan.folders.written, unit.name = str(tmp_path), f"unit-{threshold}-{numbers}"
     plan.options.with_text = False
+    plan.options.model_version, plan.prefixes = ("7",), ("",)
     unit.file.name, unit.file.index = "shop.csv", 0
-    score_files.score_unit(unit, plan, model)
+    score_files.score_unit(unit, plan, [model])
     with pa.ipc.open_file(str(tmp_path / f"{unit.name}.arrow")) as file:
         return file.read_all()
 

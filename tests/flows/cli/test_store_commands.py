@@ -15,7 +15,7 @@ from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import RUN_MARK, list_runs
 from amazon_electra.model.tracking.mlflow_run import Tracking
-from amazon_electra.model.tracking.registry import REGISTERED, Registry
+from amazon_electra.model.tracking.registry import Registry, name_model
 
 
 def publish(store, stage, **files):
@@ -133,7 +133,7 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     tracking.start("a run", {}, {})
     tracking.log_folder(store.root / "pretraining" / encoder / "model", "")
     assert tracking.wait_until_sent(200)
-    registry = Registry(tracking.uri)
+    registry = Registry(tracking.uri, name_model("polarity"))
     tags = {"encoder": encoder, "report": second.last["fingerprint"]}
     version = registry.add_version(tracking.parent.id, "model", tags)
     registry.promote(version, "a test")
@@ -142,7 +142,7 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     prune = "store", "prune", "--keep", first.last["fingerprint"], "--yes"
     run(store, capsys, *prune)
     assert [one.last for one in list_runs(store)] == [first.last, second.last]
-    MlflowClient(registry.uri).delete_model_version(REGISTERED, version)
+    MlflowClient(registry.uri).delete_model_version(registry.name, version)
     run(store, capsys, *prune)
     assert [one.last for one in list_runs(store)] == [first.last]
 

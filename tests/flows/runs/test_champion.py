@@ -2,13 +2,13 @@
 
 import pytest
 
-from amazon_electra.flows.configuration.form import Promotion, fill_parameters
+from amazon_electra.flows.configuration.form import Promotion
 from amazon_electra.flows.runs.champion import (
+    COMPARED,
     Champion,
     Decision,
     PrefectUnavailable,
     approve_version,
-    choose_rival,
     consider_promotion,
     decide_first,
     decide_promotion,
@@ -16,30 +16,52 @@ from amazon_electra.flows.runs.champion import (
     refuse_giveaway,
 )
 from amazon_electra.flows.servers.health import find_free_port
-from amazon_electra.flows.stages.arms import list_arms
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
-from amazon_electra.model.tracking.registry import Registry, RegistryAway
+from amazon_electra.model.tracking.registry import Registry, RegistryAway, name_model
+
+NAME = name_model("polarity")
 
 
-def difference(task, value, low, high, a="pre-trained", b="champion"):
-    return {"task": task, "a": a, "b": b, "difference": value, "low": low, "high": high}
+def compared(gain, macro_f1=(0.0, -0.01, 0.01)):
+    """The result of a comparison: log-loss smaller by `gain`, macro-F1 larger, with intervals."""
+    value, low, high = gain
+    return {
+        "n": 400,
+        "loss": {"difference": -value, "low": -high, "high": -low},
+        "macro_f1": dict(zip(("difference", "low", "high"), macro_f1, strict=True)),
+    }
 
 
 @pytest.mark.parametrize(
-    ("differences", "margin", "promoted"),
+    ("found", "margin", "promoted"),
     [
-        ([difference("polarity", 0.03, 0.01, 0.05)], 0, True),
-        ([difference("polarity", 0.03, -0.01, 0.07)], 0, False),
-        ([difference("polarity", 0.00, -0.03, 0.03)], 2, False),
-        ([difference("polarity", -0.03, -0.05, -0.01, a="champion", b="pre-trained")], 0, True),
-        ([difference("stars", 0.03, 0.01, 0.05)], 0, False),
-        ([difference("polarity", 0.03, 0.01, 0.05, b="random")], 0, False),
+        (compared((0.03, 0.01, 0.05)), 0, True),
+        (compared((0.03, -0.01, 0.07)), 0, False),
+        (compared((0.03, 0.01, 0.05), macro_f1=(-0.03, -0.05, -0.01)), 0, False),
+        (compared((0.0, -0.03, 0.03)), 2, False),
+        (compared((0.0, -0.01, 0.01)), 2, True),
+        (compared((0.0, -0.01, 0.01), macro_f1=(-0.02, -0.03, 0.0)), 2, False),
+        ({"n": 150, "refused": "150 test reviews are left"}, 2, False),
     ],
 )
-def test_the_interval_decides_not_the_difference(differences, margin, promoted):
-    assert decide_promotion(differences, "polarity", margin, "champion").promote is promoted
+def test_the_interval_decides_not_the_difference(found, margin, promoted):
+    assert decide_promotion(found, margin, {}).promote is promoted
+
+
+def test_a_margin_counts_from_the_best_champion_so_far():
+    """Each of five is a little worse than the one before: within the margin, but not together."""
+    behind, promoted = {}, []
+    for _ in range(5):
+        worse = compared((-0.008, -0.010, -0.006), macro_f1=(-0.008, -0.010, -0.006))
+        decision = decide_promotion(worse, 2, behind)
+        promoted.append(decision.promote)
+        behind = decision.behind if decision.promote else behind
+    assert promoted == [True, True, False, False, False]
+    better = decide_promotion(compared((0.05, 0.04, 0.06), macro_f1=(0.05, 0.04, 0.06)), 2, behind)
+    assert better.promote
+    assert set(better.behind.values()) == {0.0}
 
 
 def first_results(gain=(0.1, 0.05, 0.15), macro_f1=0.2, tfidf=None, answered=(5, 95)):
@@ -78,45 +100,23 @@ def test_the_first_model_of_a_registry_beats_the_class_shares_and_no_simple_mode
     assert "majority class" in decision.reason
 
 
-@pytest.mark.parametrize(
-    ("kind", "arms", "rival"),
-    [
-        ("pretraining", ["pre-trained", "champion", "base", "TF-IDF"], "champion"),
-        ("pretraining", ["pre-trained", "base", "TF-IDF"], "base"),
-        (None, ["adapted", "mini as published", "TF-IDF"], "mini as published"),
-        (None, ["pre-trained", "random", "TF-IDF"], "random"),
-        (None, ["pre-trained", "TF-IDF"], "random"),
-        ("model", ["pre-trained", "champion", "TF-IDF"], "TF-IDF"),
-    ],
-)
-def test_the_arm_that_stands_for_the_champion(kind, arms, rival):
-    about = {"arm": "tfidf"}
-    encoder = ExistingStage(kind, 0, about, known="0123", title="champion") if kind else None
-    assert choose_rival(Champion("1", encoder), arms) == rival
-
-
-def test_another_of_the_champions_kind_is_not_shown_to_be_better():
-    decision = decide_promotion([], "polarity", 0, "TF-IDF", "TF-IDF")
-    assert not decision.promote
-    assert "TF-IDF, as the champion" in decision.reason
-
-
-def test_a_champion_of_tfidf_is_the_rival_of_the_next_run(tmp_path, mlflow_uri):
-    store, uri = Store(tmp_path / "store"), mlflow_uri
-    tracking = Tracking(uri, f"file://{tmp_path}/artifacts")
+def test_a_champion_is_here_where_the_store_has_its_folder(tmp_path, mlflow_uri):
+    store, registry = Store(tmp_path / "store"), Registry(mlflow_uri, name_model("stars"))
+    tracking = Tracking(mlflow_uri, f"file://{tmp_path}/artifacts")
     tracking.start("first", {}, {})
     tracking.finish("FINISHED")
-    registry = Registry(uri)
-    tags = {"model": "0123", "kind": "tfidf", "arm": "TF-IDF", "report": "4567"}
+    tags = {"model": "0123", "behind_loss": "0.008"}
     version = registry.add_version(tracking.parent.id, "model", tags)
     registry.promote(version, "the first")
-    champion = read_champion(uri, store)
-    assert (champion.version, champion.is_here) == (version, True)
-    given = {"dump": {"paths": ["sample:50"]}, "store": str(store.root)}
-    p = fill_parameters(["finetuning.arms=pre-trained,random"], **given)
-    encoder = ExistingStage("pretraining", 1, {"recipe": "sample"})
-    arms = [arm.name for arm in list_arms(p, store, encoder, champion.encoder)]
-    assert arms == ["pre-trained", "random", "TF-IDF"]
+    away = read_champion(mlflow_uri, store, "stars")
+    assert (away.version, away.is_here, away.model) == (version, False, None)
+    store.publish(ExistingStage("model", 0, {}, known="0123"), {})
+    here = read_champion(mlflow_uri, store, "stars")
+    assert here.is_here
+    assert here.model.fingerprint == "0123"
+    assert here.behind == {"loss": 0.008, "macro_f1": 0.0}
+    none = Champion(behind=dict.fromkeys(COMPARED, 0.0))
+    assert read_champion(mlflow_uri, store, "polarity") == none
 
 
 @pytest.fixture
@@ -127,8 +127,8 @@ def tracked(tmp_path, mlflow_uri):
     uri, store = mlflow_uri, Store(tmp_path / "store")
 
     def run(encoder, low, meanwhile=lambda: None, store=store):
-        champion = read_champion(uri, store)
-        store.publish(ExistingStage("pretraining", 0, {}, known=encoder), {})
+        champion = read_champion(uri, store, "polarity")
+        store.publish(ExistingStage("model", 0, {}, known=f"of-{encoder}"), {})
         meanwhile()
         tracking = Tracking(uri, f"file://{tmp_path}/artifacts")
         tracking.start(encoder, {}, {})
@@ -136,13 +136,14 @@ def tracked(tmp_path, mlflow_uri):
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text("{}")
         tracking.log_folder(model, "model")
-        found = difference("polarity", low + 0.01, low, 0.5)
-        report = {"title": encoder, "answer": "", "differences": [found]}
+        report = {"title": encoder, "answer": ""}
         tags = {"encoder": encoder, "model": f"of-{encoder}", "report": f"of {encoder}"}
         decision = decide_first(first_results())
         if champion.version:
-            decision = decide_promotion([found], "polarity", 0, "champion")
-        became = consider_promotion(Promotion(), report, tracking, decision, tags, champion)
+            decision = decide_promotion(compared((low + 0.01, low, 0.5)), 0, champion.behind)
+        registry, wish = Registry(uri, NAME), Promotion()
+        asked = registry, "model", decision, tags, champion
+        became = consider_promotion(wish, report, tracking, *asked)
         tracking.finish()
         return " is champion" in became
 
@@ -151,7 +152,7 @@ def tracked(tmp_path, mlflow_uri):
 
 def test_champion_challenger_and_the_way_back(tracked):
     uri, run = tracked
-    registry = Registry(uri)
+    registry = Registry(uri, NAME)
     assert registry.get_by_alias("champion") == {}
     with pytest.raises(ValueError, match="nothing to go back to"):
         registry.rollback()
@@ -183,7 +184,7 @@ def test_one_that_was_not_compared_with_the_champion_of_this_moment_does_not_rep
     tracked, tmp_path
 ):
     uri, run = tracked
-    registry = Registry(uri)
+    registry = Registry(uri, NAME)
     assert run("first", 0.01)
     assert not run("slow", 0.01, meanwhile=lambda: run("fast", 0.01))
     assert registry.get_by_alias("champion")["encoder"] == "fast"
@@ -200,7 +201,7 @@ def test_one_that_was_not_compared_with_the_champion_of_this_moment_does_not_rep
 def test_a_registry_that_does_not_answer_is_not_one_without_a_champion(tmp_path):
     away = f"http://somebody:secret@127.0.0.1:{find_free_port()}"
     with pytest.raises(RegistryAway, match="did not answer for the registry") as told:
-        read_champion(away, Store(tmp_path))
+        read_champion(away, Store(tmp_path), "polarity")
     assert "secret" not in str(told.value)
     assert isinstance(told.value, ConnectionError), "which tasks try again"
 
@@ -213,7 +214,7 @@ def waited_for(tmp_path, mlflow_uri, prefect_home):
 
     from amazon_electra.flows.domain_adaptation import domain_adaptation
 
-    registry = Registry(mlflow_uri)
+    registry = Registry(mlflow_uri, NAME)
     registry._client.create_registered_model(registry.name)
     version = str(registry._client.create_model_version(registry.name, str(tmp_path)).version)
     deployment = domain_adaptation.to_deployment(name="waits").apply()
@@ -245,7 +246,7 @@ def test_an_approved_run_goes_on_once_its_server_is_there(waited_for):
 
 
 def test_a_version_by_its_number_or_by_its_encoder(tmp_path, mlflow_uri):
-    registry = Registry(mlflow_uri)
+    registry = Registry(mlflow_uri, NAME)
     registry._client.create_registered_model(registry.name)
     for encoder in ("ffffff", "eeeeee0", "1aaaaaa", "eeeeee1", "cccccc"):
         tags = {"encoder": encoder}

@@ -89,9 +89,9 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     assert {("class", "bad"), ("stars", "2"), ("stars", "4")} <= sliced
     assert not any(field == "file" for field, _ in sliced), "there is one"
     found["slices"][0]["is_weak"] = True
-    (tmp_path / "results.json").write_text(json.dumps({"questions": found}))
+    (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
     assert found["slices"][0]["says"] in name_weak_slices(tmp_path)[0].text
-    blocks = build_owner_blocks(tmp_path)
+    blocks = build_owner_blocks([tmp_path])
     shown = next(block for block in blocks if hasattr(block, "rows"))
     assert len(shown.rows) == 10
     assert shown.rows[0][:3] == ["shop.csv", rows[0]["row"], rows[0]["id"]]
@@ -125,6 +125,6 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
     )
     assert found["giveaway"]["masked_accuracy"] < 0.5
     assert found["trust"]["asked"]["n"] == 300
-    (tmp_path / "results.json").write_text(json.dumps({"questions": found}))
+    (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
     assert found["giveaway"]["says"] in warn_of_giveaway(tmp_path)[0].text
     assert [name for name, _ in list_short_answers(tmp_path)] == ["giveaway", "labels", "trust"]

@@ -59,7 +59,7 @@ def test_the_page_of_errors_escapes_what_it_shows(tmp_path):
         writer = csv.writer(file)
         writer.writerow(HEADER)
         writer.writerow(["<b>.csv", "7", bad, "bad", "good", "0.99", "", bad])
-    write_errors_page(tmp_path, tmp_path, bad)
+    write_errors_page(tmp_path, tmp_path / "errors.html", bad)
     page = (tmp_path / "errors.html").read_text()
     assert page.count("<script>") == 1  # ours
     assert "<b>" not in page

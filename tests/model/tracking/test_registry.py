@@ -3,15 +3,16 @@
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.tracking.registry import Registry
+from amazon_electra.model.tracking.registry import Registry, find_models, name_model
 
 
 def test_a_registry_that_nobody_made_has_no_alias_and_is_not_made_for_that(tmp_path):
     """Making MLflow's database took most of a minute on a busy machine."""
-    registry = Registry(f"sqlite:///{tmp_path}/mlflow/mlflow.db")
+    uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
+    registry = Registry(uri, name_model("stars"))
     assert registry.get_by_alias("champion") == {}
     assert registry.list_aliases() == []
     with pytest.raises(UserError) as raised:
-        registry.find_model("champion")
+        find_models(uri, "champion")
     assert (raised.value.field, raised.value.value) == ("model.alias", "champion")
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,59 @@
+"""A new model beside the champion of its task, as it is registered, on the new test reviews."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.stages.external import locate_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+
+MAX_COMPARED = 10_000
+"""Test reviews that both models predict."""
+
+
+class ComparisonConfig(Settings):
+    """What decides a comparison besides the models and the data."""
+
+    task: str
+
+
+class Comparison(Stage):
+    """`model`, `champion` and `data` → the difference on test reviews that neither was trained on.
+
+    Both folders predict as `score` loads them: nothing of the champion is trained anew.
+    """
+
+    name, version, Config = "comparison", 1, ComparisonConfig
+    pool = "training"
+    headline = ("n", "loss.difference", "macro_f1.difference")
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from amazon_electra.model.evaluation.compare_folders import compare_folders
+
+        return compare_folders(
+            store.fetch(self.inputs["model"]),
+            store.fetch(self.inputs["champion"]),
+            self.config.task,
+            Path(locate_stage(store, self.inputs["data"])),
+            MAX_COMPARED,
+            load_scorer,
+        )
+
+
+def load_scorer(folder: Path) -> tuple[list[str], Callable[[Sequence[str]], np.ndarray]]:
+    """Return the labels of a model folder, and what gives probabilities [texts, classes]."""
+    from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+
+    classifier = load_classifier(str(folder), "fp32")
+    return classifier.labels, lambda texts: classifier.score(list(texts))
+
+
+def build_comparison_stage(model: Stage, champion: Stage) -> Comparison:
+    """Return the comparison of a model stage with the champion's."""
+    task = model.config.task
+    inputs = {"model": model, "champion": champion, "data": model.inputs["data"]}
+    return Comparison(ComparisonConfig(task=task), inputs, title=f"champion · {task}")

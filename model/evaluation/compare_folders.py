@@ -1,0 +1,66 @@
+"""Compares two model folders as they are, on test examples that neither was trained on."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from amazon_electra.beam_jobs.core.model_folder import take_logarithms
+from amazon_electra.model.evaluation.copies import FILE, mark_copies
+from amazon_electra.model.evaluation.metrics import METRICS
+from amazon_electra.model.evaluation.predict import predict_classes
+from amazon_electra.model.evaluation.significance import compare_arms
+from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.tasks import find_task
+
+MIN_COMPARED = 200
+"""Test examples below which a person decides."""
+Load = Callable[[Path], tuple[list[str], Callable[[Sequence[str]], np.ndarray]]]
+"""Labels of a folder, and its probabilities [texts, classes]."""
+
+
+def compare_folders(
+    own: Path, champion: Path, task: str, data: Path, most: int, load: Load
+) -> dict[str, Any]:
+    """Return the paired differences on test, own − champion, with their intervals: of the log-loss,
+    macro-F1 and accuracy of at most `most` examples; or as `refused` why there are none.
+
+    Test is that of the new model. Examples that the champion was trained on, and near copies, are
+    left out.
+    """
+    results = json.loads((own / "results.json").read_text(encoding="utf-8"))
+    labels, predict = load(own)
+    other_labels, predict_other = load(champion)
+    if sorted(labels) != sorted(other_labels):
+        return {
+            "n": 0,
+            "refused": f"the champion has other classes ({', '.join(other_labels)}), and a person "
+            "decides",
+        }
+    found = find_task(task, data, tuple(labels))
+    sampling = Sampling(most, has_dev=results["selection"] == "dev")
+    examples = load_examples(found, data, "test", sampling)
+    if not (champion / FILE).exists():
+        return {"n": 0, "refused": f"the champion has no {FILE}, and a person decides"}
+    is_copy = mark_copies([example.text for example in examples], champion)
+    kept = [example for example, copy in zip(examples, is_copy, strict=True) if not copy]
+    about = {"n": len(kept), "trained_on": int(is_copy.sum())}
+    if len(kept) < MIN_COMPARED:
+        few = (
+            f"{len(kept)} test reviews are left without the {about['trained_on']} that the "
+            f"champion was trained on; below {MIN_COMPARED} a person decides"
+        )
+        return about | {"refused": few}
+    texts = [example.text for example in kept]
+    columns = [other_labels.index(label) for label in labels]
+    predictions = [
+        predict_classes(list(take_logarithms(probabilities)), kept)
+        for probabilities in (predict(texts), predict_other(texts)[:, columns])
+    ]
+    differences = {}
+    for metric in ("loss", "macro_f1", "accuracy"):
+        c = compare_arms(METRICS[metric], predictions[:1], predictions[1:])
+        differences[metric] = {"difference": c.difference, "low": c.low, "high": c.high}
+    return about | differences

@@ -30,7 +30,7 @@ def write_network(
 ) -> Path:
     """A network whose logits are the mean of the vectors of a text's words."""
     folder.mkdir(parents=True, exist_ok=True)
-    labels = LABELS[: vectors.shape[1]]
+    labels = LABELS[: max(2, vectors.shape[1])]
     write_config(folder, "transformers", labels, max_length=max_length, **details)
     tokenizer = Tokenizer(models.WordLevel(dict(zip(WORDS, range(9), strict=False)), "[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -172,7 +172,7 @@ def test_files_that_the_base_withheld_must_be_there_again(store, new, tmp_path):
     [sentences] = [stage for stage in stages if stage.name == "corpus"]
     assert sentences.parameters["withhold"] == corpus["parameters"]["withhold"]
     evaluation.unlink()
-    with pytest.raises(UserError, match=r"increment\.base`: put back .*evaluation\.txt"):
+    with pytest.raises(UserError, match=r"increment\.base`.*evaluation\.txt"):
         planned(store, new)
 
 

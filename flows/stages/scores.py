@@ -73,7 +73,7 @@ def describe_models(models: Sequence[RegisteredModel]) -> str:
 class Scores(Stage):
     """`dump` and `model` → files of scores, a row for every record."""
 
-    name, version, Config = "scores", 12, ScoringConfig
+    name, version, Config = "scores", 13, ScoringConfig
     headline = ("read", "scored", "drift.expected", "drift.unlike")
     ends_run = True
 

@@ -296,6 +296,6 @@ def test_a_text_that_a_spreadsheet_would_compute_is_marked_in_csv(model, tmp_pat
 def test_a_dump_that_takes_half_a_minute_uses_every_core(model, tmp_path, rows, mode):
     dump = tmp_path / "dump.csv"
     dump.write_text("text\n" + f"{'good ' * 100}\n" * rows)
-    paths = {"model": str(model), "input": ((str(dump),),), "output": str(tmp_path / "scores")}
+    paths = {"model": (str(model),), "input": ((str(dump),),), "output": str(tmp_path / "scores")}
     plan = scoring_plan.plan_scoring(build_settings(ScoringOptions, paths), [])
     assert f" {mode}, " in describe_engine(plan.engine)

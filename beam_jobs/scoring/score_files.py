@@ -328,11 +328,12 @@ def write_file(
             if plan.options.output_format == "csv" and "text" in table.column_names:
                 texts = pc.replace_substring_regex(table["text"], FORMULA, r"'\1")
                 table = table.set_column(table.column_names.index("text"), "text", texts)
-            if plan.options.output_format == "csv" and pa.types.is_list(table["label"].type):
-                place = table.column_names.index("label")
-                answers = table["label"].to_pylist()
+            for place, one in enumerate(table.schema):
+                if plan.options.output_format != "csv" or not pa.types.is_list(one.type):
+                    continue
+                answers = table[one.name].to_pylist()
                 texts = [one if one is None else json.dumps(one) for one in answers]
-                table = table.set_column(place, "label", pa.array(texts, pa.string()))
+                table = table.set_column(place, one.name, pa.array(texts, pa.string()))
             if are_integers:
                 table = table.set_column(0, ID, table[ID].cast(pa.int64()))
             table = table.add_column(0, "row", pa.array(range(row + 1, row + unit.read + 1)))

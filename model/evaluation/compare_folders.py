@@ -40,6 +40,8 @@ def compare_folders(
             "decides",
         }
     found = find_task(task, data, tuple(labels))
+    if found.shape != "classification":
+        return {"n": 0, "refused": f"models of a {found.shape} task are compared by a person"}
     sampling = Sampling(most, has_dev=results["selection"] == "dev")
     examples = load_examples(found, data, "test", sampling)
     if not (champion / FILE).exists():

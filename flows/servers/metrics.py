@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
 from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
 from amazon_electra.flows.servers.settings import HOST
 from amazon_electra.flows.store.stage import ExistingStage

@@ -1,15 +1,19 @@
 """The numbers of a store as Prometheus reads them."""
 
 import json
+import subprocess
+import sys
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from amazon_electra.flows.runs.lost_runs import mark_run
+from amazon_electra.flows.servers.health import find_free_port, is_healthy
 from amazon_electra.flows.servers.metrics import serve_metrics
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.registry import Registry, RegistryAway
+from tests.patience import eventually
 
 
 def scrape(port):
@@ -50,7 +54,7 @@ def test_a_scrape_has_runs_stages_rows_and_the_champion(tmp_path, monkeypatch):
     with mark_run(store, "some-run"):
         found = scrape(port)
     assert found["runs", "running"] == 1
-    assert found["runs", "complete"] == 2, "the report and the scores"
+    assert found["runs", "complete"] == 3, "the corpus, the report and the scores"
     assert found["stages", "corpus"] == 1
     assert found["stage_seconds", "corpus"] == 2.5
     assert found["rows_scored",] == 4
@@ -65,3 +69,17 @@ def test_a_scrape_has_runs_stages_rows_and_the_champion(tmp_path, monkeypatch):
     without = scrape(port)
     assert without["registry_up",] == 0
     assert without["stages", "corpus"] == 1
+
+
+def test_the_command_knows_which_stages_end_a_run(tmp_path):
+    """In a process that has imported nothing else."""
+    store, port = Store(tmp_path / "store"), find_free_port()
+    publish(store, "report", {})
+    words = ["-m", "amazon_electra.flows.servers.metrics", str(store.root), "--port", str(port)]
+    server = subprocess.Popen([sys.executable, *words])
+    try:
+        eventually(lambda: is_healthy(f"http://127.0.0.1:{port}/metrics"))
+        assert scrape(port)["runs", "complete"] == 1
+    finally:
+        server.kill()
+        server.wait()

@@ -8,6 +8,7 @@ true.
 
 import argparse
 import json
+import os
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -97,7 +98,8 @@ def serve_metrics(store: Store, host: str, port: int) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="The numbers of a store for Prometheus")
-    parser.add_argument("store", help="folder or address of the store")
+    store = os.environ.get("AMAZON_ELECTRA_STORE") or "store"
+    parser.add_argument("store", nargs="?", default=store, help=f"folder or address ({store})")
     parser.add_argument("--host", default=HOST)
     parser.add_argument("--port", type=int, default=PORT)
     given = parser.parse_args()

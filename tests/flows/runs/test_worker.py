@@ -38,7 +38,7 @@ def start_worker(prefect_home):
 
     yield start
     for worker in started:
-        worker.kill()
+        worker.terminate()  # killed, it would leave Prefect's worker and its run behind
         worker.wait()
 
 

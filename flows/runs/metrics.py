@@ -1,5 +1,5 @@
 """Numbers of a store in the text format of Prometheus:
-`python -m amazon_electra.flows.servers.metrics STORE` answers at http://127.0.0.1:9464/metrics.
+`python -m amazon_electra.flows.runs.metrics STORE` answers at http://127.0.0.1:9464/metrics.
 
 They are read from the store's manifests and MLflow's registry at each request, and are gauges:
 `store prune` lowers them. Prefect has its own at /api/metrics, if PREFECT_SERVER_METRICS_ENABLED is

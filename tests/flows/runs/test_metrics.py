@@ -8,8 +8,8 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 
 from amazon_electra.flows.runs.lost_runs import mark_run
+from amazon_electra.flows.runs.metrics import serve_metrics
 from amazon_electra.flows.servers.health import find_free_port, is_healthy
-from amazon_electra.flows.servers.metrics import serve_metrics
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.registry import Registry, RegistryAway
@@ -48,7 +48,7 @@ def test_a_scrape_has_runs_stages_rows_and_the_champion(tmp_path, monkeypatch):
     assert scrape(port)["registry_up",] == 1, "there is no database yet"
     champion = {"version": "3", "model": model.fingerprint}
     listed = [Registry("sqlite:///x", "amazon-electra-stars")]
-    monkeypatch.setattr("amazon_electra.flows.servers.metrics.list_registries", lambda uri: listed)
+    monkeypatch.setattr("amazon_electra.flows.runs.metrics.list_registries", lambda uri: listed)
     monkeypatch.setattr(Registry, "get_by_alias", lambda self, alias: champion)
     (store.root / "runs" / "some-run").mkdir(parents=True)
     with mark_run(store, "some-run"):
@@ -65,7 +65,7 @@ def test_a_scrape_has_runs_stages_rows_and_the_champion(tmp_path, monkeypatch):
     def refuse(uri):
         raise RegistryAway("no answer")
 
-    monkeypatch.setattr("amazon_electra.flows.servers.metrics.list_registries", refuse)
+    monkeypatch.setattr("amazon_electra.flows.runs.metrics.list_registries", refuse)
     without = scrape(port)
     assert without["registry_up",] == 0
     assert without["stages", "corpus"] == 1
@@ -75,7 +75,7 @@ def test_the_command_knows_which_stages_end_a_run(tmp_path):
     """In a process that has imported nothing else."""
     store, port = Store(tmp_path / "store"), find_free_port()
     publish(store, "report", {})
-    words = ["-m", "amazon_electra.flows.servers.metrics", str(store.root), "--port", str(port)]
+    words = ["-m", "amazon_electra.flows.runs.metrics", str(store.root), "--port", str(port)]
     server = subprocess.Popen([sys.executable, *words])
     try:
         eventually(lambda: is_healthy(f"http://127.0.0.1:{port}/metrics"))

@@ -47,7 +47,7 @@ class Report(Stage):
 
     describe: Callable[[Store], ReportInput] | None = None
 
-    name, version = "report", 16
+    name, version = "report", 17
     Config: ClassVar[type[Settings]] = ReportConfig
     ends_run = True
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from amazon_electra.model.evaluation.metrics import METRICS, list_class_figures
 from amazon_electra.model.evaluation.significance import Comparison
+from amazon_electra.model.questions.forecast import forecast_gain
 from amazon_electra.model.report.document import Block, Details, Figure, Heading, Paragraph, Table
 from amazon_electra.model.report.inputs import ArmFacts, ReportInput
 from amazon_electra.model.report.results import (
@@ -99,6 +100,8 @@ def _escape_math(name: str) -> str:
 
 MISTAKES_IN_MARKDOWN = 10
 """The page has all of the hundred that each evaluation keeps."""
+MORE_LABELS = 200
+"""Whose worth is forecast from the label curve."""
 TEXT_SHOWN = 300
 """Characters of a text that are shown."""
 CURVES = (
@@ -236,6 +239,7 @@ def build_label_curve(results: Results, curve: Mapping[int, Results]) -> list[Bl
     if not curve:
         return []
     panels, rows, points = [], [], [*curve.items(), (0, results)]
+    gains: list[str] = []
     for task in results.tasks:
         metric, lines = results.get_main_metric(task), {}
         for arm in results.arms:
@@ -248,6 +252,11 @@ def build_label_curve(results: Results, curve: Mapping[int, Results]) -> list[Bl
                 continue
             every = [(n or cells[0].trained_with, v["value"]) for n, cells, v in pooled]
             lines[arm] = [(n, value) for n, value in every if n]
+            if metric == "accuracy" and len(lines[arm]) == len(pooled):
+                tests = [cells[0].about["n"] for _, cells, _ in pooled]
+                labels, shares = zip(*lines[arm], strict=True)
+                worth = forecast_gain(labels, shares, tests, MORE_LABELS)
+                gains += [f"{task}, {arm}: {worth.describe()}"] if worth else []
             found = {n: format_with_interval(metric, values) for n, _, values in pooled}
             rows.append((task, arm, get_title(metric), *(found.get(n, "–") for n, _ in points)))
         title = f"{get_title(metric)} on test of {task} by the number of labels"
@@ -259,6 +268,7 @@ def build_label_curve(results: Results, curve: Mapping[int, Results]) -> list[Bl
         Heading("With fewer labels"),
         *([Figure(svg, "Learning curve by labels")] if svg else []),
         Table(header, rows, caption),
+        *(Paragraph(text) for text in gains),
         *build_pooled_blocks(
             [results, *curve.values()],
             list(itertools.combinations(next(iter(curve.values())).arms, 2)),

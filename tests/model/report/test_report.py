@@ -178,7 +178,11 @@ def test_the_label_curve_has_a_column_for_each_number_of_labels(tmp_path):
     for n in (50, 200):
         of = write_cells(tmp_path / str(n), {"TF-IDF": lambda _, seed: said(0.6, seed)})
         curve += [c | {"labels": n, "evaluation": f"{n}/{c['evaluation']}"} for c in of]
+    for cell in cells:
+        cell["finetuned"] = cell["evaluation"]
+        (tmp_path / cell["evaluation"] / "result.json").write_text('{"n_train": 800}')
     _, text = render(tmp_path, cells, curve=curve)
+    assert "polarity, TF-IDF: 200 more labels: +" in text
     [row] = [line for line in text.splitlines() if "polarity | TF-IDF | accuracy | 5" in line]
     assert "50 labels | 200 labels | all" in text
     assert [cell.split()[0] for cell in row.split("|")[4:7]] == ["58.3%", "58.3%", "80.8%"]

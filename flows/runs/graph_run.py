@@ -225,7 +225,7 @@ def publish_results(
         text, about = report.read_text(encoding="utf-8"), "What the adaptation was worth"
         artifacts.publish(create_markdown_artifact, text, key="report", description=about)
     publish_tags_and_metrics([manifest for manifest, _ in made], tracking)
-    for name in ("report.md", PAGE, "report.json"):
+    for name in ("report.md", PAGE, "errors.html", "report.json"):
         if (folder / name).exists():
             tracking.log_folder(folder / name, "")
     if (folder / PAGE).exists() and (page := tracking.build_address()):

@@ -26,6 +26,7 @@ from amazon_electra.beam_jobs.core.model_folder import (
     take_logarithms,
 )
 from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model import self_test
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Resources, write_config

@@ -52,17 +52,22 @@ class SelfTest:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder / FILE} is damaged ({error}); export it again") from error
 
-    def measure(self, answer: Callable[[list[str]], np.ndarray]) -> float:
-        """Return by how much a probability differs at most, in batches and of texts alone.
+    def measure(self, answer: Callable[[list[str]], np.ndarray]) -> tuple[float, float]:
+        """Return by how much a probability differs at most, in batches and of texts alone, and the
+        share of the texts whose likeliest label is another one in a batch.
 
         `answer` gives the probabilities [texts, labels] of some texts.
         """
         batches = [(i, i + FULL_BATCH) for i in range(0, len(self.texts), FULL_BATCH)]
         batches += [(i, i + 1) for i in range(min(ALONE, len(self.texts)))]
-        found = [
-            np.abs(answer(self.texts[a:b]) - self.probabilities[a:b]).max() for a, b in batches
+        found = [answer(self.texts[a:b]) for a, b in batches]
+        differences = [
+            np.abs(one - self.probabilities[a:b]).max()
+            for one, (a, b) in zip(found, batches, strict=True)
         ]
-        return float(max(found))
+        in_batches = np.concatenate(found)[: len(self.texts)]
+        changed = in_batches.argmax(1) != self.probabilities.argmax(1)
+        return float(max(differences)), float(changed.mean())
 
 
 def read_probabilities(answer: Any, labels: Sequence[str]) -> list[float]:

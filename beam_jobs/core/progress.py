@@ -46,7 +46,7 @@ class ProgressBars:
             rich_progress.TextColumn("{task.fields[note]}", markup=False),
             rich_progress.TimeElapsedColumn(),
             rich_progress.TimeRemainingColumn(),
-            console=console or Console(stderr=True),
+            console=console or Console(stderr=True, emoji=False),
             transient=transient,
         )
         self._tasks: dict[str, rich_progress.TaskID] = {}

@@ -44,7 +44,7 @@ class Terminal:
     """ProgressBars where a person looks on, a line now and then where nobody does."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+        self.console = Console(stderr=True, highlight=False, emoji=False)
         self._bars = ProgressBars(self.console, transient=True)
         self._lock, self._printed_at = threading.Lock(), dict[str, float]()
 
@@ -170,7 +170,7 @@ class RunWarnings(logging.Handler):
 def print_results(folder: Path) -> None:
     """Print a table of arms and tasks for each set of metrics, then every difference."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)
     alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}

@@ -19,6 +19,7 @@ PACKAGE_OF = {
     "google": None,
     "grpc": None,
     "rich": None,
+    "sklearn": "scikit-learn",
 }  # apache-beam brings protobuf and grpcio; rich: only where a person looks on
 
 
@@ -34,7 +35,7 @@ def imports() -> set[str]:
 
 
 def test_the_requirements_are_the_imports():
-    needed = {name for name in imports() if PACKAGE_OF.get(name, name)}
+    needed = {PACKAGE_OF.get(name, name) for name in imports()} - {None}
     needed |= {"gcsfs", "s3fs"}  # fsspec loads them for gs:// and s3://
     assert needed <= set(staged_package.REQUIREMENTS)
     assert set(staged_package.REQUIREMENTS) - needed <= {"isal", "orjson", "scikit-learn"}

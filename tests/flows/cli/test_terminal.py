@@ -15,14 +15,21 @@ from amazon_electra.model.tracking.mlflow_run import Tracking
 STAGE = ExistingStage("dump", 1, {}, result={"files": 1}, title="dump [gcp]")
 
 
-def test_brackets_are_shown_as_they_are(capsys):
+def test_brackets_and_colons_are_shown_as_they_are(capsys):
     terminal = Terminal()
+    terminal.print_line("model · label:label: started")
     terminal.print_line("pip install 'amazon-electra[gcp]'")
     terminal.on_failure(STAGE, "[/data/x.json] cannot be read")
     result = {"files": 1, "warnings": ["[red]is a colour"]}
     terminal.on_complete(STAGE, {"stage": "dump", "seconds": 1.0, "result": result}, False)
     shown = capsys.readouterr().err
-    for text in ("amazon-electra[gcp]", "[/data/x.json] cannot", "✓ dump [gcp] ", "1 file\n"):
+    for text in (
+        "label:label:",
+        "amazon-electra[gcp]",
+        "[/data/x.json] cannot",
+        "✓ dump [gcp] ",
+        "1 file\n",
+    ):
         assert text in shown
     assert "[red]is a colour" in shown
 

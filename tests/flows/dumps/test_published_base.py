@@ -42,7 +42,7 @@ def add_dump_to(list_stages, encoder):
     return of
 
 
-STARS = {f"{split}.{stars}": 4_000 for split in ("train", "dev", "test") for stars in (1, 5)}
+STARS = {f"{split}.{stars}": 7_000 for split in ("train", "dev", "test") for stars in (1, 5)}
 
 
 def find_training(stages):

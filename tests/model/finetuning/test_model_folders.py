@@ -37,7 +37,7 @@ def test_the_folder_is_what_transformers_says_it_is(made, learnt):
 def test_encoders_of_any_architecture(made, encoder):
     more = ["--architecture", str(made / "bert")] if encoder == "random" else []
     result = tune(made, f"any-{encoder}", *more, task="stars", encoder=encoder)
-    assert set(result["dev"]) == {"accuracy", "macro_f1", "ece", "loss"}
+    assert set(result["dev"]) >= {"accuracy", "macro_f1", "ece", "loss"}
 
 
 def without(folder, copy, unwanted):

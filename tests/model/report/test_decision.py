@@ -17,7 +17,7 @@ def test_the_report_begins_with_the_decision(tmp_path):
         (tmp_path / cell["evaluation"] / "result.json").write_text(json.dumps({"dev": dev}))
     (tmp_path / "model").mkdir()
     write_json(tmp_path / "model" / "cost.json", {"megabytes": 90.8, "milliseconds": 5.25})
-    _, text = render(tmp_path, cells, model="model", arms=[{"name": n} for n in ("TF-IDF",)])
+    _, text = render(tmp_path, cells, models=["model"], arms=[{"name": n} for n in ("TF-IDF",)])
     first = text.partition("##")[0]
     assert "joined is best" in first
     assert first.index("over TF-IDF") < first.index("over fine-tuned")

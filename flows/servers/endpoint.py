@@ -296,7 +296,7 @@ def build_app(champions: dict[str, Champion], token: str, limits: Limits) -> Fas
             **({"id": body.id} if body.id is not None else {}),
             "model_name": name,
             "model_version": version.number,
-            "parameters": {"labels": ",".join(labels)},
+            "parameters": {"labels": json.dumps(labels)},
             "outputs": [
                 {"name": "label", "datatype": "BYTES", "shape": shape[:1], "data": chosen},
                 {

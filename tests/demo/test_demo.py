@@ -31,6 +31,12 @@ def test_pre_training_is_better_than_none(report, task, points):
     assert difference["evidence"] or task == "stars"
 
 
-def test_the_model_is_exported_with_its_card(report):
-    [model] = {path.parent for path in STORE.glob("model/*/config.json")}
-    assert {"model.safetensors", "tokenizer.json", "README.md"} <= {p.name for p in model.iterdir()}
+def test_the_model_of_each_task_is_exported_with_its_card(report):
+    folders = {
+        json.loads(path.read_text())["amazon_electra"]["task"]: path.parent
+        for path in STORE.glob("model/*/config.json")
+    }
+    assert set(folders) == {"polarity", "stars"}
+    assert all((folder / "README.md").is_file() for folder in folders.values())
+    written = {path.name for path in folders["polarity"].iterdir()}
+    assert {"model.safetensors", "tokenizer.json"} <= written

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -39,9 +40,14 @@ def start_worker(prefect_home):
     yield start
     for worker in started:
         worker.terminate()  # killed, it would leave Prefect's worker and its run behind
-        worker.wait()
+        try:
+            worker.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            for one in [*psutil.Process(worker.pid).children(recursive=True), worker]:
+                one.kill()
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_leaves_no_run_running(start_worker, tmp_path, monkeypatch):
     with get_client(sync_client=True) as client:
         client.create_work_pool(WorkPoolCreate(name=POOL, type="process"), overwrite=True)

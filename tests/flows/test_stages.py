@@ -29,7 +29,7 @@ def changed(before, after):
 
 def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     before = fingerprints()
-    assert len(before) == 6 + 16 + 2
+    assert len(before) == 6 + 16 + 3
     of_training = {"pre-training", "pre-trained", STACK, "model", "report"}
     assert changed(before, fingerprints("pretraining.steps=9")) == of_training
     every = {name.split(" · ")[0] for name in before}

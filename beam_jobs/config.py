@@ -31,6 +31,8 @@ SplitBy = Literal["text", "product", "user", "time"]
 NearAction = Literal["drop", "annotate"]
 ScoringPrecision = Literal["fp32", "int8"]
 ScoreFormat = Literal["parquet", "csv", "jsonl"]
+SCORING_TOTALS = "scores.json"
+"""Beside the files of scores: what was counted of each file of the dump."""
 
 
 class LimitConfig(Settings):

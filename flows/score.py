@@ -6,6 +6,7 @@ from typing import Any
 
 from prefect import flow
 
+from amazon_electra.beam_jobs.config import SCORING_TOTALS
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.flows.configuration.form import Parameters, Scoring
 from amazon_electra.flows.configuration.form_tools import take_fields
@@ -16,7 +17,6 @@ from amazon_electra.flows.runs.graph_run import name_run, run_graph
 from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
-    TOTALS,
     copy_scores,
     describe_models,
     find_models,
@@ -55,6 +55,6 @@ def score(**given: Any) -> dict[str, Any]:
         output = str(Path(store.root, Path(output).expanduser()))
     names = copy_scores(dump, scores, output, store)
     results = read_file_results(dump, scores, store)
-    storage.write_json(storage.join_path(output, TOTALS), {"files": results})
+    storage.write_json(storage.join_path(output, SCORING_TOTALS), {"files": results})
     publish_drift(results, {file.name for file in new.config.files})
     return {"folder": output, "files": names, "results": results}

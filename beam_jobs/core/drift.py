@@ -23,7 +23,9 @@ import numpy as np
 
 PROFILE = "profile.json"
 """Of a model folder."""
-WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]+")
+UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
+"""A character of a script without spaces."""
+WORD = re.compile(rf"{UNSPACED}|[^\W\d_]+")
 """A run of letters; in scripts without spaces each character."""
 MAX_CHARACTERS = 5_000
 """Of a text that are looked at."""
@@ -204,11 +206,6 @@ def count_texts(
     )
 
 
-def count_cut_texts(tokenizer: Any, texts: Sequence[str]) -> int:
-    """Return how many texts a tokenizer (of `tokenizers`) cuts to the length it is set to."""
-    return sum(bool(one.overflowing) for one in tokenizer.encode_batch_fast(list(texts)))
-
-
 def sum_tallies(tallies: Iterable[Tally]) -> Tally | None:
     """Return the tally of all; None without any."""
     found = list(tallies)
@@ -367,8 +364,8 @@ def measure_unlike(old: Tally, new: Tally) -> float:
     """Return the share of new texts that are unlike the tested ones, at least: those with more
     unknown words than nearly all tested ones, or those that a classifier can separate.
 
-    Two groups of texts of which it takes a share e for the other group's have at most 2e in common;
-    of e its upper 95% bound counts.
+    If a share e of two groups of texts is taken for the other group's, they have at most 2e in
+    common; of e its upper 95% bound counts.
     """
     rare, of = [one.grid[-1, :, 0].sum() / one.n for one in (new, old)], (new.n, old.n)
     excess = rare[0] - rare[1] - compute_noise(rare, of)

@@ -1,18 +1,22 @@
 """Local files that are there whole or not at all, also through a power cut; JSON files; digests."""
 
+import csv
 import hashlib
 import json
 import os
 import shutil
 import stat
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
+
+FORMULAS = ("=", "+", "-", "@")
+"""What begins a cell that spreadsheets compute."""
 
 
 @contextmanager
@@ -38,6 +42,23 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
     """Write `content` as indented JSON, all or nothing."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         json.dump(content, file, indent=1, ensure_ascii=False)
+
+
+def write_csv(
+    path: str | os.PathLike, header: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write the fields of rows that `header` names, in UTF-8; a cell that a spreadsheet would
+    compute begins with an apostrophe, and None is an empty one.
+    """
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(header)
+        for row in rows:
+            cells = ["" if row.get(name) is None else str(row[name]) for name in header]
+            writer.writerow([f"'{one}" if one.startswith(FORMULAS) else one for one in cells])
 
 
 def stat_files(folder: Path, follow_links: bool = True) -> Iterator[tuple[Path, os.stat_result]]:

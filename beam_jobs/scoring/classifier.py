@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from amazon_electra.beam_jobs.config import ScoringPrecision
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import keep_freed_memory
-from amazon_electra.beam_jobs.core.drift import PROFILE, Profile, count_cut_texts
+from amazon_electra.beam_jobs.core.cutting import count_cut_texts, load_tokenizer
+from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.model_folder import (
@@ -281,16 +282,6 @@ def read_profile(folder: str) -> Profile | None:
     """Return the profile of the texts that a model was tested on; None where there is none."""
     file = storage.join_path(folder, PROFILE)
     return Profile.from_json(storage.read_bytes(file)) if storage.exists(file) else None
-
-
-def load_tokenizer(content: bytes, max_length: int) -> Any:
-    """Return a tokenizer that cuts texts to a length, in tokens."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(content.decode())
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length)
-    return tokenizer
 
 
 def load_network(

@@ -4,7 +4,6 @@ Rows are those of one record by its id, where every row of both folders has one 
 file and number. Scores of parquet, CSV and JSON Lines are read, the two sides in any of them.
 """
 
-import csv
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -17,11 +16,13 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.core.files import write_csv
 
 MARK = ".scores."
+LABEL = ".label"
+"""What the name of a column of answers ends with, in scores of several tasks."""
 TEXTS = ("file", "id", "text", "label", "decision", "because", "model_version", "reason")
-"""Columns that are text, whatever they look like."""
+"""Columns that are text, even if all their values are numbers."""
 AS_TEXT = pa_csv.ConvertOptions(
     column_types=dict.fromkeys(TEXTS, pa.string()), strings_can_be_null=True
 )
@@ -31,8 +32,6 @@ READERS = {
     "jsonl": pa_json.read_json,
 }
 HEADER = ("file", "row", "id", "before", "after", "p_before", "p_after", "why")
-FORMULAS = ("=", "+", "-", "@")
-"""What begins a cell that spreadsheets compute."""
 SHOWN = 5
 """Kinds of changes in a sentence, the most frequent ones."""
 
@@ -89,6 +88,13 @@ def read_scores(folder: Path) -> list[dict[str, Any]]:
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"{file}: cannot be read ({error}); score it again") from error
         if missing := {"file", "row", "id", "label"} - {*table.column_names}:
+            tasks = [n.removesuffix(LABEL) for n in table.column_names if n.endswith(LABEL)]
+            if tasks:
+                named = ", ".join(tasks)
+                raise UserError(
+                    f"{file}: has the answers of several tasks ({named}); write those of one by "
+                    f"`amazon-electra score --task {tasks[0]}`"
+                )
             raise UserError(f"{file}: has no column {sorted(missing)[0]}; score it again")
         rows += table.to_pylist()
     return rows
@@ -128,14 +134,5 @@ def describe_change(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_changes(found: Difference, path: Path) -> None:
-    """Write the changed rows as CSV; a cell that a spreadsheet would compute begins with an
-    apostrophe.
-    """
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEADER)
-        for row in found.changed:
-            cells = ["" if row[name] is None else str(row[name]) for name in HEADER]
-            writer.writerow(
-                [f"'{one}" if one[:1] in ("=", "+", "-", "@") else one for one in cells]
-            )
+    """Write the changed rows as CSV."""
+    write_csv(path, HEADER, found.changed)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from amazon_electra.beam_jobs.core.drift import UNSPACED
 from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classifier
 
 SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")
-WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|\S+\s*")
+WORD = re.compile(rf"{UNSPACED}|\S+\s*")
 """With the spaces after it; in scripts without spaces a character."""
 MAX_PHRASES, MAX_WORDS = 24, 300
 """Of a text: of networks and of TF-IDF, to which each word is a phrase."""

@@ -13,6 +13,7 @@ its task: `stars.label`. `scores.json` has the counts, and how the texts differ 
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,6 +32,7 @@ import pyarrow.parquet as pq
 from apache_beam.utils.shared import Shared
 
 from amazon_electra.beam_jobs.config import (
+    SCORING_TOTALS,
     CorpusOptions,
     ScoreFormat,
     ScoringOptions,
@@ -38,6 +40,7 @@ from amazon_electra.beam_jobs.config import (
 )
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
+from amazon_electra.beam_jobs.core.files import FORMULAS
 from amazon_electra.beam_jobs.core.model_folder import read_review
 from amazon_electra.beam_jobs.corpus.prepare import join_title, make_title
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
@@ -65,10 +68,7 @@ from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
 
 MAX_TITLE: int = CorpusOptions.model_fields["max_characters"].default
 """Characters, as of a corpus that was made with the defaults."""
-TOTALS = "scores.json"
-"""Beside the files of scores: what finish_scores returns."""
-FORMULA = r"^([=+@-])"
-"""What begins a cell that spreadsheets compute."""
+FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
 MAX_IDS = 1 << 20
 """Rows of a file whose ids are compared, in memory."""
 
@@ -292,7 +292,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         **compare_units(units, model),
         **({"warnings": warnings} if warnings else {}),
     }
-    storage.write_json(storage.join_path(folders.output, TOTALS), totals)
+    storage.write_json(storage.join_path(folders.output, SCORING_TOTALS), totals)
     return totals
 
 

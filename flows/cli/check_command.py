@@ -3,7 +3,6 @@ gave before it was exported.
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,7 +95,8 @@ def list_libraries(folder: Path, test: SelfTest) -> Iterator[tuple[str, Answer]]
     """Yield the name of each way to load a folder, and what answers."""
     from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_config
 
-    kind = read_config(str(folder)).amazon_electra.kind
+    config = read_config(str(folder))
+    kind = config.amazon_electra.kind
     yield "score", load_classifier(str(folder), "fp32").compute_probabilities
     if (folder / QUANTIZED).exists():
         yield INT8, load_classifier(str(folder), "int8").compute_probabilities
@@ -111,20 +111,17 @@ def list_libraries(folder: Path, test: SelfTest) -> Iterator[tuple[str, Answer]]
 
         yield "transformers' pipeline", answer_by_pipeline
     if kind in ("transformers", "onnx"):
-        yield "ONNX Runtime", open_graph(folder)
+        yield "ONNX Runtime", open_graph(folder, config.temperature, config.is_multilabel)
 
 
-def open_graph(folder: Path) -> Answer:
+def open_graph(folder: Path, temperature: float, is_multilabel: bool) -> Answer:
     """Return what answers with the graph and tokenizer.json alone, as its card's lines do."""
     from amazon_electra.beam_jobs.core.model_folder import ONNX, apply_temperature
     from amazon_electra.model.arms.onnx import run_onnx
 
-    temperature = json.loads((folder / "config.json").read_text(encoding="utf-8"))["temperature"]
-
     def answer(texts: list[str]) -> np.ndarray:
         pairs = [(text, None) for text in texts]
-        return apply_temperature(
-            run_onnx(folder / ONNX, folder / "tokenizer.json", pairs), temperature
-        )
+        logits = run_onnx(folder / ONNX, folder / "tokenizer.json", pairs)
+        return apply_temperature(logits, temperature, is_multilabel)
 
     return answer

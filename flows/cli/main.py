@@ -22,9 +22,9 @@ from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
 COMMANDS = {
     "run": ("run_commands", "run the whole graph on a dump"),
     "score": ("run_commands", "label every review of a dump with a model of the registry"),
-    "diff": ("run_commands", "say what changed between two folders of scores"),
+    "diff": ("scores_commands", "say what changed between two folders of scores"),
     "check": ("check_command", "say whether a model folder or a server still answers as exported"),
-    "suggest": ("run_commands", "choose the reviews that are worth a label next"),
+    "suggest": ("scores_commands", "choose the reviews that are worth a label next"),
     "study": ("study_command", "run a study"),
     "dumps": ("dumps_command", "list and fetch public review dumps"),
     "encoders": ("encoders_command", "list published encoders that are known to work"),

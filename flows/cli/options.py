@@ -129,6 +129,8 @@ def open_registry(arguments: argparse.Namespace) -> Registry:
     raise UserError(f"name the one that is meant; models are registered of: {tasks}", "task")
 
 
-def add_task_option(parser: OptionParser, about: str) -> None:
+def add_task_option(parser: OptionParser) -> None:
     """Add `--task`, which chooses among the models of the registry."""
-    parser.add_argument("--task", help=f"{about}: polarity, stars or a label column")
+    parser.shortcuts["task"] = "--task"
+    about = "task of the model, where several are registered: polarity, stars or a label column"
+    parser.add_argument("--task", help=about)

@@ -137,58 +137,6 @@ def add_score_options(score: OptionParser) -> None:
     )
 
 
-def add_diff_options(change: OptionParser) -> None:
-    add_command(
-        change,
-        print_difference,
-        "Join the rows of two folders that `score` wrote, and list those with another answer: "
-        "before and after, with probabilities, and whether text, model or threshold is another.",
-    )
-    change.add_argument("before", metavar="BEFORE", help="folder of scores")
-    change.add_argument("after", metavar="AFTER", help="folder of scores")
-    change.add_argument(
-        "--output", default="changed.csv", help="file for the rows (default: changed.csv)"
-    )
-
-
-def add_suggest_options(command: OptionParser) -> None:
-    add_command(
-        command,
-        print_suggestions,
-        "Choose reviews from scores with texts (`score --with-text`) that the model is unsure of, "
-        "a rare class first and none like another, and write them for a labelling tool.",
-    )
-    command.add_argument("--scores", default="scores", help="folder of scores (default: scores)")
-    command.add_argument("--number", type=int, default=200, help="of reviews (default: 200)")
-    command.add_argument(
-        "--output",
-        default="to_label.jsonl",
-        help="file: .jsonl for doccano, .json for Label Studio (default: to_label.jsonl)",
-    )
-
-
-def print_suggestions(arguments: argparse.Namespace) -> None:
-    """Write the reviews that are worth a label."""
-    from amazon_electra.beam_jobs.scoring.suggestion import suggest, write_suggestions
-
-    if arguments.number < 1:
-        raise UserError("give 1 or more", "number", arguments.number)
-    rows = suggest(arguments.scores, arguments.number)
-    write_suggestions(rows, Path(arguments.output))
-    print(f"{arguments.output}: {format_count(len(rows), 'review')} to label")
-
-
-def print_difference(arguments: argparse.Namespace) -> None:
-    """Print what changed between two folders of scores; write the rows."""
-    from amazon_electra.beam_jobs.scoring.difference import diff, write_changes
-
-    found = diff(arguments.before, arguments.after)
-    print(found.describe())
-    if found.changed:
-        write_changes(found, Path(arguments.output))
-        print(f"{arguments.output}: {format_count(len(found.changed), 'row')}")
-
-
 def run_from_arguments(arguments: argparse.Namespace) -> None:
     """Run the graph, or print what it would make."""
     form = build_form(arguments)

@@ -90,8 +90,7 @@ def add_announce_options(announce: OptionParser) -> None:
 
 def add_promote_options(promote: OptionParser) -> None:
     add_command(promote, promote_version)
-    add_task_option(promote, "task of the model, where several are registered")
-    promote.shortcuts["task"] = "--task"
+    add_task_option(promote)
     promote.add_argument(
         "version",
         help="version number in the MLflow registry, or first digits of the encoder's fingerprint",
@@ -103,8 +102,7 @@ def add_promote_options(promote: OptionParser) -> None:
 
 def add_rollback_options(rollback: OptionParser) -> None:
     add_command(rollback, roll_back)
-    add_task_option(rollback, "task of the model, where several are registered")
-    rollback.shortcuts["task"] = "--task"
+    add_task_option(rollback)
 
 
 def start_servers(arguments: argparse.Namespace) -> None:
@@ -127,7 +125,7 @@ def serve_champion(arguments: argparse.Namespace) -> None:
     from amazon_electra.model.tracking.registry import list_registries
 
     uri = mlflow_server.resolve_mlflow_uri(build_store(arguments).root)
-    token = os.environ.get(endpoint.TOKEN_VARIABLE)
+    token = os.environ.get(settings.TOKEN_VARIABLE)
     if not token:
         token = secrets.token_urlsafe(24)
         print(f"token of this server: {token}", file=sys.stderr, flush=True)

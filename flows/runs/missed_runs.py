@@ -3,7 +3,7 @@
 Prefect keeps each run that a schedule has made: after an hour in which nothing served the
 deployments, or one training took all places, all of them would start at once. Where `up` serves,
 the missed ones are cancelled before they start (`watch_for_missed_runs`); on a worker of a pool,
-which starts whatever is due, each but the latest ends itself (`catch_up_once`).
+which starts all that is due, each but the latest ends itself (`catch_up_once`).
 """
 
 import functools

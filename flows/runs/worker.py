@@ -41,14 +41,14 @@ def work(words: list[str]) -> int:
 
 def end_runs(worker: int) -> None:
     """Send SIGTERM to each run of a worker, and wait until all have ended, `END_SECONDS` long."""
-    deadline, told = time.monotonic() + END_SECONDS, set[psutil.Process]()
+    deadline, stopped = time.monotonic() + END_SECONDS, set[psutil.Process]()
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(worker)
         while (runs := set(parent.children())) and time.monotonic() < deadline:
-            for run in runs - told:
+            for run in runs - stopped:
                 with suppress(psutil.NoSuchProcess):
                     run.terminate()
-            told |= runs
+            stopped |= runs
             time.sleep(0.2)
 
 

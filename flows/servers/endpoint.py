@@ -37,8 +37,6 @@ from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classif
 from amazon_electra.beam_jobs.scoring.score_files import prepare_text
 from amazon_electra.model.tracking.registry import Registry, RegistryAway
 
-TOKEN_VARIABLE = "AMAZON_ELECTRA_TOKEN"
-"""Environment variable with the token of the endpoint; without it one is made and printed."""
 BATCH_TEXTS = 64
 """From which on no further request joins a batch."""
 CONCURRENT_REQUESTS = 1_000

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.servers.settings import TOKEN_VARIABLE
 
 ANSWER_SECONDS = 120.0
 """A server that loads its model with the first request takes that long."""
@@ -78,7 +79,7 @@ def send(url: str, body: Any = None) -> Any:
     """
     content = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
-    if token := os.environ.get("AMAZON_ELECTRA_TOKEN"):
+    if token := os.environ.get(TOKEN_VARIABLE):
         headers["Authorization"] = f"Bearer {token}"
     request = urllib.request.Request(url, content, headers)
     try:

@@ -24,8 +24,6 @@ from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage, di
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking import registry
 
-TOTALS = "scores.json"
-"""Beside the files of scores: what was counted of each file of the dump."""
 Scored = dict[tuple[str, str], tuple[Stage, list[str]]]
 """The stage and its files of scores by the name and SHA-256 of the file that was scored."""
 

@@ -13,6 +13,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from amazon_electra.beam_jobs.core.cutting import count_cut_texts
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.model_folder import ONNX, QUANTIZED, apply_temperature
@@ -115,13 +116,11 @@ def count_cut(tokenizer_file: Path, texts: Sequence[tuple[str, str | None]]) -> 
     """Return the tokens that the model reads, and of how many texts it does not read the end."""
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     assert tokenizer.truncation, "write_tokenizer enables it"
-    length = int(tokenizer.truncation["max_length"])
-    tokenizer.no_truncation()
-    encoded = tokenizer.encode_batch_fast([t if pair is None else (t, pair) for t, pair in texts])
+    inputs = [text if pair is None else (text, pair) for text, pair in texts]
     return {
-        "max_length": length,
+        "max_length": int(tokenizer.truncation["max_length"]),
         "texts": len(texts),
-        "cut": sum(len(one.ids) > length for one in encoded),
+        "cut": count_cut_texts(tokenizer, inputs),
     }
 
 

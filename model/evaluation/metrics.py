@@ -241,23 +241,18 @@ def list_class_figures(
     `recall`, and `precision`: None where it does not occur, or is no answer.
     """
     counts = np.array(confusion)
-    return [
-        {
-            "label": label,
-            "n": int(n),
-            "answered": int(answered),
-            "recall": float(right / n) if n else None,
-            "precision": float(right / answered) if answered else None,
-        }
-        for label, n, answered, right in zip(
-            labels, counts.sum(1), counts.sum(0), counts.diagonal(), strict=True
-        )
-    ]
+    return _describe_classes(labels, counts.diagonal(), counts.sum(0), counts.sum(1))
 
 
 def list_figures(predictions: Predictions, labels: Sequence[str]) -> list[dict[str, Any]]:
     """Return the same of predictions, also of a multi-label task."""
-    right, answered, n = np.split(_count_classes(predictions).sum(0), 3)
+    return _describe_classes(labels, *np.split(_count_classes(predictions).sum(0), 3))
+
+
+def _describe_classes(
+    labels: Sequence[str], right: np.ndarray, answered: np.ndarray, n: np.ndarray
+) -> list[dict[str, Any]]:
+    """Return `list_class_figures` of counts by class, [classes]."""
     return [
         {
             "label": label,

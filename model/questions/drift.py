@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.drift import MIN_PROFILE, PROFILE, Profile, count_cut_texts
+from amazon_electra.beam_jobs.core.cutting import count_cut_texts, load_tokenizer
+from amazon_electra.beam_jobs.core.drift import MIN_PROFILE, PROFILE, Profile
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Example, Task
@@ -67,16 +68,12 @@ def read_languages(data: Path) -> dict[str, int]:
 
 def count_cut(folder: Path, texts: Sequence[str]) -> int:
     """Return how many texts a model folder cuts to its length."""
-    from tokenizers import Tokenizer
-
     found = [0]
     for file in [folder / "tokenizer.json", *folder.glob("*/tokenizer.json")]:
         config = file.with_name("config.json")
         if not file.is_file() or not config.is_file():
             continue
-        tokenizer = Tokenizer.from_file(str(file))
         read = json.loads(config.read_text(encoding="utf-8")).get("amazon_electra", {})
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(read.get("max_length", 512))
+        tokenizer = load_tokenizer(file.read_bytes(), read.get("max_length", 512))
         found.append(count_cut_texts(tokenizer, texts))
     return max(found)

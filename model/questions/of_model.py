@@ -2,7 +2,6 @@
 results.json and the report say.
 """
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.core.files import write_csv
 from amazon_electra.beam_jobs.core.model_folder import take_logarithms
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Task
@@ -30,8 +29,6 @@ SUSPICIOUS = "suspicious.csv"
 HEADER = ("file", "row", "id", "given", "suggested", "confidence", "contradicted", "text")
 TEXT_SHOWN = 300
 """Characters of a text in the list."""
-FORMULAS = ("=", "+", "-", "@")
-"""What begins a cell that spreadsheets compute."""
 MAX_CONTRADICTED = 1_000
 """Texts of copies with several labels that are listed."""
 
@@ -142,18 +139,16 @@ def list_contradicted_rows(
 
 
 def write_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write the rows as CSV; a text that a spreadsheet would compute begins with an apostrophe."""
-    with (
-        atomic_path(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(HEADER)
-        for row in rows:
-            shown = row | {"confidence": f"{row['confidence']:.4f}"}
-            shown["text"] = " ".join(row.get("text", "").split())[:TEXT_SHOWN]
-            cells = [str(shown.get(name) if shown.get(name) is not None else "") for name in HEADER]
-            writer.writerow([f"'{one}" if one.startswith(FORMULAS) else one for one in cells])
+    """Write the rows as CSV, of each text the beginning."""
+    shown = (
+        row
+        | {
+            "confidence": f"{row['confidence']:.4f}",
+            "text": " ".join(row.get("text", "").split())[:TEXT_SHOWN],
+        }
+        for row in rows
+    )
+    write_csv(path, HEADER, shown)
 
 
 def summarize_trust(held_out: OutOfFold, task: Task, target: float | None) -> dict[str, Any]:

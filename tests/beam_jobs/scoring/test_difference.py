@@ -87,3 +87,12 @@ def test_a_folder_without_scores_is_the_users_mistake(tmp_path):
     with pytest.raises(UserError) as wrong:
         diff(tmp_path, tmp_path)
     assert "x.scores.csv" in str(wrong.value)
+
+
+def test_scores_of_several_tasks_are_refused_by_name(tmp_path):
+    before, _ = make_rows()
+    write(before.rename(columns={"label": "stars.label"}), tmp_path / "scores", "parquet")
+    with pytest.raises(UserError) as refused:
+        diff(tmp_path / "scores", tmp_path / "scores")
+    assert "shop.scores.parquet" in str(refused.value)
+    assert "--task stars" in str(refused.value)

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
-import mlflow
 import numpy as np
 import pytest
+from mlflow import MlflowClient
 from starlette.testclient import TestClient
 
 from amazon_electra.flows.servers.endpoint import Champion, Limits, build_app
@@ -25,14 +25,13 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 TEXTS = ["good", "very good not bad fine", "bad"]
 
 
-def register(uri: str, folder: Path, sign: int) -> str:
-    """Register a toy network, or one whose logits have the other sign; return its version."""
+def register(client: MlflowClient, uri: str, experiment: str, folder: Path, sign: int) -> None:
+    """Register a toy network, or one whose logits have the other sign, as the next version."""
     write_network(folder / "model", vectors=VECTORS * np.float32(sign))
     write_served_model(folder / "model", folder / "served")
-    mlflow.set_tracking_uri(uri)
-    with mlflow.start_run() as run:
-        mlflow.log_artifacts(str(folder / "served"), "model")
-    return Registry(uri).add_version(run.info.run_id, "model", {"model": folder.name})
+    run = client.create_run(experiment).info.run_id
+    client.log_artifacts(run, str(folder / "served"), "model")
+    Registry(uri).add_version(run, "model", {"model": folder.name})
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +39,10 @@ def uri(tmp_path_factory):
     """A registry with two versions, the first of them the champion."""
     folder = tmp_path_factory.mktemp("registry")
     uri = f"sqlite:///{folder}/mlflow.db"
-    mlflow.set_tracking_uri(uri)
-    mlflow.create_experiment("Default-2", artifact_location=str(folder / "artifacts"))
-    mlflow.set_experiment("Default-2")
+    client = MlflowClient(uri)  # other tests of the process have their own tracking address
+    experiment = client.create_experiment("models", artifact_location=str(folder / "artifacts"))
     for number, sign in enumerate((1, -1)):
-        register(uri, folder / f"v{number}", sign)
+        register(client, uri, experiment, folder / f"v{number}", sign)
     Registry(uri).promote("1", "by hand")
     return uri
 

@@ -361,7 +361,7 @@ def list_unused_columns(columns: Iterable[str], mapping: dict[str, str]) -> dict
 
 def describe_unused_columns(unused: Mapping[str, str]) -> list[str]:
     """Return the names of columns that give no field, each with the field that it may be."""
-    return [name + (f" ({field}?)" if field else "") for name, field in unused.items()]
+    return [(name or '""') + (f" ({field}?)" if field else "") for name, field in unused.items()]
 
 
 def parse_column_overrides(text: str | None) -> dict[str, str]:

@@ -173,7 +173,9 @@ def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
 
 
 def print_plan(form: Parameters | Addition) -> None:
-    """Print the files of the dump, the resolved settings as JSON, then a line per stage."""
+    """Print the files of the dump, the settings that are not the default as JSON (Prefect takes
+    it as `--params`), then a line per stage.
+    """
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     from amazon_electra.flows import add_dump, domain_adaptation
 
@@ -185,7 +187,7 @@ def print_plan(form: Parameters | Addition) -> None:
         add_dump.graph(form, plan)
     else:
         domain_adaptation.graph(form, plan)
-    print(json.dumps(form.model_dump(), indent=2))
+    print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
     show("\n".join(list_lines(plan)))
     made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
     is_addition = isinstance(form, AdditionParameters)
@@ -244,7 +246,8 @@ def print_files(
     if corpus:
         print_expected_corpus(previews, chosen, corpus)
     languages = preview.count_languages(previews)
-    shown = [f"{name} {n / sum(languages.values()):.0%}" for name, n in languages.items()]
+    total = sum(languages.values())
+    shown = [f"{name} {n / total:.0%}" for name, n in languages.items() if n / total >= 0.005]
     if shown:
         show(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
     return languages
@@ -392,10 +395,10 @@ def show_drift(files: Sequence[dict[str, Any]]) -> None:
 def print_scoring_plan(
     form: Scoring, dump: ListedDump, models: Sequence[scoring.RegisteredModel], store: Store
 ) -> None:
-    """Print the model that would label, the resolved settings as JSON, then a line per stage."""
+    """Print the model, the settings that are not the default as JSON, then a line per stage."""
     plan = Plan(store)
     new = scoring.leave_out_files(dump, scoring.find_scores(models, form, store))
     scoring.make_scores(models, form, new, plan)
     print(f"model     {form.model.alias}: {scoring.describe_models(models)}")
-    print(json.dumps(form.model_dump(), indent=2))
+    print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
     show("\n".join(list_lines(plan)))

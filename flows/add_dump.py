@@ -67,8 +67,8 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     make_cells(make, cells, p.finetuning.at_once)
 
     made = [*filter(None, [base.origin]), *added.stages]
-    target = p.finetuning.target_accuracy
-    models = make_models(make, build_model_stages(cells, base.rounds[0].corpus, target))
+    stages = build_model_stages(cells, base.rounds[0].corpus, p.finetuning)
+    models = make_models(make, stages)
     command = report.format_command(p.form)
     about = command, p.recipe, added.dump, made, encoder, cells, (), models
     return make(report.build_report_stage(*about))

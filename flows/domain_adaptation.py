@@ -48,7 +48,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     dump = make(list_dump(p.dump, make))
     p = labels.resolve_tasks(p, dump, make)
     corpus = make(build_corpus_stage(p, dump, make.store))
-    labels.check_corpus(p.finetuning.tasks, corpus, make.store)
+    labels.check_corpus(p.finetuning.tasks, corpus, make.store, p.finetuning)
     if origin:
         warn_of_languages(make.store, origin, corpus)
     made = [dump, corpus, *([origin] if origin else [])]
@@ -97,7 +97,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
             ", ".join(dict.fromkeys(cell.arm for cell in cells)),
         )
 
-    models = make_models(make, build_model_stages(cells, corpus, p.finetuning.target_accuracy))
+    models = make_models(make, build_model_stages(cells, corpus, p.finetuning))
     command = report.format_command(p)
     about = command, p.recipe, dump, made, encoder, cells, curve, models
     return make(report.build_report_stage(*about))

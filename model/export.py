@@ -31,7 +31,7 @@ from amazon_electra.model import self_test
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Resources, write_config
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.config import DecisionSettings, FinetuningSettings
 from amazon_electra.model.encoders.origin import describe_start
 from amazon_electra.model.evaluation.choice import (
     apply_calibration,
@@ -72,8 +72,7 @@ LIBRARIES = {
 }
 """Library of an exported folder, by its format."""
 NAME = "amazon-electra"
-NEVER = 2.0
-"""Threshold that no probability reaches."""
+DEFAULT_DECISION = DecisionSettings()
 METRIC_TYPES = {"macro_f1": "f1", "matthews": "matthews_correlation"}
 """Names on the Hugging Face hub where they differ from ours."""
 
@@ -137,33 +136,34 @@ def export(
     data: str | Path,
     output: str | Path,
     *,
-    target_accuracy: float | None = None,
+    decision: DecisionSettings = DEFAULT_DECISION,
 ) -> dict[str, Any]:
     """Write the model folder of the best arm by dev to `output`, results.json last; return its
     content but for the arms.
 
     `cells` are the fine-tuned folders of one task, and the evaluations of all of them or of none;
-    those of one arm differ in the seed. `data` is the folder or file of the task. With
-    `target_accuracy` config.json has the probability from which on so many answers are right.
+    those of one arm differ in the seed. `data` is the folder or file of the task. With a target
+    accuracy in `decision` config.json has the probabilities from which on so many answers are
+    right, and with costs these.
     """
     data, output = Path(data), Path(output)
     check_cells(cells)
     found = find_task(task, data, tuple(cells[0].described["labels"]))
     if found.shape not in ("classification", "multilabel"):
         raise UserError(f"task: {task} is {found.shape}; only classifiers are exported")
-    return write_model(cells, found, data, output, target_accuracy)
+    return write_model(cells, found, data, output, decision)
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Read the options and call `export`."""
     options = read_options(ExportOptions, argv, "python -m amazon_electra.model.export", __doc__)
     cells = read_cells(options.cells, options.evaluations)
-    target = options.target_accuracy
-    return export(cells, options.task, options.data, options.output, target_accuracy=target)
+    decision = options.narrow(DecisionSettings)
+    return export(cells, options.task, options.data, options.output, decision=decision)
 
 
 def write_model(
-    cells: Sequence[ExportCell], task: Task, data: Path, output: Path, target: float | None = None
+    cells: Sequence[ExportCell], task: Task, data: Path, output: Path, decision: DecisionSettings
 ) -> dict[str, Any]:
     """Write the folder, results.json last; return its content but for the arms."""
     make_writable_folder("output", output)
@@ -184,8 +184,9 @@ def write_model(
     held_out = tested = None
     questions: dict[str, Any] = {}
     if task.shape == "multilabel":
-        if target is not None:
-            print(f"{task.name}: no target accuracy, a text may have several", file=sys.stderr)
+        if decision != DEFAULT_DECISION:
+            about = "no target accuracy and no costs: a text may have several answers"
+            print(f"{task.name}: {about}", file=sys.stderr)
         several = {"thresholds": list_thresholds(best.held_out, temperature)}
         exported = replace(exported, config={**exported.config, **several})
     else:
@@ -198,11 +199,14 @@ def write_model(
             data,
             output,
             partial(predict_texts, fitted, temperature),
-            target,
+            decision,
         )
-    if asked := questions.get("trust", {}).get("asked"):
-        threshold = NEVER if asked["threshold"] is None else asked["threshold"]
-        exported = replace(exported, config={**exported.config, "threshold": threshold})
+        own = {
+            "costs": decision.find_costs(task.labels),
+            "decided_from": questions["trust"].get("decided_from"),
+        }
+        config = exported.config | {name: value for name, value in own.items() if value}
+        exported = replace(exported, config=config)
     if task.numbers:
         exported = replace(exported, config={**exported.config, "numbers": task.numbers})
     described = best.described

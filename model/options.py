@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
-from amazon_electra.model.config import AUTO_PRECISION, Precision, RecipeName
+from amazon_electra.model.config import AUTO_PRECISION, DecisionSettings, Precision, RecipeName
 from amazon_electra.model.encoders.places import FORMS
 
 SMALLEST_VOCABULARY = 200
@@ -277,7 +277,7 @@ class EvaluateOptions(Settings):
     device: Device = Field(default="auto", description=DEVICE)
 
 
-class ExportOptions(Settings):
+class ExportOptions(DecisionSettings):
     """Options of model.export."""
 
     cells: tuple[str, ...] = Field(
@@ -292,12 +292,6 @@ class ExportOptions(Settings):
     task: str = Field(description=TASK)
     data: Path = Field(description="folder or file of the task's data")
     output: Path = Field(description="folder for the model")
-    target_accuracy: float | None = Field(
-        default=None,
-        gt=0.5,
-        lt=1,
-        description="least share of right answers among those that `score` calls decided",
-    )
 
 
 class SearchOptions(FinetuneOptions):

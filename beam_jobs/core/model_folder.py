@@ -61,6 +61,14 @@ def read_review(value: Any) -> tuple[str, str]:
     return (text, "") if text.strip() else ("", "empty text")
 
 
+def choose_answers(probabilities: np.ndarray, costs: Any = ()) -> np.ndarray:
+    """Return the class of each row of probabilities [n, classes], int64 [n]: the likeliest, or that
+    of least expected cost, where `costs` has what a wrong answer costs for each true class.
+    """
+    weighted = probabilities * np.asarray(costs) if len(costs) else probabilities
+    return np.asarray(weighted.argmax(1), np.int64)
+
+
 def check_labels(labels: list[str]) -> None:
     """Raise ValueError unless there are 2 to MAX_LABELS labels that differ, none of them empty."""
     if not 2 <= len(labels) <= MAX_LABELS or not all(labels):

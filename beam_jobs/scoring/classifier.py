@@ -8,7 +8,7 @@ folders, whose logits are weighted and added.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -33,6 +33,7 @@ from amazon_electra.beam_jobs.core.model_folder import (
     check_pipeline,
     check_scores,
     check_temperature,
+    choose_answers,
     sum_parts,
     take_logarithms,
 )
@@ -52,8 +53,11 @@ class Details(BaseModel):
     """How the folder is loaded: the first two by ONNX Runtime, `parts` as folders of the others."""
     task: str = ""
     max_length: int = Field(default=512, ge=2)
-    threshold: float | None = None
-    """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for one."""
+    decided_from: list[float] = []
+    """Probability from which on an answer that names a class is `decided`, below `ask`, for each
+    class; empty: nobody asked for it."""
+    costs: list[Annotated[float, Field(gt=0)]] = []
+    """Of a wrong answer, for each true class; empty: they are equal."""
     numbers: list[float] = []
     """That the classes stand for, such as 1 to 5 stars."""
     thresholds: list[float] = []
@@ -85,8 +89,10 @@ class ModelConfig(BaseModel):
         thresholds = self.amazon_electra.thresholds
         if self.is_multilabel and len(thresholds) != len(self.labels):
             raise ValueError(f"{len(thresholds)} thresholds of {len(self.labels)} labels")
-        if (numbers := self.amazon_electra.numbers) and len(numbers) != len(self.labels):
-            raise ValueError(f"{len(numbers)} numbers of {len(self.labels)} labels")
+        for name in ("numbers", "decided_from", "costs"):
+            found = getattr(self.amazon_electra, name)
+            if found and len(found) != len(self.labels):
+                raise ValueError(f"{len(found)} {name} of {len(self.labels)} labels")
         check_temperature(self.temperature)
         return self
 
@@ -112,8 +118,10 @@ class Classifier:
     temperature: float
     compute_logits: Callable[[list[str]], np.ndarray]
     """Texts to [texts, classes]."""
-    threshold: float | None = None
-    """Probability from which on an answer is `decided`."""
+    decided_from: Sequence[float] = ()
+    """Probability from which on an answer is `decided`, of each class."""
+    costs: Sequence[float] = ()
+    """Of a wrong answer, for each true class."""
     numbers: Sequence[float] = ()
     """That the classes stand for, if they do."""
     profile: Profile | None = None
@@ -129,9 +137,15 @@ class Classifier:
     def answer(self, probabilities: np.ndarray) -> list[Any]:
         """Return the label of each text, of a multi-label model the list of its labels."""
         if not self.thresholds:
-            return [self.labels[best] for best in probabilities.argmax(1)]
+            return [self.labels[best] for best in choose_answers(probabilities, self.costs)]
         has = probabilities >= np.array(self.thresholds)
         return [[self.labels[c] for c in np.flatnonzero(row)] for row in has]
+
+    def decide(self, probabilities: np.ndarray) -> list[str]:
+        """Return `decided` or `ask` for each text."""
+        best = choose_answers(probabilities, self.costs)
+        is_sure = probabilities[np.arange(len(best)), best] >= np.array(self.decided_from)[best]
+        return ["decided" if one else "ask" for one in is_sure]
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; UserError where a score is no number."""
@@ -235,7 +249,8 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     config = read_config(folder)
     details, is_multilabel = config.amazon_electra, config.is_multilabel
     about: dict[str, Any] = {
-        "threshold": details.threshold,
+        "decided_from": details.decided_from,
+        "costs": details.costs,
         "numbers": details.numbers,
         "profile": read_profile(folder),
         "task": details.task,

@@ -2,13 +2,13 @@
 
 A file of scores has a row for each record of its input, in order: `file`, `row` (the record's
 number, from 1), `id` (its own, where it has one), `text` if wanted, `label` (of a multi-label model
-the list of labels, in CSV as JSON), `decision` (`decided`,
-or `ask` where the model is less sure than its threshold, if it has one), `expected` (the mean of
-the stars that the classes stand for, by their probabilities), `p.LABEL` for each class, `because`
-if wanted (the phrases with the largest weights), `model_version`, and `reason` where there is no
-label. With several models each has its columns, from `label` to `model_version`, which begin with
-its task: `stars.label`. `scores.json` has the counts, and how the texts differ from those that the
-(first) model was tested on (beam_jobs/core/drift.py).
+the list of labels, in CSV as JSON), `decision` (`decided`, or `ask` where the model is less sure
+than its threshold for the answer, if it has one), `expected` (the mean of the stars that the
+classes stand for, by their probabilities), `p.LABEL` for each class, `because` if wanted (the
+phrases with the largest weights), `model_version`, and `reason` where there is no label. With
+several models each has its columns, from `label` to `model_version`, which begin with its task:
+`stars.label`. `scores.json` has the counts, and how the texts differ from those that the (first)
+model was tested on (beam_jobs/core/drift.py).
 """
 
 import json
@@ -41,7 +41,7 @@ from amazon_electra.beam_jobs.config import (
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.files import FORMULAS
-from amazon_electra.beam_jobs.core.model_folder import read_review
+from amazon_electra.beam_jobs.core.model_folder import choose_answers, read_review
 from amazon_electra.beam_jobs.corpus.prepare import join_title, make_title
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
@@ -153,7 +153,8 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifiers: Sequence[Classifier])
         own = score_rows(len(rows.ids), scored, probabilities[place], classifier)
         if plan.options.explain:
             because = np.full(len(rows.ids), None)
-            weights = weigh_phrases(classifier, texts, probabilities[place].argmax(1).tolist())
+            answers = choose_answers(probabilities[place], classifier.costs)
+            weights = weigh_phrases(classifier, texts, answers.tolist())
             because[scored] = np.array([*map(describe_weights, weights)], object)
             own["because"] = pa.array(because, pa.string())
         own["model_version"] = pa.array([versions[place]] * len(rows.ids), pa.string())
@@ -197,10 +198,9 @@ def score_rows(
     spread[scored] = probabilities
     kind = pa.list_(pa.string()) if classifier.thresholds else pa.string()
     columns = {"label": pa.array(labels, kind)}
-    if classifier.threshold is not None:
+    if classifier.decided_from:
         decisions = np.full(count, None)
-        is_sure = probabilities.max(1, initial=0) >= classifier.threshold
-        decisions[scored] = np.where(is_sure, "decided", "ask")
+        decisions[scored] = classifier.decide(probabilities)
         columns["decision"] = pa.array(decisions, pa.string())
     if classifier.numbers:
         expected = spread.astype(np.float64) @ np.array(classifier.numbers)

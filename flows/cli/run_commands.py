@@ -75,6 +75,17 @@ def add_run_options(run: OptionParser) -> None:
     about = "least share of right answers to promise of what `score` then calls decided, not ask"
     target = "finetuning.target_accuracy"
     add_setting_option(run, "--target-accuracy", target, "SHARE", about)
+    run.shortcuts["finetuning.costs"] = "--cost"
+    run.add_argument(
+        "--cost",
+        action="append",
+        default=[],
+        dest="costs",
+        metavar="CLASS=COST",
+        help="what a wrong answer costs where the review is of a class, such as negative=5; 1 for "
+        "the others. The label of least expected cost is chosen; may be repeated "
+        "(finetuning.costs)",
+    )
     run.add_argument(
         "--effort",
         choices=("quick", "full"),
@@ -146,6 +157,8 @@ def run_from_arguments(arguments: argparse.Namespace) -> None:
 def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
     """Return the form of a whole run, or of one that adds a dump to a base."""
     given = {"store": build_store(arguments).address, **require_dump(arguments)}
+    if arguments.costs:
+        given["finetuning"] = {"costs": arguments.costs}
     if not arguments.add_to:
         given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "full"}
         return fill_form(Parameters, arguments.settings, **given)

@@ -38,7 +38,14 @@ from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.form_tools import fill_form, make_form_field
 from amazon_electra.flows.configuration.study_file import MAX_AT_ONCE, Seed
 from amazon_electra.model.arms import list_arms
-from amazon_electra.model.config import PretrainingConfig, RecipeChoice, RecipeName
+from amazon_electra.model.config import (
+    ClassCost,
+    ClassTarget,
+    DecisionSettings,
+    PretrainingConfig,
+    RecipeChoice,
+    RecipeName,
+)
 from amazon_electra.model.encoders.places import FORMS, find_kind, parse_place
 from amazon_electra.model.finetuning.tasks import corpus, list_star_tasks
 from amazon_electra.model.options import (
@@ -374,13 +381,9 @@ class Finetuning(Settings):
         default=[],
         description="Learning rates to try; the best on dev is kept. Empty: as the recipe says",
     )
-    target_accuracy: float | None = Field(
-        default=None,
-        gt=0.5,
-        lt=1,
-        description="Least share of right answers, for example 0.97, that must be promised of what "
-        "`score` calls decided; it writes ask where the model is less sure. Empty: no such column",
-    )
+    target_accuracy: float | None = make_form_field(DecisionSettings, "target_accuracy")
+    class_targets: list[ClassTarget] = make_form_field(DecisionSettings, "class_targets")
+    costs: list[ClassCost] = make_form_field(DecisionSettings, "costs")
     at_once: int = Field(
         default=2,
         ge=1,
@@ -388,7 +391,7 @@ class Finetuning(Settings):
         description="Fine-tunings that run side by side and share the cores",
     )
 
-    @field_validator("arms", "tasks", "seeds", "learning_rates")
+    @field_validator("arms", "tasks", "seeds", "learning_rates", "class_targets", "costs")
     @classmethod
     def _refuse_duplicates(cls, chosen: list[Any]) -> list[Any]:
         """Refuse what is named twice: a seed counted twice would make intervals narrower than they
@@ -398,6 +401,10 @@ class Finetuning(Settings):
             if chosen.count(value) > 1:
                 raise ValueError(f"{value} is named twice")
         return chosen
+
+    def list_class_names(self) -> list[tuple[str, str]]:
+        """Return the classes that costs and targets are of, each with the name of the field."""
+        return self.narrow(DecisionSettings).list_class_names()
 
     @field_validator("arms")
     @classmethod

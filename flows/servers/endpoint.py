@@ -312,14 +312,12 @@ def build_app(champions: dict[str, Champion], token: str, limits: Limits) -> Fas
 
 def describe(classifier: Classifier, probabilities: np.ndarray) -> dict[str, Any]:
     """Return the answer to one text."""
-    best = int(probabilities.argmax())
     answer: dict[str, Any] = {
         "label": classifier.answer(probabilities[None])[0],
         "probabilities": dict(zip(classifier.labels, probabilities.tolist(), strict=True)),
     }
-    if classifier.threshold is not None:
-        is_sure = probabilities[best] >= classifier.threshold
-        answer["decision"] = "decided" if is_sure else "ask"
+    if classifier.decided_from:
+        [answer["decision"]] = classifier.decide(probabilities[None])
     return {**answer, "reason": None}
 
 

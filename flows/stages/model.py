@@ -11,6 +11,9 @@ from amazon_electra.flows.stages.comparison import build_comparison_stage
 from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.config import DecisionSettings
+
+DEFAULT_DECISION = DecisionSettings()
 
 
 class ModelCell(Settings):
@@ -21,18 +24,17 @@ class ModelCell(Settings):
     evaluated: str
 
 
-class ModelConfig(Settings):
+class ModelConfig(DecisionSettings):
     """What a model folder is chosen from."""
 
     task: str
     cells: tuple[ModelCell, ...]
-    target_accuracy: float | None = None
 
 
 class Model(Stage):
     """Fine-tuned cells, their evaluations and `data` → the model folder."""
 
-    name, version, Config = "model", 13, ModelConfig
+    name, version, Config = "model", 14, ModelConfig
     pool = "training"
     headline = ("temperature", "calibration.test.after", "int8.changed")
 
@@ -48,12 +50,12 @@ class Model(Stage):
             for cell in self.config.cells
         ]
         data = Path(locate_stage(store, self.inputs["data"]))
-        target = self.config.target_accuracy
-        return export(cells, self.config.task, data, folder, target_accuracy=target)
+        decision = self.config.narrow(DecisionSettings)
+        return export(cells, self.config.task, data, folder, decision=decision)
 
 
 def build_model_stages(
-    cells: Sequence[Cell], corpus: Stage, target_accuracy: float | None = None
+    cells: Sequence[Cell], corpus: Stage, decision: Settings = DEFAULT_DECISION
 ) -> list[Model]:
     """Return the stage of the model folder of each task of these cells."""
     stages = []
@@ -66,7 +68,7 @@ def build_model_stages(
             ModelCell(arm=c.arm, finetuned=c.finetuned.title, evaluated=c.evaluated.title)
             for c in own
         )
-        config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
+        config = ModelConfig(task=task, cells=listed, **decision.pick(DecisionSettings))
         stages.append(Model(config, inputs, title=f"model · {task}"))
     return stages
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_csv
-from amazon_electra.beam_jobs.core.model_folder import take_logarithms
+from amazon_electra.beam_jobs.core.model_folder import choose_answers, take_logarithms
 from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.config import DecisionSettings
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.tasks.corpus import LABEL, locate_reviews
 from amazon_electra.model.questions.giveaways import find_giveaway
@@ -22,6 +23,7 @@ from amazon_electra.model.questions.trust import (
     Trust,
     choose_threshold,
     choose_thresholds_by_class,
+    measure_costs,
 )
 from amazon_electra.model.questions.wrong_labels import WrongLabels, find_wrong_labels
 
@@ -29,6 +31,8 @@ SUSPICIOUS = "suspicious.csv"
 HEADER = ("file", "row", "id", "given", "suggested", "confidence", "contradicted", "text")
 TEXT_SHOWN = 300
 """Characters of a text in the list."""
+NEVER = 2.0
+"""Threshold that no probability reaches."""
 MAX_CONTRADICTED = 1_000
 """Texts of copies with several labels that are listed."""
 
@@ -40,14 +44,13 @@ def answer_questions(
     data: Path,
     folder: Path,
     predict: Callable[[Sequence[str]], np.ndarray],
-    target: float | None,
+    decision: DecisionSettings,
 ) -> dict[str, Any]:
     """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
     what can be promised, and of what gives the labels away.
 
     `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
-    where that is larger. Labels of both are looked at. `predict` gives probabilities of texts;
-    `target` is the accuracy that the user asked for.
+    where that is larger. Labels of both are looked at. `predict` gives probabilities of texts.
     """
     every = held_out.join(test)
     records = locate_reviews(data, every.ids, with_text=True)
@@ -69,19 +72,21 @@ def answer_questions(
             **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
             "says": wrong.describe(),
         },
-        "trust": summarize_trust(basis, task, target),
-        "slices": summarize_slices(every, task, records),
+        "trust": summarize_trust(basis, task, decision),
+        "costs": summarize_costs(basis, task, decision),
+        "slices": summarize_slices(every, task, records, decision),
     }
 
 
 def summarize_slices(
-    every: OutOfFold, task: Task, records: dict[str, dict[str, Any]]
+    every: OutOfFold, task: Task, records: dict[str, dict[str, Any]], decision: DecisionSettings
 ) -> list[dict[str, Any]]:
     """Return the slices of the answers, the weakest first; none of examples that are no reviews."""
     chosen = [place for place, one in enumerate(every.ids) if one in records][:MAX_REVIEWS]
     own = [records[every.ids[place]] for place in chosen]
     classes = [task.labels[every.labels[place]] for place in chosen]
-    right = (every.probabilities.argmax(1) == every.labels)[chosen]
+    answers = choose_answers(every.probabilities, decision.find_costs(task.labels))
+    right = (answers == every.labels)[chosen]
     fields = describe_fields([one["text"] for one in own], own, classes)
     return [
         asdict(one) | {"is_weak": one.is_weak, "says": one.describe()}
@@ -151,17 +156,49 @@ def write_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
     write_csv(path, HEADER, shown)
 
 
-def summarize_trust(held_out: OutOfFold, task: Task, target: float | None) -> dict[str, Any]:
-    """Return what can be promised at each of TARGETS, at the asked `target`, and for each class."""
-    answers = held_out.probabilities.argmax(1)
-    scores = held_out.probabilities.max(1), answers == held_out.labels
-    found: dict[str, Any] = {"targets": [asdict(choose_threshold(*scores, one)) for one in TARGETS]}
-    if target:
-        asked = choose_threshold(*scores, target)
-        by_class = choose_thresholds_by_class(held_out.probabilities, held_out.labels, target)
+def summarize_trust(held_out: OutOfFold, task: Task, decision: DecisionSettings) -> dict[str, Any]:
+    """Return what can be promised at each of TARGETS, and as it was asked: of all answers
+    (`asked`) and of those that name a class (`by_class`); and the probability from which on an
+    answer that names a class is decided, for each class (`decided_from`).
+    """
+    probabilities, labels = held_out.probabilities, held_out.labels
+    answers = choose_answers(probabilities, decision.find_costs(task.labels))
+    confidence = probabilities[np.arange(len(labels)), answers]
+    is_right = answers == labels
+    found: dict[str, Any] = {
+        "targets": [asdict(choose_threshold(confidence, is_right, one)) for one in TARGETS]
+    }
+    targets = decision.find_targets(task.labels)
+    if not any(targets):
+        return found
+    by_class = choose_thresholds_by_class(confidence, answers, labels, targets)
+    found["by_class"] = {
+        name: asdict(one) | {"says": f"Of the answers {name}: {one.describe()}"}
+        for name, one in zip(task.labels, by_class, strict=True)
+        if one
+    }
+    named = [one != decision.target_accuracy for one in targets]
+    thresholds = [one.threshold if one else None for one in by_class]
+    if decision.target_accuracy and not all(named):
+        rest = ~np.array(named)[answers]
+        asked = choose_threshold(confidence[rest], is_right[rest], decision.target_accuracy)
         found["asked"] = asdict(asked) | {"says": asked.describe()}
-        found["by_class"] = dict(zip(task.labels, map(asdict, by_class), strict=True))
+        thresholds = [
+            own if is_named else asked.threshold
+            for own, is_named in zip(thresholds, named, strict=True)
+        ]
+    found["decided_from"] = [NEVER if one is None else one for one in thresholds]
     return found
+
+
+def summarize_costs(
+    held_out: OutOfFold, task: Task, decision: DecisionSettings
+) -> dict[str, Any] | None:
+    """Return what wrong answers cost; None where they cost the same."""
+    if not (costs := decision.find_costs(task.labels)):
+        return None
+    found = measure_costs(held_out.probabilities, held_out.labels, costs, task.labels)
+    return asdict(found) | {"says": found.describe()}
 
 
 def read_trust(found: dict[str, Any]) -> Trust:

@@ -115,6 +115,8 @@ def list_short_answers(folder: Path) -> list[tuple[str, str]]:
         lines.append(("labels", f"{about}: {folder / SUSPICIOUS}"))
     if asked := found["trust"].get("asked"):
         lines.append(("trust", asked["says"].partition(" (Clopper")[0]))
+    if costs := found.get("costs"):
+        lines.append(("costs", costs["says"].partition(": ")[2].partition(")")[0] + ")"))
     return lines
 
 
@@ -135,11 +137,16 @@ def build_label_blocks(found: Mapping[str, Any], folder: Path, task: str) -> lis
 def build_trust_blocks(found: Mapping[str, Any], task: str) -> list[Block]:
     trust = found["trust"]
     blocks: list[Block] = [Heading(f"Where can it be trusted?{task}")]
+    if costs := found.get("costs"):
+        blocks.append(Paragraph(costs["says"], "answer"))
     if asked := trust.get("asked"):
         blocks.append(Paragraph(asked["says"], "answer"))
-        rows = [[name, *format_promise(one)] for name, one in trust["by_class"].items()]
-        about = f"For each answer alone: right in at least {asked['target']:.0%}"
-        blocks.append(Table(("answer", *PROMISE), rows, about))
+    if by_class := trust.get("by_class"):
+        rows = [
+            [name, f"{one['target']:.0%}", *format_promise(one)] for name, one in by_class.items()
+        ]
+        header = ("answer", "right in at least", *PROMISE)
+        blocks.append(Table(header, rows, "For each answer alone"))
     rows = [[f"{one['target']:.0%}", *format_promise(one)] for one in trust["targets"]]
     about = (
         "Where answers below a probability go to a person, the share that is answered and the "

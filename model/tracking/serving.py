@@ -40,6 +40,7 @@ class ReviewClassifier(PythonModel):
         model_folder.check_temperature(self.temperature)
         self.is_multilabel = config.get("problem_type") == model_folder.MULTILABEL
         self.thresholds = np.array(config["amazon_electra"].get("thresholds") or [])
+        self.costs = config["amazon_electra"].get("costs") or []
         self.score = load_score(folder, config, self.labels)
         self.score([model_folder.PROBE])
 
@@ -55,8 +56,9 @@ class ReviewClassifier(PythonModel):
         if texts:
             found = self.score(list(texts.values()))
             probabilities = temper(found, self.temperature, self.is_multilabel)
-            for place, row in zip(texts, probabilities.tolist(), strict=True):
-                best: Any = self.labels[int(np.argmax(row))]
+            chosen = model_folder.choose_answers(probabilities, self.costs).tolist()
+            for place, row, answer in zip(texts, probabilities.tolist(), chosen, strict=True):
+                best: Any = self.labels[answer]
                 if self.is_multilabel:
                     best = [self.labels[c] for c in np.flatnonzero(row >= self.thresholds)]
                 answers[place]["label"] = best

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.config import DecisionSettings
+from amazon_electra.model.export import DEFAULT_DECISION
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.questions.of_model import answer_questions
 from amazon_electra.model.report.owner import (
@@ -62,7 +64,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
         data,
         tmp_path,
         lambda texts: np.tile([0.0, 0.02, 0.98], (len(texts), 1)),
-        target=0.9,
+        DecisionSettings(target_accuracy=0.9, class_targets=["bad=0.97"], costs=["bad=5"]),
     )
     with (tmp_path / "suspicious.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -82,7 +84,11 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
 
     assert found["wrong_labels"]["n"] == 600
     assert found["giveaway"] is None
-    assert found["trust"]["asked"]["n"] == 400  # more than test has
+    trust = found["trust"]
+    assert trust["asked"]["n"] + trust["by_class"]["bad"]["n"] == 400  # more than test has
+    assert trust["by_class"]["bad"]["target"] == 0.97
+    assert trust["decided_from"][1:] == [trust["asked"]["threshold"]] * 2
+    assert found["costs"]["costs"] == {"bad": 5, "fine": 1, "good": 1}
     assert found["trust"]["asked"]["target"] == 0.9
     assert set(found["trust"]["by_class"]) == {"bad", "fine", "good"}
     sliced = {(one["field"], one["value"]) for one in found["slices"]}
@@ -101,7 +107,9 @@ def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
     probabilities, labels, _ = simulate(1, 300, 20)
     ids = [f"line {place}" for place in range(300)]
     held_out = make_answers(ids, labels, probabilities)
-    answer_questions(held_out, None, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray, None)
+    answer_questions(
+        held_out, None, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray, DEFAULT_DECISION
+    )
     with (tmp_path / "suspicious.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["id"].startswith("line ")
@@ -121,7 +129,13 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
     test = make_answers(ids, labels, probabilities)
     predict = partial(np.full, fill_value=1 / 3)
     found = answer_questions(
-        held_out, test, TASK, data, tmp_path, lambda texts: predict((len(texts), 3)), 0.9
+        held_out,
+        test,
+        TASK,
+        data,
+        tmp_path,
+        lambda texts: predict((len(texts), 3)),
+        DecisionSettings(target_accuracy=0.9),
     )
     assert found["giveaway"]["masked_accuracy"] < 0.5
     assert found["trust"]["asked"]["n"] == 300

@@ -88,3 +88,14 @@ def test_what_a_model_does_not_know_is_not_explained():
     texts, labels = write_texts()
     planted = [PLANTED["shop"](text, label) for text, label in zip(texts, labels, strict=True)]
     assert find_giveaway(planted, labels, loss=0.69) is None
+
+
+def test_a_poor_model_is_no_alarm_where_words_know_more_than_a_rule():
+    draw = np.random.default_rng(0)
+    labels = draw.integers(2, size=1200)
+    words = [[f"{kind}{letter}" for letter in "abcdefgh"] for kind in ("fail", "good")]
+    texts = [
+        f"It is {'not ' if draw.random() < (0.5, 0.1)[k] else ''}{draw.choice(words[k])}."
+        for k in labels
+    ]
+    assert find_giveaway(texts, labels, loss=0.6) is None

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
+from sklearn.metrics import accuracy_score, f1_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import LabelBinarizer
@@ -33,7 +33,8 @@ from amazon_electra.model.finetuning.examples import Example
 STEPS = 200
 """Of L-BFGS at most; those of the largest C need 30 to 90."""
 WORTH_BALANCING = 0.01
-"""Of macro-F1, from which on balanced classes are taken: their log-loss cannot be compared."""
+"""Of macro-F1, from which on balanced classes are taken, unless accuracy loses more: their log-loss
+cannot be compared."""
 ABSENT = -30.0
 """Logit of a class that no training example has."""
 
@@ -46,6 +47,7 @@ class Attempt:
     class_weight: Literal["balanced"] | None
     loss: float
     macro_f1: float
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def fit_regression(
         balanced = cross_validate(features, labels, classes, folds, best[0].C, "balanced", {})
         tried.append(balanced)
         shown.update(len(tried))
-        if balanced[0].macro_f1 >= best[0].macro_f1 + WORTH_BALANCING:
+        gained = balanced[0].macro_f1 - best[0].macro_f1
+        if gained >= max(WORTH_BALANCING, best[0].accuracy - balanced[0].accuracy):
             best = balanced
         attempt, logits = best
         others = [one for one, _ in tried if one is not attempt]
@@ -216,7 +219,8 @@ def cross_validate(
     if labels.ndim == 2:
         answers = logits >= choose_thresholds(logits, labels)
     found = f1_score(labels, answers, average="macro", zero_division=0)
-    return Attempt(strength, class_weight, loss, float(found)), logits
+    accuracy = float(accuracy_score(labels, answers))
+    return Attempt(strength, class_weight, loss, float(found), accuracy), logits
 
 
 def summarize_attempts(tried: Sequence[Attempt]) -> dict[str, Any]:
@@ -225,7 +229,10 @@ def summarize_attempts(tried: Sequence[Attempt]) -> dict[str, Any]:
     return {
         "C": best.C,
         "class_weight": best.class_weight,
-        "cross_validation": {"folds": FOLDS, "loss": best.loss, "macro_f1": best.macro_f1},
+        "cross_validation": {
+            "folds": FOLDS,
+            **{name: getattr(best, name) for name in ("loss", "macro_f1", "accuracy")},
+        },
         "tried": [asdict(attempt) for attempt in tried],
     }
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.request import FinetuneConfig
 from tests.corpus_folder import SCHEMA, row
@@ -47,3 +48,12 @@ def test_of_one_negative_in_fifty_at_least_four_in_five_are_found(tmp_path, nois
     assert sum(negatives) >= 8
     assert negatives[0] / sum(negatives) >= 0.8
     assert positives[1] / sum(positives) >= 0.95
+
+
+def test_balanced_classes_are_not_taken_where_accuracy_loses_more_than_macro_f1_gains():
+    draw = np.random.default_rng(0)
+    labels = draw.choice(3, size=1_500, p=(0.1, 0.15, 0.75))
+    features = np.eye(3)[labels] + 1.4 * draw.normal(size=(len(labels), 3))
+    plain, balanced = fit_regression(features, labels, 3, (1.0,), np.arange(len(labels))).tried
+    assert plain.class_weight is None
+    assert plain.accuracy - balanced.accuracy > balanced.macro_f1 - plain.macro_f1 > 0.01

@@ -55,7 +55,8 @@ def answer_questions(
     every = held_out.join(test)
     records = locate_reviews(data, every.ids, with_text=True)
     texts = [records.get(one, {}).get("text", "") for one in every.ids] if records else []
-    wrong = find_wrong_labels(every.probabilities, every.labels, texts)
+    steps = 2 if "mae" in task.metrics else 1  # of a scale
+    wrong = find_wrong_labels(every.probabilities, every.labels, texts, steps)
     rows = list_suspicious_rows(wrong, every, task, records)
     rows += list_contradicted_rows(task, data, predict)
     rows.sort(key=lambda row: -row["margin"])

@@ -39,18 +39,21 @@ class WrongLabels:
     estimate: float
     low: float
     high: float
+    steps: int = 1
+    """From the label to the suggestion, at least."""
 
     def describe(self) -> str:
         """Return a sentence for the report."""
+        other = "another label" + f" {self.steps} or more steps away" * (self.steps > 1)
         return (
             f"About {self.estimate:,.0f} ({self.low:,.0f} to {self.high:,.0f}) of {self.n:,} "
-            "labels look wrong: models that had not seen the review give it another label, and are "
+            f"labels look wrong: models that had not seen the review give it {other}, and are "
             "as sure of that as they are of reviews that have it."
         )
 
 
 def find_wrong_labels(
-    probabilities: np.ndarray, labels: np.ndarray, texts: Sequence[str] = ()
+    probabilities: np.ndarray, labels: np.ndarray, texts: Sequence[str] = (), steps: int = 1
 ) -> WrongLabels:
     """Return which labels look wrong, and how many are.
 
@@ -58,6 +61,7 @@ def find_wrong_labels(
     k where its probability of k is at least the mean of those labelled k. Of the reviews labelled
     i, the share that counts as another class is that of wrong labels among all of them. Listed is
     every review whose likeliest class is another, and each copy of a text that has two labels.
+    Classes nearer than `steps` do not count as another: 4 stars for 5 are a matter of taste.
     """
     n, classes = probabilities.shape
     own = probabilities[np.arange(n), labels]
@@ -66,7 +70,7 @@ def find_wrong_labels(
     means[counts == 0] = np.inf  # nothing shows how sure the model is of a class without examples
     sure = np.where(probabilities >= means, probabilities, -1)
     is_sure, counted = sure.max(1) >= 0, sure.argmax(1)
-    wrong = is_sure & (counted != labels)
+    wrong = is_sure & (abs(counted - labels) >= steps)
     of_class = np.bincount(labels[is_sure], minlength=classes)
     shares = np.bincount(labels[wrong], minlength=classes) / np.maximum(of_class, 1)
     estimate = float(counts @ shares)
@@ -78,10 +82,10 @@ def find_wrong_labels(
     suspicions = [
         Suspicion(int(i), int(likeliest[i]), float(probabilities[i, likeliest[i]]), bool(is_copy))
         for i, is_copy in enumerate(contradicted)
-        if is_copy or likeliest[i] != labels[i]
+        if is_copy or abs(likeliest[i] - labels[i]) >= steps
     ]
     suspicions.sort(key=lambda one: (own[one.place] - one.confidence, one.place))
-    return WrongLabels(suspicions, n, estimate, low * scale, high * scale)
+    return WrongLabels(suspicions, n, estimate, low * scale, high * scale, steps)
 
 
 def find_contradicted(texts: Sequence[str], labels: np.ndarray) -> np.ndarray:

@@ -45,6 +45,20 @@ def test_no_wrong_label_is_found_where_none_is():
         assert found.low <= found.estimate <= found.high
 
 
+def test_the_next_step_of_a_scale_is_not_wrong():
+    draw = np.random.default_rng(0)
+    truth = draw.integers(5, size=1_500)
+    given = np.clip(truth + draw.choice((-1, 0, 1), size=1_500), 0, 4)
+    logits = -((truth[:, None] - np.arange(5)) ** 2.0) + draw.normal(size=(1_500, 5)) / 4
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    assert find_wrong_labels(probabilities, given).estimate > 400
+    flipped = draw.choice(np.flatnonzero(truth % 4 == 0), 75, replace=False)
+    given[flipped] = 4 - truth[flipped]
+    found = find_wrong_labels(probabilities, given, steps=2)
+    assert {one.place for one in found.suspicions[:70]} < set(flipped.tolist())
+    assert 50 <= found.estimate <= 100
+
+
 def test_a_class_without_examples_is_suggested_for_nothing_sure():
     probabilities = np.array([[0.2, 0.1, 0.7], [0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
     found = find_wrong_labels(probabilities, np.array([0, 0, 1]))

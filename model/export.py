@@ -200,6 +200,7 @@ def write_model(
             output,
             partial(predict_texts, fitted, temperature),
             decision,
+            find_word_pipeline(fitted, ranked),
         )
         own = {
             "costs": decision.find_costs(task.labels),
@@ -253,6 +254,14 @@ def write_model(
     write_card(best, task, results, output)
     write_json(output / "results.json", results)
     return {name: value for name, value in results.items() if name != "arms"}
+
+
+def find_word_pipeline(fitted: Arm, cells: Sequence[ExportCell]) -> Any:
+    """Return the pipeline of the TF-IDF in a fitted arm, or else of the TF-IDF among the cells."""
+    if fitted.word_pipeline is not None:
+        return fitted.word_pipeline
+    cell = next((one for one in cells if one.arm_class.name == "tfidf"), None)
+    return cell and cell.arm_class.load(cell.folder, Resources("cpu", "fp32")).word_pipeline
 
 
 def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[ExportCell]:

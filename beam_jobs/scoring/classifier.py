@@ -37,6 +37,7 @@ from amazon_electra.beam_jobs.core.model_folder import (
     sum_parts,
     take_logarithms,
 )
+from amazon_electra.beam_jobs.core.word_weights import WordWeights
 
 BATCH_TOKENS = 2_048
 """Of a batch, padding included: small enough for the caches of a core."""
@@ -129,8 +130,12 @@ class Classifier:
     task: str = ""
     count_cut: Callable[[list[str]], int] = count_none
     """Of texts, how many are longer than it reads."""
+    words: WordWeights | None = None
+    """Of TF-IDF, what a word adds to the logits."""
     is_linear: bool = False
     """Whether it is TF-IDF alone, to which one more text costs microseconds."""
+    parts: Sequence[tuple["Classifier", float]] = ()
+    """Whose logits are added, each with its weight."""
     thresholds: Sequence[float] = ()
     """Of a multi-label model, of each class."""
 
@@ -262,6 +267,7 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
             load_classifier(place, choose_precision(own, precision)) for place, own, _ in parts
         ]
         shares = [weight for _, _, weight in parts]
+        about["parts"] = list(zip(loaded, shares, strict=True))
 
         def add(texts: list[str]) -> np.ndarray:
             found = [part.compute_probabilities(texts) for part in loaded]
@@ -278,19 +284,20 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
         for name in list_model_files(folder, config, precision)
     ]
     count_cut: Callable[[list[str]], int] = count_none
+    words: WordWeights | None = None
     try:
         if other:
             tokenizer = load_tokenizer(other[0], config.amazon_electra.max_length)
             compute = load_network(weights, tokenizer, config)
             count_cut = partial(count_cut_texts, tokenizer)
         else:
-            compute = load_pipeline(weights, config.labels, is_multilabel)
+            compute, words = load_pipeline(weights, config.labels, is_multilabel)
         compute([PROBE])
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
         raise UserError(f"cannot be loaded ({why}); export it again", "model", folder) from error
     base = folder, config.labels, config.temperature, compute
-    return Classifier(*base, count_cut=count_cut, is_linear=not other, **about)
+    return Classifier(*base, count_cut=count_cut, words=words, is_linear=not other, **about)
 
 
 def read_profile(folder: str) -> Profile | None:
@@ -336,8 +343,9 @@ def load_network(
 
 def load_pipeline(
     content: bytes, labels: list[str], is_multilabel: bool
-) -> Callable[[list[str]], np.ndarray]:
-    """Return what computes the logits of texts by a pipeline of scikit-learn.
+) -> tuple[Callable[[list[str]], np.ndarray], WordWeights | None]:
+    """Return what computes the logits of texts by a pipeline of scikit-learn, and what its words
+    add to them.
 
     skops loads the types of scikit-learn, SciPy and NumPy that it knows to be harmless; `trusted`
     names no others, so it raises for them.
@@ -357,7 +365,7 @@ def load_pipeline(
         probabilities[:, places] = found
         return take_logarithms(probabilities, is_multilabel)
 
-    return compute
+    return compute, WordWeights.of_pipeline(pipeline, labels)
 
 
 def group_by_length(ids: list[list[int]], batch_tokens: int) -> Iterator[list[int]]:

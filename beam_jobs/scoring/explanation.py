@@ -1,7 +1,9 @@
-"""Why this answer? The phrases of a text without which the model would be less sure of its answer.
+"""Why this answer? The phrases of a text, with what they add to the log-odds of its answer.
 
-A phrase is taken out, and the fall of the answer's log-odds is its weight: of TF-IDF that is what
-all its n-grams add, of a network what its sentence or words do. Each phrase costs one more answer.
+The words of TF-IDF have exact weights, the sum of those of their n-grams. A network is asked again
+without each phrase: by how much its log-odds fall is the weight. Of a model that adds the logits of
+both, a phrase has the exact weight of its words and that fall. In scripts without spaces
+all weights are such falls.
 """
 
 import re
@@ -20,7 +22,8 @@ SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")
 WORD = re.compile(rf"{UNSPACED}|\S+\s*")
 """With the spaces after it; in scripts without spaces a character."""
 MAX_PHRASES, MAX_WORDS = 24, 300
-"""Of a text: of networks and of TF-IDF, to which each word is a phrase."""
+"""Of a text that are left out: of networks, and of other models, to which one more text costs
+microseconds."""
 MIN_SENTENCES = 3
 """Of a text with more words than MAX_PHRASES, to take them for phrases."""
 SHOWN, SHOWN_CHARACTERS = 3, 60
@@ -41,21 +44,43 @@ def weigh_phrases(
     classifier: Classifier, texts: Sequence[str], answers: Sequence[int]
 ) -> list[Weights]:
     """Return the weights of the phrases of each text for the class that is its answer."""
-    most = MAX_WORDS if classifier.is_linear else MAX_PHRASES
-    found = []
-    for text, answer in zip(texts, answers, strict=True):
-        phrases = cut_into_phrases(text, most)
-        if len(phrases) < 2:  # without it there is no text
-            found.append([(phrase.strip(), 0.0) for phrase in phrases])
-            continue
-        starts = np.cumsum([0, *map(len, phrases)]).tolist()
-        others = [text[:a] + text[b:] for a, b in pairwise(starts)]
-        probability = classifier.compute_probabilities([text, *others])[:, answer]
-        bounded = np.clip(probability, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-        odds = np.log(bounded) - np.log1p(-bounded)
-        weights = zip(phrases, (odds[0] - odds[1:]).tolist(), strict=True)
-        found.append(sorted(((p.strip(), w) for p, w in weights), key=lambda one: -one[1]))
-    return found
+    return [
+        weigh_text(classifier, text, answer) for text, answer in zip(texts, answers, strict=True)
+    ]
+
+
+def weigh_text(classifier: Classifier, text: str, answer: int) -> Weights:
+    """Return the weights of the phrases of a text: what they add to the log-odds of the class
+    `answer` against the likeliest other one, or in a multi-label model against its absence.
+    """
+    probabilities = classifier.compute_probabilities([text])[0]
+    others = [k for k in np.argsort(-probabilities, kind="stable").tolist() if k != answer]
+    rival = None if classifier.thresholds else others[0]
+    parts = classifier.parts or [(classifier, 1.0)]
+    is_spaced = not re.search(UNSPACED, text)
+    exact = [
+        (one.words, weight, one.temperature) for one, weight in parts if one.words and is_spaced
+    ]
+    asked = [(one, weight) for one, weight in parts if not (one.words and is_spaced)]
+    most = MAX_WORDS if all(one.is_linear for one, _ in asked) else MAX_PHRASES
+    phrases = cut_into_phrases(text, most if asked else len(text))
+    starts = np.cumsum([0, *map(len, phrases)])
+    weights = np.zeros(len(phrases))
+    for words, weight, temperature in exact:
+        places, added = words.weigh(text)
+        own = added[:, answer] - (added[:, rival] if rival is not None else 0)
+        phrase = np.searchsorted(starts, [start for start, _ in places], side="right") - 1
+        np.add.at(weights, phrase, weight * own / temperature)
+    if len(phrases) > 1:  # without it there is no text
+        without = [text[:a] + text[b:] for a, b in pairwise(starts.tolist())]
+        for one, weight in asked:
+            found = one.compute_probabilities([text, *without])
+            bounded = np.clip(found, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+            rest = bounded[:, rival] if rival is not None else 1 - bounded[:, answer]
+            odds = np.log(bounded[:, answer]) - np.log(rest)
+            weights += weight * (odds[0] - odds[1:])
+    pairs = zip(phrases, weights.tolist(), strict=True)
+    return sorted(((p.strip(), w) for p, w in pairs), key=lambda one: -one[1])
 
 
 def cut_into_phrases(text: str, most: int) -> list[str]:

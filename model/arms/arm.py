@@ -130,6 +130,11 @@ class Arm(ABC):
         of dev, to check the exported model with; logits are to be divided by `temperature`.
         """
 
+    @property
+    def word_pipeline(self) -> Any:
+        """The pipeline of scikit-learn of its TF-IDF; None where it has none."""
+        return None
+
     def predict(self, texts: Sequence[str]) -> np.ndarray:
         """Return probabilities [texts, classes]."""
         examples = [Example(str(i), text) for i, text in enumerate(texts)]

@@ -44,6 +44,11 @@ classifier.score(["A lamp that broke on the first day."])"""
     def __init__(self, parts: Sequence[Part], facts: dict[str, Any]) -> None:
         self.parts, self.facts = parts, facts
 
+    @property
+    def word_pipeline(self) -> Any:
+        found = (part.arm.word_pipeline for part in self.parts)
+        return next((one for one in found if one is not None), None)
+
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
         return sum_logits(
             [np.asarray(part.arm.predict_logits(examples)) for part in self.parts],

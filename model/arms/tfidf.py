@@ -57,6 +57,10 @@ classifier.predict(["A lamp that broke on the first day."])"""
         }
         return arm
 
+    @property
+    def word_pipeline(self) -> Any:
+        return self.pipeline
+
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
         from amazon_electra.model.arms.words import predict_logits
 

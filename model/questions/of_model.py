@@ -12,6 +12,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_csv
 from amazon_electra.beam_jobs.core.model_folder import choose_answers, take_logarithms
+from amazon_electra.beam_jobs.core.word_weights import WordWeights, find_top_words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.config import DecisionSettings
 from amazon_electra.model.finetuning.examples import Task
@@ -33,6 +34,8 @@ TEXT_SHOWN = 300
 """Characters of a text in the list."""
 NEVER = 2.0
 """Threshold that no probability reaches."""
+MAX_WORD_TEXTS = 2_000
+"""Texts in which the words of each class are weighed: 2 ms each."""
 MAX_CONTRADICTED = 1_000
 """Texts of copies with several labels that are listed."""
 
@@ -45,12 +48,14 @@ def answer_questions(
     folder: Path,
     predict: Callable[[Sequence[str]], np.ndarray],
     decision: DecisionSettings,
+    word_pipeline: Any = None,
 ) -> dict[str, Any]:
     """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
-    what can be promised, and of what gives the labels away.
+    what can be promised, of what gives the labels away, and so on.
 
     `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
-    where that is larger. Labels of both are looked at. `predict` gives probabilities of texts.
+    where that is larger. Labels of both are looked at. `predict` gives probabilities of texts,
+    `word_pipeline` is that of TF-IDF, whose words of each class are shown.
     """
     every = held_out.join(test)
     records = locate_reviews(data, every.ids, with_text=True)
@@ -75,6 +80,7 @@ def answer_questions(
         },
         "trust": summarize_trust(basis, task, decision),
         "costs": summarize_costs(basis, task, decision),
+        "words": summarize_words(word_pipeline, task, texts),
         "slices": summarize_slices(every, task, records, decision),
     }
 
@@ -93,6 +99,18 @@ def summarize_slices(
         asdict(one) | {"is_weak": one.is_weak, "says": one.describe()}
         for one in find_slices(right, fields)
     ]
+
+
+def summarize_words(
+    pipeline: Any, task: Task, texts: Sequence[str]
+) -> dict[str, list[tuple[str, int, float]]]:
+    """Return the words that speak most for each class, each with how many of the texts have it and
+    what it adds to the logits over all of them; nothing without such a pipeline.
+    """
+    words = WordWeights.of_pipeline(pipeline, task.labels) if pipeline is not None else None
+    if words is None or not texts:
+        return {}
+    return dict(zip(task.labels, find_top_words(words, texts[:MAX_WORD_TEXTS]), strict=True))
 
 
 def list_suspicious_rows(

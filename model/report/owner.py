@@ -46,6 +46,7 @@ def build_owner_blocks(folders: Sequence[Path]) -> list[Block]:
             blocks += build_label_blocks(found, folder, task)
             blocks += build_trust_blocks(found, task)
             blocks += build_slice_blocks(found, task, name_errors_page(place))
+            blocks += build_word_blocks(found, task)
     return blocks
 
 
@@ -82,6 +83,26 @@ def build_slice_blocks(found: Mapping[str, Any], task: str, page: str) -> list[B
     )
     header = ("by", "slice", "reviews", "right (95%)", "of the others", "")
     return [Heading(f"Where is it weak?{task}"), Paragraph(about), Table(header, rows)]
+
+
+def build_word_blocks(found: Mapping[str, Any], task: str) -> list[Block]:
+    """Return the words that speak most for each class."""
+    if not (words := found.get("words")):
+        return []
+    rows = [
+        [name, ", ".join(f"{word} ({n:,})" for word, n, _ in own) or "none"]
+        for name, own in words.items()
+    ]
+    about = (
+        "By the weights of the model's n-grams (of a model with a network, those of the TF-IDF in "
+        "it or beside it), added up over the reviews. The numbers are those of the reviews with "
+        "the word. `score --explain` gives the words of each review."
+    )
+    return [
+        Heading(f"Which words decide?{task}"),
+        Paragraph(about),
+        Table(("class", "words that speak for it"), rows),
+    ]
 
 
 def write_errors_page(folder: Path, output: Path, title: str) -> None:

@@ -27,6 +27,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.model_folder import apply_temperature
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
+from amazon_electra.beam_jobs.scoring.explanation import explain
 from amazon_electra.flows.cli.check_command import check_model
 from amazon_electra.model import export
 from amazon_electra.model.arms import onnx
@@ -114,12 +115,12 @@ def make_stack(made):
     return cell
 
 
-def run_export(made, output, *arms, **more):
+def run_export(made, output, *arms, options=()):
     cells = {arm: make_cell(made, arm) for arm in arms}
     tests = [f"{cell}-test" for cell in cells.values()]
     places = ["--task", "polarity", "--data", str(made / "corpus"), "--output", str(output)]
     told = [f"{arm}={cell}" for arm, cell in cells.items()]
-    return export.run(["--cells", *told, "--evaluations", *tests, *places])
+    return export.run(["--cells", *told, "--evaluations", *tests, *places, *options])
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,9 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
         check_calibrated(folder, texts, results, regression.predict_proba(texts))
         return
     if arm in ("joined", "stack"):
+        assert all(results["questions"]["words"].values())
+        [(_, weights)] = explain(folder, texts[:1])
+        assert weights[0][1] > 0
         assert "first 48 tokens of a text" in card
         check_parts(folder, texts, answers, arm)
         return
@@ -305,6 +309,27 @@ def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
     assert "random was best, whose encoder is untrained; this is seed" in card
     with pytest.raises(UserError, match="random weights are no candidate"):
         run_export(made, tmp_path / "alone", "random")
+
+
+def test_costs_change_the_labels_and_no_probability(made, tmp_path):
+    """To miss a negative one costs so much that a small probability makes it negative, in scores
+    and in MLflow's server.
+    """
+    options = ["--costs", "negative=900000", "--target-accuracy", "0.6"]
+    results = run_export(made, tmp_path / "folder", "tfidf", options=options)
+    texts = [e.text for e in load_examples(TASK, made / "corpus", "test", Sampling())]
+    classifier = load_classifier(str(tmp_path / "folder"), "fp32")
+    probabilities = classifier.score(texts)
+    expected = np.where(900_000 * probabilities[:, 0] > probabilities[:, 1], "negative", "positive")
+    assert classifier.answer(probabilities) == expected.tolist()
+    assert (expected == "negative").sum() > (probabilities.argmax(1) == 0).sum()
+    assert set(classifier.decide(probabilities)) <= {"decided", "ask"}
+    write_served_model(tmp_path / "folder", tmp_path / "served")
+    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
+    answers = served.predict(pd.DataFrame({"text": texts}))
+    assert answers["label"].tolist() == expected.tolist()
+    assert results["questions"]["costs"]["costs"] == {"negative": 900_000, "positive": 1}
+    assert "of least expected cost" in (tmp_path / "folder" / "README.md").read_text()
 
 
 def test_the_temperature_is_found_that_the_logits_were_multiplied_with():

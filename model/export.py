@@ -56,9 +56,8 @@ from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.options import ExportOptions
 from amazon_electra.model.questions.drift import MAX_KNOWN, write_profile
 from amazon_electra.model.questions.of_model import answer_questions
-from amazon_electra.model.report.decision import COST
-from amazon_electra.model.report.document import Table, render_template
-from amazon_electra.model.report.sections import format_change, format_number
+from amazon_electra.model.report.document import render_template
+from amazon_electra.model.report.owner import COST
 
 TIMED = 20
 """Examples by which the time of an answer is measured."""
@@ -440,53 +439,9 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
         usage=cell.arm_class.usage,
         results=results,
         encoder=encoder,
-        arms=build_arm_table(results),
-        classes=build_class_table(results["classes"]),
         rare=min(results["classes"], key=lambda one: one["n"], default=None),
-        format_number=format_number,
-        format_change=format_change,
     )
     (output / "README.md").write_text(text, encoding="utf-8")
-
-
-def build_arm_table(results: Mapping[str, Any]) -> Table:
-    """Return the metrics of every arm on dev, and on test where all have been measured there."""
-    splits = [split for split in ("dev", "test") if all(split in row for row in results["arms"])]
-    places = [(split, name) for split in splits for name in results["arms"][0]["dev"]]
-    return Table(
-        [
-            "arm",
-            "seeds",
-            *(
-                f"{METRICS[name].title}, {'test' if split == 'test' else 'chosen on'}"
-                for split, name in places
-            ),
-        ],
-        [
-            [row["arm"], str(row["seeds"])]
-            + [format_number(name, row[split][name]) for split, name in places]
-            for row in results["arms"]
-        ],
-    )
-
-
-def build_class_table(classes: Sequence[Mapping[str, Any]]) -> Table:
-    """Return recall and precision of each class on test."""
-    return Table(
-        ["class", "reviews of test", "answers", "recall", "precision"],
-        [
-            [
-                one["label"],
-                f"{one['n']:,}",
-                f"{one['answered']:,}",
-                *(
-                    "–" if (v := one[name]) is None else f"{v:.1%}"
-                    for name in ("recall", "precision")
-                ),
-            ]
-            for one in classes
-        ],
-    )
 
 
 if __name__ == "__main__":

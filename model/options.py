@@ -310,10 +310,3 @@ class LatencyOptions(Settings):
     output: Path = Field(description="JSON file for the result")
     threads: int = Field(default=1, ge=1, description="CPU threads")
     device: Device = Field(default="auto", description=DEVICE)
-
-
-class ReportOptions(Settings):
-    """Options of model.report.report."""
-
-    study: Path = Field(description="JSON file: stages and evaluated cells")
-    output: Path = Field(description="folder for the report")

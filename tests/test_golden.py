@@ -179,11 +179,11 @@ def test_a_pre_training(shards, tmp_path):
 def test_the_numbers_of_a_report(tmp_path):
     arms = {"ours": lambda _, seed: said(0.85, seed), "other": lambda _, seed: said(0.7, seed)}
     summary, _ = render(tmp_path, write_cells(tmp_path, arms))
-    reached = {result["arm"]: result["metrics"]["accuracy"] for result in summary["results"]}
+    reached = {result["arm"]: result["metrics"]["accuracy"] for result in summary.results}
     assert reached["ours"] == pytest.approx(
         {"value": 0.855, "low": 0.8202771475598475, "high": 0.8897228524401525}
     )
-    [difference] = summary["differences"]
+    [difference] = summary.differences
     names = ("difference", "low", "high", "p_holm", "examples", "seeds")
     assert {name: difference[name] for name in names} == pytest.approx(
         {

@@ -3,7 +3,7 @@
 Nothing is assumed about which column is the text, so that no part of a task leaks: questions,
 contexts and answers of question answering as well as the sentences of GLUE, and lines as a whole.
 Texts of fewer than three words are skipped: labels, names and "Love it!", which is nobody's in
-particular (model/report/report.py says so in the report).
+particular (model/report/templates/report.md.j2 says so in the report).
 """
 
 import csv

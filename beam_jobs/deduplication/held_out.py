@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS, Limits
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, overlaps
 from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
 from amazon_electra.beam_jobs.deduplication.common_ngrams import (
@@ -79,15 +79,6 @@ EVALUATION = "withheld"
 """Name of the file of the texts of evaluation files."""
 BUCKET_RUNS = 1 << 22
 """Held-out runs of a bucket at most, 96 MiB."""
-COMMON_TEXTS = 100
-"""A run that more distinct held-out texts have, those of evaluation files among them, is compared
-with that many of them, those of the earliest dumps and within a dump those with the smallest
-hashes: the pairs of reviews that share it would grow with the square of the dump. So a later dump
-changes nothing of an earlier one, and of a family of texts that share many runs the same members
-are compared in each run. Pairs a review grow up to that limit, 0.011, 0.056 and 0.121 at 10, 40 and
-79 thousand reviews, and so do those that nearly repeat each other, 0.0002, 0.0026 and 0.0044;
-prefix filtering, with the rarest half of a text's runs, would leave 0.0002, 0.0026 and 0.0047 for
-two more passes over all runs and a reading of both texts of each pair."""
 CHUNK_TEXTS = 4096
 """Evaluation texts whose forms are held at once."""
 BLOCK_ROWS = 1 << 12

@@ -25,7 +25,7 @@ from amazon_electra.flows.configuration.form import spell_for_commands
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.ui.headlines import summarize_manifest
-from amazon_electra.model.report.sections import format_change, format_with_interval, get_title
+from amazon_electra.model.report.formats import format_change, format_with_interval, get_title
 
 if TYPE_CHECKING:
     from amazon_electra.flows.configuration.form import Addition, Parameters

@@ -16,7 +16,7 @@ from amazon_electra.flows.ui import artifacts
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.evaluation.significance import compare_arms
-from amazon_electra.model.report.sections import format_change, format_with_interval, get_title
+from amazon_electra.model.report.formats import format_change, format_with_interval, get_title
 
 
 class Answers:

@@ -17,7 +17,6 @@ from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.questions.of_model import SUSPICIOUS
-from amazon_electra.model.report.decision import COST
 from amazon_electra.model.report.inputs import (
     ArmFacts,
     CellFacts,
@@ -25,6 +24,7 @@ from amazon_electra.model.report.inputs import (
     StageFacts,
     TrainingFacts,
 )
+from amazon_electra.model.report.owner import COST
 
 GIVEN = ("dump", "corpus", "origin")
 """Stages whose cost is that of no arm."""
@@ -58,7 +58,7 @@ class Report(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.report.report import write_report
 
-        return write_report(folder / STUDY, folder)
+        return write_report(folder / STUDY, folder).content
 
 
 def build_report_stage(

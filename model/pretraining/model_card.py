@@ -9,7 +9,7 @@ from amazon_electra.model.encoders.card import UNKNOWN
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import Recipe
-from amazon_electra.model.report.document import Table, render_template
+from amazon_electra.model.report.document import render_template
 
 ROWS = 10  # of the curve
 LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")
@@ -104,16 +104,18 @@ def render_front_matter(start: Mapping[str, Any]) -> str:
 
 def build_curve(
     metrics: list[dict[str, float]], names: Sequence[str], caption: str
-) -> Table | None:
-    """Return a table of about ten steps, the last one included; None of measures not taken."""
+) -> dict[str, Any]:
+    """Return the table of about ten steps, the last one included, as `caption`, `columns` and
+    `rows`; nothing of measures not taken.
+    """
     held = [line for line in metrics if any(name in line for name in names)]
     columns = [name for name in names if held and name in held[-1]]
     if not columns:
-        return None
+        return {}
     chosen = held[:: -max(1, len(held) // ROWS)][::-1]
     titles = (name.removeprefix("validation_").replace("_", " ") for name in columns)
     rows = [
         [f"{line['step']:,}", *(f"{line[n]:.4f}" if n in line else "–" for n in columns)]
         for line in chosen
     ]
-    return Table(["step", *titles], rows, caption)
+    return {"caption": caption, "columns": ["step", *titles], "rows": rows}

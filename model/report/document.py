@@ -1,112 +1,93 @@
-"""A report as blocks, which Jinja2 templates write as Markdown and as one HTML page.
+"""Renders the templates beside this module: reports and cards as Markdown, and pages of HTML.
 
-The page opens from a disk without a network, prints, and reads on a telephone: tables scroll
-sideways in their own box. All text is plain: the page escapes it as HTML, the Markdown as Markdown.
+What a template of Markdown prints of others' text is escaped: it shows the text itself and asks for
+nothing. A page opens from a disk without a network, prints, and reads on a telephone: tables scroll
+sideways in their own box.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.terminal import escape_controls
+from amazon_electra.model.report import formats
 
 TEMPLATES = Path(__file__).parent / "templates"
-MARKUP = re.compile(r"[\\`\[~|]|[<&](?=[A-Za-z/!?#])|\*(?=\S)|(?<!\w)_(?=\S)")
+MARKUP = re.compile(r"[\\`\[~|]|[<&](?=[A-Za-z/!?#])|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\S)")
 """Characters that begin markup in CommonMark or its tables; a lone * or < and snake_case do not."""
 BLOCK_MARKUP = re.compile(r"^(\d{1,9}(?=[.)](?:\s|$))|(?=[#>]|[-+*_=](?![\w.])))")
 """The start of a line that would be a list, a heading or a quotation."""
 
 
-@dataclass(frozen=True)
-class Heading:
-    text: str
-    level: int = 2
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    text: str
-    kind: str = ""
-    """`answer`, `warning` or nothing."""
-
-
-@dataclass(frozen=True)
-class Table:
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-    first: int | None = None
-    """The number of rows in Markdown; the page has all of them."""
-
-
-@dataclass(frozen=True)
-class Code:
-    text: str
-
-    @property
-    def fence(self) -> str:
-        """Backticks, more of them than the text has in a row."""
-        return "`" * max(3, 1 + max(map(len, re.findall("`+", self.text)), default=0))
-
-
-@dataclass(frozen=True)
-class Figure:
-    svg: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class Details:
-    """Blocks that are folded on the page, and a section of their own in Markdown."""
-
-    title: str
-    blocks: Sequence["Block"]
-
-
-Block = Heading | Paragraph | Table | Code | Figure | Details
-
-
-@dataclass(frozen=True)
-class Document:
-    title: str
-    blocks: list[Block] = field(default_factory=list)
-
-    def render_markdown(self) -> str:
-        return render_template("document.md.j2", title=self.title, blocks=self.blocks)
-
-    def render_html(self) -> str:
-        return render_template("document.html.j2", title=self.title, blocks=self.blocks)
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Return names in a row; a name may hold a comma ("polarity, 50 labels")."""
-    return ("; " if any("," in name for name in names) else ", ").join(names)
-
-
 def render_template(template: str, **values: Any) -> str:
-    """Render a template of this folder; a variable that is not given is an error."""
-    text = str(_load_templates().get_template(template).render(**values))
+    """Return a rendered template of Markdown; a variable that is not given is an error."""
+    text = str(_load_templates(is_markdown=True).get_template(template).render(**values))
+    return re.sub(r"\n{3,}", "\n\n", escape_controls(text).strip()) + "\n"
+
+
+def render_page(template: str, **values: Any) -> str:
+    """Return a rendered template of HTML."""
+    text = str(_load_templates(is_markdown=False).get_template(template).render(**values))
     return escape_controls(text).strip() + "\n"
 
 
+def convert_to_page(title: str, markdown: str) -> str:
+    """Return Markdown, which may hold HTML of ours, as one page."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
+    tags = {
+        "table_open": '<div class="wide"><table>\n',
+        "table_close": "</table></div>\n",
+        "blockquote_open": '<blockquote class="warning" role="alert">\n',
+    }
+    for rule, tag in tags.items():
+        parser.add_render_rule(rule, lambda *_, tag=tag: tag)
+    return render_page("page.html.j2", title=title, content=parser.render(markdown))
+
+
 @cache
-def _load_templates() -> Any:
+def _load_templates(is_markdown: bool) -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def escape(value: object) -> Markup:
+        return value if isinstance(value, Markup) else Markup(escape_markdown(value))
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
-        autoescape=lambda name: str(name).endswith(".html.j2"),
+        autoescape=True,
+        finalize=escape if is_markdown else None,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.tests["a"] = lambda block, name: type(block).__name__ == name
-    environment.filters["md"] = escape_markdown
-    environment.filters["count"] = "{:,}".format
+    environment.filters |= {
+        "md": escape,
+        "count": "{:,}".format,
+        "percent": "{:.0%}".format,
+        "names": join_names,
+        "fence": lambda text: Markup(fence_code(text)),
+        "title": formats.get_title,
+    }
+    environment.globals |= {
+        name: getattr(formats, name) for name in vars(formats) if name.startswith("format_")
+    }
     return environment
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return names in a row; a name may hold a comma ("polarity, 50 labels")."""
+    names = list(names)
+    return ("; " if any("," in name for name in names) else ", ").join(names)
+
+
+def fence_code(text: str) -> str:
+    """Return a block of code, fenced with more backticks than the text has in a row."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"
 
 
 def escape_markdown(text: object) -> str:

@@ -1,82 +1,84 @@
-"""The report of a study: `python -m amazon_electra.model.report.report --study FILE --output DIR`.
-
-FILE is study.json, which a run writes after its evaluations (inputs.py). Everything printed is
-computed from the cells' predictions. Writes report.md, report.html (self-contained) and
-report.json.
+"""The report of a study, rendered from report.md.j2: report.md, report.html (self-contained) and
+report.json. All that it shows is computed from the cells' predictions.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.command import main
+import numpy as np
+
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS
+from amazon_electra.beam_jobs.core.results import Result
 from amazon_electra.model.arms import TFIDF_ARM
 from amazon_electra.model.encoders.known import warn_of_languages
-from amazon_electra.model.options import ReportOptions
-from amazon_electra.model.report.decision import describe_decision
-from amazon_electra.model.report.document import (
-    Block,
-    Code,
-    Document,
-    Heading,
-    Paragraph,
-    Table,
-    join_names,
+from amazon_electra.model.evaluation.metrics import list_class_figures
+from amazon_electra.model.questions.forecast import forecast_gain
+from amazon_electra.model.report.document import convert_to_page, render_template
+from amazon_electra.model.report.figures import (
+    Panel,
+    draw_costs,
+    draw_panels,
+    draw_training,
+    read_lines,
 )
-from amazon_electra.model.report.inputs import ArmFacts, ReportInput, read_report_input
-from amazon_electra.model.report.owner import (
-    build_owner_blocks,
-    name_errors_page,
-    name_weak_slices,
-    warn_of_giveaway,
-    write_errors_page,
-)
-from amazon_electra.model.report.results import MARK, Difference, Results, load_curve, load_results
-from amazon_electra.model.report.sections import (
-    build_class_table,
-    build_cost_blocks,
-    build_curve_blocks,
-    build_difference_blocks,
-    build_label_curve,
-    build_mistake_blocks,
-    build_result_table,
-    describe_only_answer,
+from amazon_electra.model.report.formats import (
     format_change,
     format_number,
     format_range,
     format_with_interval,
     get_title,
 )
+from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, read_report_input
+from amazon_electra.model.report.owner import Owner, read_cost, write_errors_page
+from amazon_electra.model.report.results import (
+    MARK,
+    Cell,
+    Difference,
+    Results,
+    load_curve,
+    load_results,
+    pool_differences,
+)
 
-OF_SAMPLE = (
-    "The dump is the synthetic sample, which shows that the path works: its results say nothing of "
-    "real reviews."
-)
-OF_SINGLE_SEEDS = (
-    "Some arms have one seed: their intervals count the test examples only, not how much seeds "
-    "vary."
-)
 FEW = 4
 """Comparisons up to which the answer has every effect; of more, only those that differ."""
-SHOWN_LANGUAGES = 5
 MANY = 10
 """Comparisons above which those without evidence are counted and not named."""
-COMMON_TEXTS = 100
-"""Of beam_jobs/deduplication/held_out.py, which this package cannot import."""
+MAX_CLASSES = 10
+"""Of a task whose classes have a row each; corpora may have 200."""
+MAX_RIVALS = 3
+"""Arms that the best one is compared with: TF-IDF and those that are nearest."""
+MORE_LABELS = 200
+"""Whose worth is forecast from the label curve."""
+COST_COLUMNS = (
+    *("tokens of pre-training", "FLOPs of matrix products", "seconds", "parameters"),
+    *("MB of weights", "p50 / p99 ms, one at a time", "p50 / p99 ms, of 32"),
+    *("reviews a second", "MB of memory"),
+)
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    arguments = read_options(
-        ReportOptions, argv, "python -m amazon_electra.model.report.report", __doc__
-    )
-    return write_report(arguments.study, arguments.output)
+@dataclass(frozen=True)
+class ReportResult(Result):
+    """What write_report wrote: report.json, which a dashboard or a later comparison reads."""
+
+    answer: str = ""
+    best: dict[str, str] = field(default_factory=dict)
+    """The best arm of each task; empty where no cell says."""
+    results: list[dict[str, Any]] = field(default_factory=list)
+    """A row for each task and arm with its metrics and their intervals."""
+    differences: list[dict[str, Any]] = field(default_factory=list)
+    """A row for each comparison."""
+    report: str = ""
+    """The page."""
+    markdown: str = ""
+    """The same as Markdown."""
 
 
-def write_report(study: ReportInput | str | Path, output: str | Path) -> dict[str, Any]:
+def write_report(study: ReportInput | str | Path, output: str | Path) -> ReportResult:
     """Write report.md, report.html and report.json; return the last one's content.
 
     `study` is what the report shows, or a file of it, to which its folders are relative.
@@ -88,53 +90,137 @@ def write_report(study: ReportInput | str | Path, output: str | Path) -> dict[st
     results = load_results(study, base)
     differences = results.compare_pairs(study.comparisons)
     answer = compose_answer(results, differences)
+    content = gather(study, base, results, differences) | {"answer": answer}
     output.mkdir(parents=True, exist_ok=True)
-    document = Document(study.title, _build_blocks(study, base, results, differences, answer))
-    (output / "report.md").write_text(document.render_markdown(), encoding="utf-8")
-    (output / "report.html").write_text(document.render_html(), encoding="utf-8")
-    for place, model in enumerate(study.models):
-        write_errors_page(base / model, output / name_errors_page(place), study.title)
-    summary = _build_summary(study, results, differences, answer, output)
-    write_json(output / "report.json", summary)
-    return summary
+    markdown, page = (render_template("report.md.j2", page=one, **content) for one in (False, True))
+    (output / "report.md").write_text(markdown, encoding="utf-8")
+    (output / "report.html").write_text(convert_to_page(study.title, page), encoding="utf-8")
+    for owner, model in zip(content["owners"], study.models, strict=True):
+        write_errors_page(base / model, output / owner.page, study.title)
+    result = ReportResult.of(summarize(study, results, differences, answer, output))
+    write_json(output / "report.json", result.content)
+    return result
 
 
-def describe_best_arms(results: Results) -> list[str]:
-    """Return a sentence for each task of classes: which arm was chosen, what it reaches on
-    test, and what TF-IDF and the most frequent class reach there.
-    """
-    sentences = []
+def gather(
+    study: ReportInput, base: Path, results: Results, differences: Sequence[Difference]
+) -> dict[str, Any]:
+    """Return what report.md.j2 shows, by the names that it has for it."""
+    tasks, arms = results.tasks, results.arms
+    models = [base / model for model in study.models]
+    cells = [results.list_cells(arm, task) for arm in arms for task in tasks]
+    mains = [results.get_main_metric(task) for task in tasks]
+    exposed = [(task, results.find_exposure(task)) for task in tasks]
+    warnings = [
+        warn_of_languages(origin, facts.counts.get("language_sample", {}))
+        for facts in study.stages
+        for origin in study.origins.values()
+    ]
+    pairs = list(dict.fromkeys((d.a, d.b) for d in differences))
+    return {
+        "study": study,
+        "results": results,
+        "differences": differences,
+        "pooled": pool_differences([results], pairs),
+        "owners": [Owner.read(folder, place) for place, folder in enumerate(models)],
+        "decision": find_decision(results, study.cells, models),
+        "best_arms": find_best_arms(results),
+        "mark": MARK,
+        "exposed": [f"{task}{part}" for task, part in exposed if part is not None],
+        "unread_languages": [text for text in warnings if text],
+        "has_single_seeds": any(len(own) < 2 for own in cells),
+        "has_two_seeds": any(len({cell.seed for cell in own}) == 2 for own in cells),
+        "only_answers": [
+            text
+            for task in tasks
+            for arm in arms
+            if (text := results.describe_only_answer(arm, task))
+        ],
+        "metrics": list(
+            dict.fromkeys([*mains, *itertools.chain(*map(results.list_metrics, tasks))])
+        ),
+        "classes": list_classes(results),
+        "curve": build_label_curve(results, load_curve(study, base)),
+        "costs": build_costs(study, results),
+        "training_svg": draw_training(study, base, results),
+        "withheld": describe_withheld_texts(study, tasks),
+        "mistakes": list_mistakes(results),
+    }
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The best arm of the first task, beside others."""
+
+    arm: str
+    metric: str
+    rivals: list[Difference]
+    """The best arm less each of the others."""
+    seconds: dict[str, float]
+    """CPU seconds by arm, of its training and all that it was made of."""
+    cost: dict[str, float]
+    """Of the model that is kept (`read_cost`)."""
+
+
+def find_decision(
+    results: Results, cells: Sequence[CellFacts], models: Sequence[Path]
+) -> Decision | None:
+    """Return the decision; None where there is no other arm, or the best one is not kept."""
+    task = results.tasks[0]
+    best = results.find_best_arm(task)
+    others = [arm for arm in results.arms if arm != best and results.list_cells(arm, task)]
+    if not best or not others or (best in results.untrained and best != TFIDF_ARM):
+        return None
+    metric = results.get_main_metric(task)
+    reached = {arm: results.pool_metrics(arm, task)[metric]["value"] for arm in others}
+    others.sort(key=lambda arm: (arm != TFIDF_ARM, -reached[arm]))
+    found = results.compare_pairs([(best, arm) for arm in others[:MAX_RIVALS]])
+    seconds = {one.arm: one.cpu_seconds for one in cells if one.task == task and not one.labels}
+    cost = read_cost(models[0]) if models else {}
+    return Decision(best, metric, [one for one in found if one.task == task], seconds, cost)
+
+
+@dataclass(frozen=True)
+class BestArm:
+    """The arm that was chosen for a task of classes, and what it reaches on test."""
+
+    task: str
+    arm: str
+    reached: str
+    tfidf: str
+    """What TF-IDF reaches; empty where it is the best, or was not run."""
+    majority: float
+    """Share of the most frequent class."""
+    other: str
+    """The best of the others where the arm's encoder is untrained, so that it is not kept."""
+
+    @property
+    def title(self) -> str:
+        return "TF-IDF with logistic regression" if self.arm == TFIDF_ARM else self.arm
+
+
+def find_best_arms(results: Results) -> list[BestArm]:
+    """Return the best arm of each task of classes."""
+
+    def describe(arm: str, task: str) -> str:
+        return ", ".join(
+            f"{get_title(metric)} {format_with_interval(metric, values)}"
+            for metric, values in results.pool_metrics(arm, task).items()
+            if metric in ("accuracy", "macro_f1")
+        )
+
+    found = []
     for task in results.tasks:
         best, majority = results.find_best_arm(task), results.measure_majority(task)
         if not best or majority is None:
             continue
-        reached = {
-            arm: ", ".join(
-                f"{get_title(metric)} {format_with_interval(metric, values)}"
-                for metric, values in results.pool_metrics(arm, task).items()
-                if metric in ("accuracy", "macro_f1")
-            )
-            for arm in (best, TFIDF_ARM)
-            if results.list_cells(arm, task)
-        }
-        won = "TF-IDF with logistic regression" if best == TFIDF_ARM else best
-        others = (
-            []
-            if best == TFIDF_ARM or TFIDF_ARM not in reached
-            else [f"TF-IDF: {reached[TFIDF_ARM]}"]
-        )
-        others.append(f"the most frequent class: {format_number('accuracy', majority)}")
-        sentences.append(
-            f"{task}: {won} is best on held-out labels; on test {reached[best]} "
-            f"({'; '.join(others)})."
-        )
-        if best in results.untrained and best != TFIDF_ARM:
-            other = results.find_best_arm(task, without=best) or "none"
-            sentences[-1] += (
-                f" The encoder of {best} was not pre-trained, so it is no model to keep: the "
-                f"best of the others is {other}."
-            )
-    return sentences
+        tfidf, other = "", ""
+        if best != TFIDF_ARM:
+            tfidf = describe(TFIDF_ARM, task)
+            if best in results.untrained:
+                other = results.find_best_arm(task, without=best) or "none"
+        found.append(BestArm(task, best, describe(best, task), tfidf, majority, other))
+    return found
 
 
 def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
@@ -161,18 +247,6 @@ def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
-def describe_adaptation(study: ReportInput, differences: Sequence[Difference]) -> list[Block]:
-    """Say what each arm gains where its encoder is the adapted one instead of the published one."""
-    lines = [
-        f"{d.task}: {d.a} less {d.b}: {format_change(c.metric, c.difference)} of "
-        f"{get_title(c.metric)}{d.scope}, 95% interval {format_range(c)}."
-        for d in differences
-        for c in [d.comparison]
-        if (d.a, d.b) in study.adaptation
-    ]
-    return [Heading("What adaptation was worth"), *map(Paragraph, lines)] if lines else []
-
-
 def _compose_clauses(differences: Sequence[Difference], in_full: bool) -> list[str]:
     """Return a clause for each finding with its tasks, and with the effects if `in_full`."""
     clauses: dict[str, list[str]] = {}
@@ -190,279 +264,186 @@ def _compose_clauses(differences: Sequence[Difference], in_full: bool) -> list[s
     return [f"{words} on {', '.join(tasks)}" for words, tasks in clauses.items()]
 
 
-def _build_blocks(
-    study: ReportInput,
-    base: Path,
-    results: Results,
-    differences: Sequence[Difference],
-    answer: str,
-) -> list[Block]:
-    question = f"How well does {results.arms[0]} do on {join_names(results.tasks)}?"
-    if others := results.arms[1:]:
-        question = (
-            f"Is {results.arms[0]} better than {join_names(others)} on "
-            f"{join_names(results.tasks)}, and by how much?"
-        )
-    has_single_seeds = any(
-        len(results.list_cells(arm, task)) < 2 for arm in results.arms for task in results.tasks
-    )
-    command: list[Block] = [Heading("To make it again"), Code(study.command)]
-    models = [base / one for one in study.models]
+@dataclass(frozen=True)
+class ClassFigures:
+    """Recall and precision of a class, over the seeds together."""
+
+    task: str
+    arm: str
+    label: str
+    n: int
+    """Test examples."""
+    is_rarest: bool
+    recall: float | None
+    precision: float | None
+
+
+def list_classes(results: Results) -> list[ClassFigures]:
+    """Return each class of every task and arm."""
+    found = []
+    for task, arm in itertools.product(results.tasks, results.arms):
+        cells = [c for c in results.list_cells(arm, task) if "labels" in c.about]
+        if not cells or len(cells[0].about["labels"]) > MAX_CLASSES:
+            continue
+        about = [cell.about for cell in cells]
+        if "confusion" in about[0]:
+            confusion = np.sum([one["confusion"] for one in about], axis=0)
+            figures = list_class_figures(confusion, about[0]["labels"])
+        else:  # of several classes at once the first seed stands for all
+            cells, figures = cells[:1], about[0]["classes"]
+        fewest, *others = sorted(one["n"] for one in figures)
+        rarest = fewest if others and fewest < others[0] else None
+        for one in figures:
+            n, is_rarest = one["n"] // len(cells), one["n"] == rarest
+            figure = (one["label"], n, is_rarest, one["recall"], one["precision"])
+            found.append(ClassFigures(task, arm, *figure))
+    return found
+
+
+@dataclass(frozen=True)
+class LabelCurve:
+    """Each task's main metric against the number of labels."""
+
+    svg: str
+    columns: list[str]
+    rows: list[list[str]]
+    gains: list[str]
+    """What more labels are worth, in a sentence each."""
+    pooled: list[Difference]
+
+
+def build_label_curve(results: Results, curve: dict[int, Results]) -> LabelCurve | None:
+    """Return the curve of the results, and of those with fewer labels in `curve`."""
+    if not curve:
+        return None
+    panels, rows, points = [], [], [*curve.items(), (0, results)]
+    gains: list[str] = []
+    for task in results.tasks:
+        metric, lines = results.get_main_metric(task), {}
+        for arm in results.arms:
+            pooled = [
+                (n, of.list_cells(arm, task), of.pool_metrics(arm, task)[metric])
+                for n, of in points
+                if of.list_cells(arm, task)
+            ]
+            if len(pooled) < 2:
+                continue
+            every = [(n or cells[0].trained_with, v["value"]) for n, cells, v in pooled]
+            lines[arm] = [(n, value) for n, value in every if n]
+            if metric == "accuracy" and len(lines[arm]) == len(pooled):
+                tests = [cells[0].about["n"] for _, cells, _ in pooled]
+                labels, shares = zip(*lines[arm], strict=True)
+                worth = forecast_gain(labels, shares, tests, MORE_LABELS)
+                gains += [f"{task}, {arm}: {worth.describe()}"] if worth else []
+            found = {n: format_with_interval(metric, values) for n, _, values in pooled}
+            rows.append([task, arm, get_title(metric), *(found.get(n, "–") for n, _ in points)])
+        title = f"{get_title(metric)} on test of {task} by the number of labels"
+        panels.append(Panel(title, "labels", get_title(metric), lines, is_logarithmic=True))
+    columns = [*(f"{n:,} labels" for n in curve), "all"]
+    pairs = list(itertools.combinations(next(iter(curve.values())).arms, 2))
+    pooled_differences = pool_differences([results, *curve.values()], pairs)
+    return LabelCurve(draw_panels(panels), columns, rows, gains, pooled_differences)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What pre-training and use of each arm cost."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    measured: dict[str, Any] | None
+    """latency.json of an arm, with the `device` and `threads` of all."""
+    svg: str
+
+
+def build_costs(study: ReportInput, results: Results) -> Costs | None:
+    """Return a row for each arm whose cost is known; columns without a value are left out."""
+    known = {arm.name: row for arm in study.arms if any(row := _format_costs(arm))}
+    if not known:
+        return None
+    kept = [i for i in range(len(COST_COLUMNS)) if any(row[i] for row in known.values())]
+    rows = [[name, *(row[i] or "–" for i in kept)] for name, row in known.items()]
+    measured = next((arm.cost for arm in study.arms if arm.cost), None)
+    columns = ["arm", *(COST_COLUMNS[i] for i in kept)]
+    return Costs(columns, rows, measured, draw_costs(study, results))
+
+
+def _format_costs(arm: ArmFacts) -> list[str]:
+    """Return a cell for each of COST_COLUMNS, empty where nothing is known."""
+    row = [
+        f"{arm.tokens:,.0f}" if arm.tokens else "",
+        f"{arm.matrix_flops:.3e}" if arm.matrix_flops else "",
+        f"{arm.seconds:,.0f}" if arm.seconds else "",
+    ]
+    if not arm.cost:
+        return [*row, *[""] * 6]
+    cost, one, many = arm.cost, arm.cost["batch_1"], arm.cost["batch_32"]
     return [
-        *([Paragraph(OF_SAMPLE, "warning")] if study.synthetic else []),
-        *(block for model in models for block in warn_of_giveaway(model)),
-        *(
-            Paragraph(text, "answer")
-            for text in describe_decision(results, study.cells, models[0] if models else None)
-        ),
-        *(Paragraph(text, "answer") for text in describe_best_arms(results)),
-        *(block for model in models for block in name_weak_slices(model)),
-        Heading("Question"),
-        Paragraph(study.question or question),
-        Heading("Answer"),
-        Paragraph(answer, "answer"),
-        *(Paragraph(text, "warning") for text in _list_warnings(study, results)),
-        *([Paragraph(OF_SINGLE_SEEDS)] if has_single_seeds else []),
-        *describe_adaptation(study, differences),
-        Heading("Results"),
-        build_result_table(results),
-        *build_class_table(results),
-        *describe_labels(study, results),
-        *build_label_curve(results, load_curve(study, base)),
-        *build_owner_blocks(models),
-        *build_difference_blocks(differences, results),
-        *build_cost_blocks(study, results),
-        *build_curve_blocks(study, base, results),
-        *_build_data_blocks(study, results.tasks),
-        *build_mistake_blocks(results),
-        *(command if study.command else []),
+        *row,
+        f"{cost['parameters']:,}",
+        f"{cost['bytes'] / 1e6:.1f}",
+        f"{one['p50_ms']:.2f} / {one['p99_ms']:.2f}",
+        f"{many['p50_ms']:.2f} / {many['p99_ms']:.2f}",
+        f"{cost['reviews_per_second']:,.0f}",
+        f"{cost['peak_bytes'] / 1e6:,.0f}",
     ]
 
 
-def _list_warnings(study: ReportInput, results: Results) -> list[str]:
-    """Return what may mislead a reader: possible leaks, arms that training left as they were, arms
-    and tasks that were left out, arms that answer one class only.
-    """
-    warnings = [
-        *list_leak_warnings(study, results.tasks),
-        *list_exposures(results),
-        *(text for arm in study.arms if (text := describe_unchanged_arm(arm))),
-        *(
-            f"{warning}."
-            for facts in study.stages
-            for origin in study.origins.values()
-            if (warning := warn_of_languages(origin, facts.counts.get("language_sample", {})))
-        ),
-    ]
-    pairs = itertools.product(results.arms, results.tasks)
-    for name, why in study.left_out.items():
-        part = name if name.startswith("task ") else f"arm {name}"
-        warnings.append(f"The {part} was left out: {why}.")
-    if any(len({c.seed for c in results.list_cells(a, t)}) == 2 for a, t in pairs):
-        warnings.append(TWO_SEEDS)
-    only = [describe_only_answer(results, arm, t) for t in results.tasks for arm in results.arms]
-    return warnings + [text for text in only if text]
+@dataclass(frozen=True)
+class Withheld:
+    """The tasks whose test texts were withheld from every pre-training of a study."""
+
+    tasks: list[str]
+    arms: list[str]
+    counts: dict[str, int]
+    """Withheld texts by reason."""
+    common: int = COMMON_TEXTS
 
 
-def describe_unchanged_arm(arm: ArmFacts) -> str:
-    """Say that the pre-trainings of an arm, or some of them, wrote the encoder they began with;
-    empty where none did.
-    """
-    unchanged, trained = arm.written_steps.count(0), len(arm.written_steps)
-    if not unchanged:
-        return ""
-    where = f" in {unchanged} of its {trained} pre-trainings" if trained > 1 else ""
-    return (
-        f"{arm.name} is the encoder it began with, unchanged{where}: the probe found the trained "
-        "weights worse, so the original ones were kept. Results of such an encoder say nothing "
-        "about the training."
-    )
-
-
-TWO_SEEDS = (
-    "Two seeds hardly show how much seeds vary: an interval over them is several times as wide as "
-    "with five. Take five (finetuning.seeds), or one."
-)
-MAX_NAMES = 6
-"""Of data sets in a sentence; the origin's origin.json names all."""
-
-
-def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence for each encoder that may have seen the test texts of a task."""
-    for fingerprint, origin in study.origins.items():
-        arms = [arm.name for arm in study.arms if arm.origin == fingerprint]
-        data = origin.get("training_data") or "unknown"
-        names = data.split(", ")
-        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-        shown = f"are, by what comes with it, “{', '.join(names[:MAX_NAMES])}”{more}"
-        yield (
-            f"The texts that {origin['name']} was trained on "
-            f"{'are unknown' if data == 'unknown' else shown}. They may include test texts, "
-            f"so the results of {join_names(arms)} may be too good; their differences from each "
-            "other are affected less."
-        )
-    for arm in study.arms:
-        if arm.data_known is False:
-            if not arm.origin:
-                yield (
-                    f"Nothing is known of the texts that the encoder of {arm.name} was trained on. "
-                    "They may include test texts, so its results may be too good."
-                )
-            continue
-        seen = [task for task in tasks if task not in (arm.held_out or [])]
-        if arm.held_out is None or not seen:
-            continue
-        yield (
-            f"Nothing shows that the test texts of {join_names(seen)} were withheld from the "
-            f"pre-training of {arm.name}; its results there may be too good."
-        )
-
-
-def describe_labels(study: ReportInput, results: Results) -> list[Block]:
-    """Say which labels were read, and by which arms."""
-    text = "Labels are those of train and those of dev, from which an arm chooses its state."
-    if any(
-        c.result.get("settings", {}).get("selection") == "cross-validation" for c in results.cells
-    ):
-        text = (
-            "There is no dev split: settings, arm, temperature and class weights were chosen by "
-            "the log-loss of training examples, each predicted by a model that had not read it; "
-            "nothing was chosen on test. A second number of labels counts those held out."
-        )
-    if probed := [arm.name for arm in study.arms if arm.written_steps]:
-        text += (
-            f" By a probe of {join_names(probed)} on labels of train and dev, which all arms read, "
-            "it was judged whether the trained weights are kept."
-        )
-    return [Paragraph(text)]
-
-
-def list_exposures(results: Results) -> Iterator[str]:
-    """Yield a sentence for the tasks whose source a published encoder was trained on."""
-    exposed = [(task, results.find_exposure(task)) for task in results.tasks]
-    if named := [f"{task}{part}" for task, part in exposed if part is not None]:
-        yield (
-            f"A published encoder of this study was trained on texts of the source of "
-            f"{join_names(named)}: what arms with it reach there, marked{MARK}, says little of new "
-            "texts."
-        )
-
-
-def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
-    """Name the tasks whose test texts were withheld from every pre-training of this study.
+def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> Withheld | None:
+    """Return what was withheld; None where no arm was pre-trained here.
 
     beam_jobs/deduplication/evaluation_texts.py withholds no text of fewer than three words, and
     looks within longer texts only for those of eight words or more.
     """
     pretrained = {arm.name: arm.held_out for arm in study.arms if arm.held_out is not None}
     if not pretrained:
-        return []
-    shown = [task for task in tasks if all(task in tasks_of for tasks_of in pretrained.values())]
-    arms = join_names(list(pretrained))
-    text = (
-        f"For no task is it shown that its test texts were withheld from every pre-training of "
-        f"{arms}."
-    )
-    if shown:
-        # by reason, of the corpus stage: its own dev and test sets, and texts of other ones
-        counted = next((s.counts for s in study.stages if s.counts.get("splits")), {})
-        splits, dropped = counted.get("splits") or {}, counted.get("dropped") or {}
-        counts = {f"own {name}": int(splits.get(name, 0)) for name in ("dev", "test") if splits}
-        counts |= {n: int(k) for n, k in dropped.items() if n.startswith("withheld")}
-        reasons = ", ".join(f"{name} {n:,}" for name, n in counts.items())
-        withheld = f" {sum(counts.values()):,} texts were withheld ({reasons})." if counts else ""
-        text = (
-            f"No test text of {join_names(shown)} with three words or more is in the pre-training "
-            f"of {arms}, neither as a whole text nor as part of one.{withheld} A phrase of eight "
-            f"words that more than {COMMON_TEXTS} dev and test texts share, or 1 in 500 reviews "
-            f"and at least 20, does not count; of other test sets {COMMON_TEXTS} are compared."
-        )
-    return [Heading("Withheld from pre-training"), Paragraph(text)]
+        return None
+    # by reason, of the corpus stage: its own dev and test sets, and texts of other ones
+    counted = next((s.counts for s in study.stages if s.counts.get("splits")), {})
+    splits, dropped = counted.get("splits") or {}, counted.get("dropped") or {}
+    counts = {f"own {name}": int(splits.get(name, 0)) for name in ("dev", "test") if splits}
+    counts |= {n: int(k) for n, k in dropped.items() if n.startswith("withheld")}
+    withheld = [task for task in tasks if all(task in own for own in pretrained.values())]
+    return Withheld(withheld, list(pretrained), counts)
 
 
-def _build_data_blocks(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
-    """Return the dump, what became of its reviews, and the statement on leaks."""
-    blocks: list[Block] = []
-    if study.dump:
-        about = [(name, _format_detail(value)) for name, value in study.dump.items()]
-        blocks += [Heading("The dump"), Table(("what", "value"), about)]
-    for describe in (describe_drops, describe_columns, describe_split, describe_languages):
-        blocks += [Paragraph(text) for s in study.stages if (text := describe(s.counts))]
-    return blocks + describe_withheld_texts(study, tasks)
+@dataclass(frozen=True)
+class Mistakes:
+    """The texts that a cell answers worst."""
+
+    cell: Cell
+    rows: list[dict[str, Any]]
 
 
-def describe_languages(counts: Mapping[str, Any]) -> str:
-    """Return the languages of a corpus's sample, the most frequent ones first."""
-    sample: Mapping[str, int] = counts.get("language_sample", {})
-    total = sum(sample.values())
-    shown = [f"{name} {n / total:.0%}" for name, n in list(sample.items())[:SHOWN_LANGUAGES]]
-    return f"Languages, by {total:,} reviews: {', '.join(shown)}." if shown else ""
+def list_mistakes(results: Results) -> list[Mistakes]:
+    """Return those of the first seed of each task and arm."""
+    return [
+        Mistakes(cell, rows)
+        for task, arm in itertools.product(results.tasks, results.arms)
+        for cell in results.list_cells(arm, task)[:1]
+        if (rows := read_lines(cell.folder / "mistakes.jsonl"))
+    ]
 
 
-def describe_split(counts: Mapping[str, Any]) -> str:
-    """Return what a corpus's split is by, and how many test reviews are of a product that is on the
-    training side too.
-    """
-    split = counts.get("split_by")
-    if not split:
-        return ""
-    way = {
-        "text": "by a hash of its text, so equal texts are on one side",
-        "product": "by its product, so no product is on two sides",
-        "user": "by its user, so nobody is on two sides",
-        "time": "by its date: the latest reviews are test, those before them dev",
-    }[split["by"]]
-    text = f"A review's side of the split is decided {way}."
-    if split["without"]:
-        by = split["by"]
-        where = "and are in none of dev and test" if by == "time" else "so their text decides"
-        kind = "date" if by == "time" else by
-        text += f" {split['without']:,} reviews have no {kind}, {where}."
-    if not (tests := split["test_with_product"]):
-        return f"{text} No test review names its product."
-    shared = split["test_with_product_in_training"]
-    about = "about " if "products" in split else ""  # estimated by a share of the products
-    return (
-        f"{text} Of the {about}{tests:,} test reviews that name their product, {shared:,} "
-        f"({shared / tests:.1%}) are of one that pretrain or train has too."
-    )
-
-
-def describe_columns(counts: Mapping[str, Any]) -> str:
-    """Return which columns of the dump gave which field, and which were not used, each with the
-    field whose names are closest.
-    """
-    columns = counts.get("columns") or {}
-    if not columns:
-        return ""
-    used = [f"{field} ← {', '.join(names)}" for field, names in columns["used"].items()]
-    unused = [n + (f" ({field}?)" if field else "") for n, field in columns["unused"].items()]
-    return f"Columns of the dump: {', '.join(used)}; not used: {', '.join(unused) or 'none'}."
-
-
-def describe_drops(counts: Mapping[str, Any]) -> str:
-    """Return how many reviews a corpus has read and kept, and why others were dropped."""
-    if "dropped" not in counts:
-        return ""
-    read, kept = counts["read"], counts["kept"]
-    reasons = ", ".join(f"{reason} {n:,}" for reason, n in counts["dropped"].items()) or "none"
-    return f"Reviews read: {read:,}, kept: {kept:,}; dropped, by reason: {reasons}."
-
-
-def _format_detail(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_format_detail, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _build_summary(
+def summarize(
     study: ReportInput,
     results: Results,
     differences: Sequence[Difference],
     answer: str,
     output: Path,
 ) -> dict[str, Any]:
-    """Return report.json: what a dashboard or a later comparison needs."""
+    """Return report.json."""
     return {
         "title": study.title,
         "answer": answer,
@@ -473,7 +454,7 @@ def _build_summary(
                 "task": task,
                 "seeds": [c.seed for c in results.list_cells(arm, task)],
                 "seeds_told": results.count_seeds(arm, task),
-                "only_answer": describe_only_answer(results, arm, task),
+                "only_answer": results.describe_only_answer(arm, task),
                 "metrics": values,
             }
             for task in results.tasks
@@ -496,7 +477,3 @@ def _build_summary(
         "report": str(output / "report.html"),
         "markdown": str(output / "report.md"),
     }
-
-
-if __name__ == "__main__":
-    main(run, ReportOptions)

@@ -154,6 +154,23 @@ class Results:
         answers = Counter(answer for answer in found if answer is not None)
         return (", ".join(answers), answers.total()) if answers else None
 
+    def describe_only_answer(self, arm: str, task: str) -> str:
+        """Return that an arm answers one class only, or nothing; empty where it does not."""
+        answer = self.find_only_answer(arm, task)
+        if answer is None:
+            return ""
+        seeds = len(self.list_cells(arm, task))
+        where = "" if answer[1] == seeds else f" with {answer[1]} of {seeds} seeds"
+        if not answer[0]:
+            return f"{task}: {arm} answers nothing{where}"
+        return f"{task}: {arm} answers one class only{where}: {answer[0]}"
+
+    @property
+    def is_cross_validated(self) -> bool:
+        """Whether held-out training examples chose the arms, and there is no dev split."""
+        settings = [cell.result.get("settings", {}) for cell in self.cells]
+        return any(one.get("selection") == "cross-validation" for one in settings)
+
     def read_about(self, task: str) -> Mapping[str, Any]:
         """Return metrics.json of the first cell of a task."""
         return next(c for c in self.cells if c.task == task).about

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from amazon_electra.model.questions.wrong_labels import find_wrong_labels as find_wrong_labels
     from amazon_electra.model.report.inputs import CellFacts as CellFacts
     from amazon_electra.model.report.inputs import ReportInput as ReportInput
+    from amazon_electra.model.report.report import ReportResult as ReportResult
     from amazon_electra.model.report.report import write_report as write_report
     from amazon_electra.model.results import EvaluationResult as EvaluationResult
     from amazon_electra.model.results import FinetuneResult as FinetuneResult
@@ -78,7 +79,7 @@ MODULES = {
     ),
     "amazon_electra.model.pretrain": ("pretrain",),
     "amazon_electra.model.report.inputs": ("CellFacts", "ReportInput"),
-    "amazon_electra.model.report.report": ("write_report",),
+    "amazon_electra.model.report.report": ("ReportResult", "write_report"),
     "amazon_electra.beam_jobs.core.drift": ("Profile", "compare_texts"),
     "amazon_electra.beam_jobs.scoring.explanation": ("explain",),
     "amazon_electra.beam_jobs.scoring.difference": ("diff",),

@@ -11,7 +11,7 @@ from amazon_electra.model.evaluation.evaluate import _write_mistakes
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.report.sections import format_answer
+from amazon_electra.model.report.formats import format_answer
 from tests.model.corpora import write_corpus, write_electra
 
 FOUR, TWO = {"n_classes": 4}, {"n_classes": 2}

@@ -13,13 +13,10 @@ from amazon_electra.model.config import DecisionSettings
 from amazon_electra.model.export import DEFAULT_DECISION
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.questions.of_model import answer_questions
-from amazon_electra.model.report.owner import (
-    build_owner_blocks,
-    list_short_answers,
-    name_weak_slices,
-    warn_of_giveaway,
-)
+from amazon_electra.model.report.document import escape_markdown
+from amazon_electra.model.report.owner import Owner, list_short_answers
 from tests.model.questions.test_wrong_labels import simulate
+from tests.model.report.evaluations import render, said, write_cells
 
 TASK = find_task("label:mood", labels=("bad", "fine", "good"))
 
@@ -96,11 +93,14 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     assert not any(field == "file" for field, _ in sliced), "there is one"
     found["slices"][0]["is_weak"] = True
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
-    assert found["slices"][0]["says"] in name_weak_slices(tmp_path)[0].text
-    blocks = build_owner_blocks([tmp_path])
-    shown = next(block for block in blocks if hasattr(block, "rows"))
-    assert len(shown.rows) == 10
-    assert shown.rows[0][:3] == ["shop.csv", rows[0]["row"], rows[0]["id"]]
+    cells = write_cells(tmp_path, {"bert": lambda _, seed: said(0.8, seed)}, seeds=[0])
+    _, text = render(tmp_path, cells, models=["."])
+    assert f"**It is weak here: {escape_markdown(found['slices'][0]['says'])}" in text
+    for title in ("Which labels look wrong?", "Where can it be trusted?", "Where is it weak?"):
+        assert f"## {title}" in text
+    shown = [line for line in text.splitlines() if line.startswith("| shop.csv | ")]
+    assert len(shown) == 10
+    assert shown[0].startswith(f"| shop.csv | {rows[0]['row']} | {rows[0]['id']} |")
 
 
 def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
@@ -140,5 +140,5 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
     assert found["giveaway"]["masked_accuracy"] < 0.5
     assert found["trust"]["asked"]["n"] == 300
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
-    assert found["giveaway"]["says"] in warn_of_giveaway(tmp_path)[0].text
+    assert Owner.read(tmp_path, 0).found["giveaway"] == found["giveaway"]
     assert [name for name, _ in list_short_answers(tmp_path)] == ["giveaway", "labels", "trust"]

@@ -85,5 +85,5 @@ def study(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def written(study):
-    report.run(["--study", str(study / "study.json"), "--output", str(study / "report")])
+    report.write_report(study / "study.json", study / "report")
     return study / "report"

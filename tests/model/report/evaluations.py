@@ -52,5 +52,5 @@ def write_cells(folder, arms, pretraining_seeds=(None,), seeds=range(3), task="p
 
 def render(folder, cells, **content):
     (folder / "study.json").write_text(json.dumps({"cells": cells, **content}))
-    summary = report.write_report(folder / "study.json", folder / "report")
-    return summary, (folder / "report" / "report.md").read_text()
+    result = report.write_report(folder / "study.json", folder / "report")
+    return result, (folder / "report" / "report.md").read_text()

@@ -4,29 +4,26 @@ from pathlib import Path
 
 import pytest
 
-from amazon_electra.beam_jobs.deduplication import held_out
-from amazon_electra.model.report.inputs import ReportInput
-from amazon_electra.model.report.report import (
-    COMMON_TEXTS,
-    describe_labels,
-    describe_withheld_texts,
-    list_exposures,
-    list_leak_warnings,
-)
 from amazon_electra.model.report.results import Cell, Results
 from tests.model.report.evaluations import render, said, write_cells
 
 TASKS = ["polarity", "stars"]
 
 
-def describe(arms, origins=None):
-    cell = {"arm": "a", "task": "p", "seed": 0, "evaluation": "e"}
-    told = {"arms": arms, "origins": origins or {}, "cells": [cell]}
-    return ReportInput.model_validate(told)
+@pytest.fixture
+def list_warnings(tmp_path):
+    """Return the warnings of a report of two tasks with these arms."""
+    cells = []
+    for task in TASKS:
+        cells += write_cells(tmp_path / task, {"random": lambda _, s: said(0.8, s)}, seeds=[0])
+        cells[-1] |= {"task": task, "evaluation": f"{task}/{cells[-1]['evaluation']}"}
 
+    def list_warnings(arms, origins=None):
+        _, text = render(tmp_path, cells, arms=arms, origins=origins or {})
+        mark = "> **Warning:** "
+        return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
 
-def list_warnings(arms, origins=None):
-    return list(list_leak_warnings(describe(arms, origins), TASKS))
+    return list_warnings
 
 
 @pytest.mark.parametrize(
@@ -41,7 +38,9 @@ def list_warnings(arms, origins=None):
         ),
     ],
 )
-def test_what_an_origin_has_seen_is_told_in_one_line_for_all_arms_that_begin_with_it(told, words):
+def test_what_an_origin_has_seen_is_one_line_for_all_arms_that_begin_with_it(
+    told, words, list_warnings
+):
     arms = [
         {"name": "adapted", "origin": "f00", "data_known": True, "held_out": TASKS},
         {"name": "as published", "origin": "f00", "data_known": False},
@@ -52,28 +51,23 @@ def test_what_an_origin_has_seen_is_told_in_one_line_for_all_arms_that_begin_wit
     assert "the results of adapted, as published may be too good" in line
 
 
-def test_arms_whose_names_hold_commas_are_told_apart():
-    names = ("adapted in-domain", "adapted, for long")
-    arms = [{"name": name, "origin": "f00", "held_out": TASKS} for name in names]
-    [line] = list_warnings(arms, {"f00": {"name": "mini"}})
-    assert "the results of adapted in-domain; adapted, for long may be too good" in line
-
-
-def test_two_origins_have_a_line_each_with_their_own_arms():
-    arms = [{"name": "a", "origin": "f00"}, {"name": "b", "origin": "b0b"}]
+def test_two_origins_have_a_line_each_with_their_own_arms(list_warnings):
+    """Names that hold commas are kept apart."""
+    arms = [{"name": name, "origin": "f00", "held_out": TASKS} for name in ("a", "a, for long")]
+    arms += [{"name": "b", "origin": "b0b"}]
     lines = list_warnings(arms, {"f00": {"name": "mini"}, "b0b": {"name": "tiny"}})
-    assert ["that mini" in lines[0], "results of a may" in lines[0]] == [True, True]
+    assert ["that mini" in lines[0], "results of a; a, for long may" in lines[0]] == [True, True]
     assert ["that tiny" in lines[1], "results of b may" in lines[1]] == [True, True]
 
 
-def test_adapting_on_texts_that_are_tested_on_is_told_besides():
+def test_adapting_on_texts_that_are_tested_on_is_a_warning_of_its_own(list_warnings):
     arms = [{"name": "adapted", "origin": "f00", "held_out": ["stars"]}]
     lines = list_warnings(arms, {"f00": {"name": "mini"}})
     assert len(lines) == 2
     assert "test texts of polarity were withheld from the pre-training of adapted" in lines[1]
 
 
-def test_without_an_origin_only_what_nothing_is_known_of_is_warned_about():
+def test_without_an_origin_only_what_nothing_is_known_of_is_warned_about(list_warnings):
     arms = [
         {"name": "ours", "data_known": True, "held_out": TASKS},
         {"name": "found", "data_known": False},
@@ -83,19 +77,20 @@ def test_without_an_origin_only_what_nothing_is_known_of_is_warned_about():
     assert list_warnings([{"name": "ours", "held_out": TASKS}, {"name": "random"}]) == []
 
 
-def test_the_promise_says_which_phrases_are_compared_with_some_texts_only():
-    arms = [{"name": "ours", "data_known": True, "held_out": TASKS}]
-    [_, paragraph] = describe_withheld_texts(describe(arms), TASKS)
-    assert "with three words or more" in paragraph.text
-    assert "A phrase of eight words that more than 100 dev and test texts share" in paragraph.text
-    assert COMMON_TEXTS == held_out.COMMON_TEXTS
-
-
-def test_without_a_pre_training_there_is_no_statement_and_without_a_withheld_task_no_promise():
-    assert describe_withheld_texts(describe([{"name": "random"}]), ["stars"]) == []
-    arms = [{"name": "a", "held_out": []}, {"name": "b", "held_out": ["stars"]}]
-    [_, paragraph] = describe_withheld_texts(describe(arms), ["stars"])
-    assert "For no task is it shown" in paragraph.text
+@pytest.mark.parametrize(
+    ("held_out", "words"),
+    [
+        ([["polarity"]], "A phrase of eight words that more than 100 dev and test texts share"),
+        ([[], ["polarity"]], "For no task is it shown"),
+        ([], None),
+    ],
+)
+def test_texts_are_withheld_by_what_is_shown_of_every_pre_training(held_out, words, tmp_path):
+    cells = write_cells(tmp_path, {"random": lambda _, s: said(0.8, s)}, seeds=[0])
+    arms = [{"name": f"arm {i}", "held_out": tasks} for i, tasks in enumerate(held_out)]
+    _, text = render(tmp_path, cells, arms=[*arms, {"name": "random"}])
+    found = text.partition("## Withheld from pre-training")[2]
+    assert (words in found) if words else not found
 
 
 def test_a_task_whose_source_an_origin_was_trained_on_is_marked():
@@ -104,11 +99,9 @@ def test_a_task_whose_source_an_origin_was_trained_on_is_marked():
     cells = [Cell("a", name, 0, Path(), {"task": task}, None) for name, task in names.items()]
     unknown = Results(cells, training_data="unknown")
     assert [unknown.mark_task(task) for task in names] == list(names)
-    assert list(list_exposures(unknown)) == []
     exposed = Results(cells, training_data="s2orc, amazon-qa-train-pairs")
     assert [exposed.mark_task(task) for task in names] == ["ePQA †", "subjqa †", "cola", "q †"]
-    [line] = list_exposures(exposed)
-    assert "of the source of ePQA, subjqa in part, q:" in line
+    assert [exposed.find_exposure(task) for task in names] == ["", " in part", None, ""]
 
 
 def test_every_table_marks_an_exposed_task(tmp_path):
@@ -120,11 +113,11 @@ def test_every_table_marks_an_exposed_task(tmp_path):
     assert len(rows) == 3 + 4  # two classes of two arms have a row each
     assert all("polarity †" in row for row in rows)
     assert "†: a published encoder of this study was trained on texts of this source" in text
+    assert "trained on texts of the source of polarity: what arms with it reach" in text
 
 
-def test_labels_that_a_probe_read_are_told():
-    arms = [{"name": "adapted", "written_steps": [9]}, {"name": "random"}]
-    [told] = describe_labels(describe(arms), Results([]))
-    assert "By a probe of adapted on labels of train and dev, which all arms read" in told.text
-    [plain] = describe_labels(describe([{"name": "random"}]), Results([]))
-    assert "probe" not in plain.text
+def test_labels_that_a_probe_read_are_named(tmp_path):
+    cells = write_cells(tmp_path, {"adapted": lambda _, s: said(0.8, s)}, seeds=[0])
+    for steps in ([9], []):
+        _, text = render(tmp_path, cells, arms=[{"name": "adapted", "written_steps": steps}])
+        assert ("By a probe of adapted on labels of train and dev" in text) == bool(steps)

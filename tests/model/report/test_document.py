@@ -3,16 +3,8 @@
 import pytest
 from markdown_it import MarkdownIt
 
-from amazon_electra.model.report.document import (
-    Code,
-    Details,
-    Document,
-    Figure,
-    Heading,
-    Paragraph,
-    Table,
-    escape_markdown,
-)
+from amazon_electra.model.report.document import convert_to_page, escape_markdown, fence_code
+from tests.model.report.evaluations import render, said, write_cells
 
 HOSTILE = [
     "![](https://evil.example/pixel.png)", "[a link](https://evil.example)",
@@ -34,28 +26,31 @@ def read_texts(markdown):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_asks_for_nothing_and_is_shown_as_it_is(text):
-    blocks = [Paragraph(text), Table((text, "n"), [(text, "1")], text), Heading(text)]
-    document = Document(text, [*blocks, Details(text, [Figure("<svg/>", "a figure")])])
-    kinds, shown = read_texts(document.render_markdown())
-    assert kinds <= {"text", "text_special", "em_open", "em_close"}
+    safe = escape_markdown(text)
+    markdown = (
+        f"# {safe}\n\n{safe}\n\n**{safe}**\n\n| {safe} | n |\n| --- | --- |\n| {safe} | 1 |\n"
+    )
+    kinds, shown = read_texts(markdown)
+    assert kinds <= {"text", "text_special", "strong_open", "strong_close"}
     expected = " ".join(text.split())
-    assert shown == [*[expected] * 4, "n", expected, "1", expected, expected, shown[-1]]
-    page = document.render_html()
+    assert shown == [*[expected] * 4, "n", expected, "1"]
+    page = convert_to_page(text, markdown)
     assert "<img" not in page
     assert "<a" not in page
 
 
-def test_a_terminal_that_shows_a_report_obeys_nothing_in_it():
+def test_a_terminal_that_shows_a_report_obeys_nothing_in_it(tmp_path):
+    """Neither in the Markdown nor on the page, whatever the text is shown as."""
     text = "a\x1b]0;title\x07 \u202eb"
-    blocks = [Paragraph(text), Table((text,), [(text,)], text), Code(text), Figure(text, text)]
-    document = Document(text, [*blocks, Details(text, [Heading(text)])])
-    for shown in (document.render_markdown(), document.render_html()):
+    cells = write_cells(tmp_path, {text: lambda _, seed: said(0.8, seed)}, seeds=[0])
+    _, markdown = render(tmp_path, cells, title=text, command=text, dump={text: text})
+    for shown in (markdown, (tmp_path / "report" / "report.html").read_text()):
         assert r"a\x1b]0;title\x07 \u202eb" in shown
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
 
 def test_a_block_of_code_cannot_be_left():
-    [token] = MarkdownIt().parse(Document("T", [Code("x\n````\n# y")]).render_markdown())[3:]
+    [token] = MarkdownIt().parse(fence_code("x\n````\n# y"))
     assert (token.type, token.content) == ("fence", "x\n````\n# y\n")
 
 
@@ -67,7 +62,7 @@ def test_numbers_and_names_stay_readable():
 def test_a_name_is_no_mathematics():
     from xml.etree import ElementTree
 
-    from amazon_electra.model.report.sections import Panel, draw_panels
+    from amazon_electra.model.report.figures import Panel, draw_panels
 
     names = [r"$\foo$", "$a$ and $b$", r"\$ $x$", "5$ < 6 & 7"]
     panels = [Panel(name, "x", "y", {name: [(1, 2), (2, 3)]}) for name in names]

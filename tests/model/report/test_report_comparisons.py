@@ -45,29 +45,26 @@ def test_named_pairs_are_compared_and_one_arm_is_not(study, tmp_path):
         return summary, (tmp_path / "report.md").read_text()
 
     summary, text = rendered(comparisons=[["random", "in-domain"]])
-    assert {(d["a"], d["b"], d["words"]) for d in summary["differences"]} == {
+    assert {(d["a"], d["b"], d["words"]) for d in summary.differences} == {
         ("random", "in-domain", "in-domain is better than random"),
         ("random", "in-domain", "no evidence of a difference between random and in-domain"),
     }
     assert "random − in-domain" in text
     summary, text = rendered(cells=[cell for cell in cells if cell["arm"] == "random"])
-    assert summary["differences"] == []
-    assert summary["answer"].endswith("there is no second arm to compare it with.")
+    assert summary.differences == []
+    assert summary.answer.endswith("there is no second arm to compare it with.")
     assert "## Differences" not in text
 
 
 def test_a_pair_without_cells_and_a_seed_counted_twice_are_the_users_mistakes(study):
     cells = json.loads((study / "study.json").read_text())["cells"]
     told = ReportInput.model_validate({"cells": cells})
-    with pytest.raises(
-        UserError,
-        match="'in-domain' and 'general' have no task and seed in common; the arms are in",
-    ):
+    with pytest.raises(UserError) as error:
         results.load_results(told, study).compare_pairs([("in-domain", "general")])
-    with pytest.raises(
-        UserError, match="cells: random on stars has seed 2 2 times; each counts once"
-    ):
+    assert "'in-domain' and 'general'" in str(error.value)
+    with pytest.raises(UserError) as error:
         results.load_results(ReportInput.model_validate({"cells": [*cells, cells[-1]]}), study)
+    assert "random on stars has seed 2 " in str(error.value)
 
 
 def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
@@ -75,25 +72,26 @@ def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
     one = write_cells(tmp_path, {"trained": lambda p, s: said(0.85, s)})
     random = write_cells(tmp_path, {"random": lambda p, s: said(0.7, s)})
     summary, text = render(tmp_path, one + random)
-    [difference] = summary["differences"]
+    [difference] = summary.differences
     assert difference["one_checkpoint"] is True
     assert difference["pretraining_seeds"] == 1
-    assert "points of this one checkpoint, 95% interval" in summary["answer"]
+    assert "points of this one checkpoint, 95% interval" in summary.answer
     assert "comes from one pre-training" in text
 
     several = write_cells(tmp_path, {"trained": lambda p, s: said(0.85, 10 * p + s)}, (1, 2, 3))
     summary, text = render(tmp_path, several + random)
-    [difference] = summary["differences"]
+    [difference] = summary.differences
     assert difference["one_checkpoint"] is False
     assert (difference["pretraining_seeds"], difference["seeds"]) == (3, 9)
-    assert "checkpoint" not in summary["answer"] + text
+    assert "checkpoint" not in summary.answer + text
     assert "Pre-training seeds are a random effect as well" in text
     assert "| polarity | trained | 3 × 3 | – | 400 |" in text
     assert "| polarity | random | 3 | – | 400 |" in text
 
     twice = ReportInput.model_validate({"cells": [*several, several[0]]})
-    with pytest.raises(UserError, match="seed 0 of pre-training seed 1 2 times"):
+    with pytest.raises(UserError) as error:
         results.load_results(twice, tmp_path)
+    assert "seed 0 of pre-training seed 1 " in str(error.value)
 
 
 def test_arms_that_answer_the_same_are_told_so(tmp_path):
@@ -105,8 +103,8 @@ def test_arms_that_answer_the_same_are_told_so(tmp_path):
 
     cells = write_cells(tmp_path, {"a": lambda p, s: said(0.8, s), "b": shuffle})
     summary, _ = render(tmp_path, cells)
-    assert summary["differences"][0]["words"] == "both arms give the same answers"
-    assert summary["answer"].startswith("A and b give the same answers on polarity")
+    assert summary.differences[0]["words"] == "both arms give the same answers"
+    assert summary.answer.startswith("A and b give the same answers on polarity")
 
 
 def test_an_arm_of_one_answer_is_named_in_red(tmp_path):
@@ -119,7 +117,7 @@ def test_an_arm_of_one_answer_is_named_in_red(tmp_path):
 
     arms = {"stuck": always(1, (0, 1, 2)), "often": always(0, (2,)), "fine": always(0, ())}
     summary, text = render(tmp_path, write_cells(tmp_path, arms))
-    told = {row["arm"]: row["only_answer"] for row in summary["results"]}
+    told = {row["arm"]: row["only_answer"] for row in summary.results}
     assert told == {
         "stuck": "polarity: stuck answers one class only: positive",
         "often": "polarity: often answers one class only with 1 of 3 seeds: negative",
@@ -127,7 +125,7 @@ def test_an_arm_of_one_answer_is_named_in_red(tmp_path):
     }
     assert f"> **Warning:** {told['stuck']}" in text
     page = (tmp_path / "report" / "report.html").read_text()
-    assert f'<p class="warning" role="alert">{told["often"]}</p>' in page
+    assert f"<strong>Warning:</strong> {told['often']}</p>" in page
 
 
 def test_an_arm_that_answers_no_question_is_named_in_red(tmp_path):
@@ -141,7 +139,7 @@ def test_an_arm_that_answers_no_question_is_named_in_red(tmp_path):
     cells = write_cells(tmp_path, {"often": predict}, task="squad2")
     summary, text = render(tmp_path, cells)
     told = "squad2: often answers nothing with 1 of 3 seeds"
-    assert [row["only_answer"] for row in summary["results"]] == [told]
+    assert [row["only_answer"] for row in summary.results] == [told]
     assert f"> **Warning:** {told}" in text
 
 
@@ -166,11 +164,11 @@ def test_a_difference_loses_its_better_to_the_number_of_comparisons(tmp_path):
     cells = write_cells(tmp_path, arms, seeds=[0])
     pairs = [["x", "base"], ["y", "base"], ["z", "base"]]
     summary, text = render(tmp_path, cells, comparisons=pairs)
-    x, y, z = summary["differences"]
+    x, y, z = summary.differences
     assert x["p"] < 0.05 / 3
     assert 0.025 < z["p"] < y["p"] < 0.05
     assert [d["evidence"] for d in (x, y, z)] == [True, False, False]
     assert x["words"] == "x is better than base"
     assert [d["words"].split(" between")[0] for d in (y, z)] == ["no evidence of a difference"] * 2
-    assert "X is better than base on polarity" in summary["answer"]
+    assert "X is better than base on polarity" in summary.answer
     assert "y is better" not in text

@@ -1,0 +1,176 @@
+"""Draws the figures of a report as SVG text; without matplotlib there are none."""
+
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amazon_electra.model.report.formats import get_title, is_percentage
+from amazon_electra.model.report.inputs import ReportInput
+from amazon_electra.model.report.results import Cell, Results
+
+Interval = tuple[float, float, float]
+"""Value, low, high."""
+CURVES = (
+    (r"(?!validation_).*loss", "loss", "Pre-training: losses"),
+    (r"validation_(?!fixed_).*loss", "loss", "Pre-training: losses on dev reviews"),
+    (r"probe_accuracy", "accuracy", "Pre-training: linear probe of polarity on dev reviews"),
+)
+"""Pattern of the measures in metrics.jsonl, axis and title."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes: lines, or points with intervals."""
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """(x, y) by name."""
+    points: Sequence[tuple[str, float, Interval]] = ()
+    """(name, x, (y, low, high)), over the logarithm of x."""
+    is_logarithmic: bool = False
+    """Whether the x of lines is drawn so."""
+    levels: Sequence[tuple[str, float]] = ()
+    """(name, y) of what has no x: dashed lines across."""
+
+
+def draw_panels(panels: Sequence[Panel]) -> str:
+    """Return the panels below each other as one `<svg>`; nothing without matplotlib, or panels.
+
+    It has no date, no empty line, and its ids are the same in every run.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        return ""
+    if not panels:
+        return ""
+    figure = Figure(figsize=(7.0, 3.3 * len(panels)), layout="constrained")
+    for axes, panel in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+        axes.set(title=_escape_math(panel.title), xlabel=panel.x, ylabel=panel.y)
+        for name, line in panel.lines.items():
+            marker = "o" if len(line) < 12 else None
+            axes.plot(*zip(*line, strict=True), label=_escape_math(name), marker=marker)
+        if panel.lines:
+            axes.legend(frameon=False, fontsize=8)
+        for name, level in panel.levels:
+            axes.axhline(level, color="#777", linewidth=1, linestyle="--")
+            place = axes.get_yaxis_transform()
+            label = _escape_math(name)
+            axes.text(0.01, level, label, transform=place, fontsize=8, color="#555", va="bottom")
+        for name, x, (value, low, high) in panel.points:
+            error = [[value - low], [high - value]]
+            bar = axes.errorbar(x, value, yerr=error, fmt="o", capsize=3)
+            color = bar.lines[0].get_color()
+            offset = {"xytext": (6, 4), "textcoords": "offset points"}
+            axes.annotate(_escape_math(name), (x, value), **offset, fontsize=8, color=color)
+        if panel.is_logarithmic or panel.points:
+            axes.set_xscale("log")
+        if panel.points:
+            axes.margins(x=0.15)
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "report", "svg.fonttype": "none", "font.family": "sans-serif"}
+    ):
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
+    return re.sub(r"\n\s*\n", "\n", svg.strip())
+
+
+def _escape_math(name: str) -> str:
+    """Return a name that matplotlib draws as it is; text between two $ would be mathematics."""
+    return name.replace("$", r"\$")
+
+
+def draw_costs(study: ReportInput, results: Results) -> str:
+    """Return the main metric of the first task against what pre-training and use cost."""
+    task = results.tasks[0]
+    metric = results.get_main_metric(task)
+    scale = 100 if is_percentage(metric) else 1
+    values = {
+        arm: (scale * of["value"], scale * of["low"], scale * of["high"])
+        for arm in results.arms
+        if (pooled := results.pool_metrics(arm, task))
+        for of in [pooled[metric]]
+    }
+    costs = {
+        "pre-training operations (FLOPs of matrix products)": {
+            arm.name: arm.matrix_flops for arm in study.arms if arm.matrix_flops
+        },
+        "latency (ms a review, one at a time, p50)": {
+            arm.name: arm.cost["batch_1"]["p50_ms"] for arm in study.arms if arm.cost
+        },
+    }
+    return draw_panels(
+        [
+            Panel(
+                task,
+                x,
+                get_title(metric) + (" (%)" if scale == 100 else ""),
+                points=[(arm, of[arm], values[arm]) for arm in values if arm in of],
+                levels=[(arm, values[arm][0]) for arm in values if arm not in of],
+            )
+            for x, of in costs.items()
+            if set(of) & set(values)
+        ]
+    )
+
+
+def draw_training(study: ReportInput, base: Path, results: Results) -> str:
+    """Return the losses and the probe of pre-training, and the main metric on dev while
+    fine-tuning (first task, first seed).
+    """
+    logs = {entry.name: read_lines(base / entry.metrics) for entry in study.pretraining}
+    panels = []
+    for pattern, axis, title in CURVES:
+        lines = {
+            f"{name}: {measure.replace('_', ' ')}": [
+                (line["step"], line[measure]) for line in log if measure in line
+            ]
+            for name, log in logs.items()
+            for measure in sorted({measure for line in log for measure in line})
+            if re.fullmatch(pattern, measure)
+        }
+        if lines:
+            panels.append(Panel(title, "step", axis, lines))
+    task = results.tasks[0]
+    metric = results.get_main_metric(task)
+    learning = {
+        arm: line
+        for arm in results.arms
+        if (cells := results.list_cells(arm, task))
+        and len(line := read_learning_curve(cells[0], metric)) > 1
+    }
+    if learning:
+        title = f"Fine-tuning: {get_title(metric)} on dev of {task}, first seed"
+        panels.append(Panel(title, "step", get_title(metric), learning))
+    return draw_panels(panels)
+
+
+def read_learning_curve(cell: Cell, metric: str) -> list[tuple[float, float]]:
+    """Return (step, metric on dev) with the chosen learning rate, from its own first step on."""
+    lines = read_lines(cell.finetuned / "metrics.jsonl")
+    rate = cell.about.get("learning_rate")
+    kept = [line for line in lines if line.get("peak_learning_rate") == rate]
+    before = [line["step"] for line in lines if kept and line["attempt"] < kept[0]["attempt"]]
+    begun, name = max(before, default=0), f"dev_{metric}"
+    return [(line["step"] - begun, line[name]) for line in kept if name in line]
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """Return the whole lines of a JSON Lines file; none where it is missing."""
+    if not file.is_file():
+        return []
+    return [
+        json.loads(line)
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if line.endswith("}")
+    ]

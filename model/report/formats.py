@@ -1,0 +1,71 @@
+"""Formats metrics, their intervals and their differences as a reader sees them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from amazon_electra.model.evaluation.metrics import METRICS
+from amazon_electra.model.evaluation.significance import Comparison
+
+
+def get_title(metric: str) -> str:
+    return METRICS[metric].title
+
+
+def is_percentage(metric: str) -> bool:
+    return metric not in ("loss", "mse", "mae", "kappa")
+
+
+def format_number(metric: str, value: float) -> str:
+    return f"{100 * value:.1f}%" if is_percentage(metric) else f"{value:.3f}"
+
+
+def format_change(metric: str, value: float) -> str:
+    return f"{100 * value:+.1f} points" if is_percentage(metric) else f"{value:+.3f}"
+
+
+def format_with_interval(metric: str, values: Mapping[str, float]) -> str:
+    low, high = format_number(metric, values["low"]), format_number(metric, values["high"])
+    return f"{format_number(metric, values['value'])} ({low.rstrip('%')} – {high.rstrip('%')})"
+
+
+def format_range(c: Comparison) -> str:
+    low, high = (format_change(c.metric, end).removesuffix(" points") for end in (c.low, c.high))
+    return f"{low} to {high}"
+
+
+def format_share(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+def format_p(p: float | None) -> str:
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def format_answer(answer: Any) -> str:
+    """Return a label or prediction as text; several answers are a list of (text, place)."""
+    if not isinstance(answer, list):
+        return str(answer) or "none"
+    texts = [str(one[0]) if isinstance(one, list) else str(one) for one in answer]
+    return "; ".join(dict.fromkeys(texts)) or "none"
+
+
+def format_detail(value: Any) -> str:
+    """Return a value of the dump's description."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(format_detail, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def format_cost(other: float, best: float) -> str:
+    """Return how many times the CPU seconds of the best arm another one takes, where it matters."""
+    if not other or not best:
+        return ""
+    if other >= MIN_FACTOR * best:
+        return f", which costs {other / best:,.3g} times the CPU"
+    if best >= MIN_FACTOR * other:
+        return f", which costs {other / best:,.2g} of the CPU"
+    return ""
+
+
+MIN_FACTOR = 1.5
+"""From which on a difference in CPU seconds is named."""

@@ -1,5 +1,6 @@
 """The report: every comparison with its interval and test, the loss curves, the cost."""
 
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Report(Stage):
 
     describe: Callable[[Store], ReportInput] | None = None
 
-    name, version = "report", 17
+    name, version = "report", 18
     Config: ClassVar[type[Settings]] = ReportConfig
     ends_run = True
 
@@ -103,6 +104,10 @@ def describe_study(
     name = f"adaptation of {get_name(origin)}" if origin else "in-domain ELECTRA"
     trained = store.fetch(encoder, "metrics.jsonl", "result.json", "config.json")
     dump = next((stage for stage in made if stage.name == "dump"), None)
+    folders = [store.fetch(model, "results.json", SUSPICIOUS, COST) for model in models]
+    if origin and folders:  # the question is what the model is worth
+        model = json.loads((folders[0] / "results.json").read_text())["arm"]
+        cells = sorted(cells, key=lambda cell: cell.arm != model)
     arms = list(dict.fromkeys(cell.arm for cell in cells))
     pairs = pair_adapted(arms, origin) if origin else []
     first = [(arms[0], other) for other in arms[1:]]
@@ -121,7 +126,7 @@ def describe_study(
         origins=describe_origins(store, [origin] if origin else []),
         cells=[describe_cell(store, cell) for cell in cells],
         curve=[describe_cell(store, cell) for cell in curve],
-        models=[store.fetch(model, "results.json", SUSPICIOUS, COST) for model in models],
+        models=folders,
     )
 
 

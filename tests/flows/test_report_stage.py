@@ -116,6 +116,22 @@ def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
     assert read_report_input(tmp_path / "study.json") == told
 
 
+def test_from_a_published_encoder_the_arm_of_the_model_is_compared_with_the_others(made):
+    store, stages = made
+    corpus, encoder = stages["corpus"], stages["pre-training"]
+    origin = publish(store, ExistingStage("origin", 1, {"name": "bert"}))
+    model = ExistingStage("model", 1, {})
+    folder = store.folder(model)
+    folder.mkdir(parents=True)
+    for name in ("results.json", "suspicious.csv", "cost.json"):
+        (folder / name).write_text('{"arm": "TF-IDF"}')
+    publish(store, model)
+    cells = [cell(arm, corpus, encoder) for arm in ("bert, frozen", "adapted", "TF-IDF")]
+    every = [*stages.values(), origin]
+    found = report.describe_study(store, "T", "command", every, encoder, cells, models=[model])
+    assert [arm.name for arm in found.arms] == ["TF-IDF", "bert, frozen", "adapted"]
+
+
 CORPUS, ORIGIN = ExistingStage("corpus", 1, {}), ExistingStage("origin", 1, {"name": "bert"})
 
 

@@ -43,6 +43,7 @@ from amazon_electra.beam_jobs.reading.dates import (
     count_dates,
     decide_notation,
     parse_day,
+    read_month,
     resolve_days,
 )
 from amazon_electra.beam_jobs.reading.ids import ID, format_id
@@ -67,8 +68,11 @@ SCHEMA = pa.schema(
         pa.field("item", pa.uint64()),  # hash of the product; 0: it has none
         pa.field("row", pa.int64()),  # number of the record in its unit, from 1
         pa.field("id", pa.string()),  # the user's own, where a record has one
+        pa.field("month", pa.string()),  # of its date, such as 2026-06, where it has one
     ]
 )
+RECORD = ("row", "id", "month")
+"""Columns of a draft that stay as they are."""
 NO_KEY = "split_by_missing"
 """Note that counts the reviews without what the split is by."""
 MAX_RATINGS = 1000
@@ -132,6 +136,7 @@ class Draft(NamedTuple):
     """Number of the record in its unit, from 1."""
     id: str | None
     """The user's own."""
+    month: str | None
 
 
 def make_title(title: Any, text: str, repair_run_ons: bool, max_characters: int) -> str:
@@ -307,8 +312,10 @@ class UnitReader:
 
     def __init__(self, unit: Unit, preparation: Preparation, time: TimeSplit | None) -> None:
         self.unit, self.preparation, self.time = unit, preparation, time
-        self.notation = time.notations.get(unit.file.dump, Notation()) if time else Notation()
         self.options = preparation.options
+        self.notation = Notation(self.options.dates or "")
+        if time:
+            self.notation = time.notations.get(unit.file.dump, self.notation)
         self.read = 0
         self.tally = Tally()
         self.dropped: Counter[str] = Counter()
@@ -407,6 +414,7 @@ class UnitReader:
             day=parse_day(review.timestamp, self.notation) if by == "time" else None,
             row=self.read,
             id=own_id,
+            month=read_month(review.timestamp, self.notation),
         )
 
     def record_reject(self, item: Reject) -> None:
@@ -435,7 +443,7 @@ class UnitReader:
             if foreign.any():
                 self.dropped["other language"] += int(foreign.sum())
                 columns = [list(compress(column, ~foreign)) for column in columns]
-        titles, texts, identities, ratings, labels, items, keys, days, places, own_ids = columns
+        titles, texts, identities, ratings, labels, items, keys, days, *record = columns
 
         hashes = [exact.hash_text(text) for text in texts]
         sides = self.assign_splits(hashes, keys, days)
@@ -483,8 +491,10 @@ class UnitReader:
             pa.array(map(len, titles), pa.int32()),
             pa.array(runs),
             pa.array(items, pa.uint64()),
-            pa.array(places, pa.int64()),
-            pa.array(own_ids, pa.string()),
+            *(
+                pa.array(one, SCHEMA.field(name).type)
+                for name, one in zip(RECORD, record, strict=True)
+            ),
             *(pa.array([row[i] for row in labels], pa.string()) for i in range(len(self.values))),
         ]
         return pa.Table.from_arrays(arrays, schema=make_schema(preparation.labels))

@@ -49,6 +49,8 @@ CORPUS_SCHEMA = pa.schema(
         pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         pa.field("row", pa.int64(), nullable=False),  # of the file, from 1, as in scores
         pa.field("id", pa.string()),  # the user's own
+        pa.field("product", pa.uint64()),  # its hash
+        pa.field("month", pa.dictionary(pa.int32(), pa.string())),  # of its date, such as 2026-06
         pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
         pa.field("has_title", pa.bool_(), nullable=False),
         pa.field("sentences", pa.list_(pa.string()), nullable=False),
@@ -392,6 +394,8 @@ class UnitTables:
         columns["file"] = pa.DictionaryArray.from_arrays(one, [self.prepared.short_name])
         columns["row"] = pc.add(batch.column("row"), self.rows_before)
         columns["id"] = batch.column("id")
+        columns["product"] = pa.array(items, mask=items == 0)
+        columns["month"] = batch.column("month").dictionary_encode()
         columns["split"] = pa.DictionaryArray.from_arrays(batch.column("split"), list(SPLITS))
         columns["has_title"] = pc.greater(batch.column("title_characters"), 0)
         columns["sentences"] = split_reviews(batch, self.splitter)

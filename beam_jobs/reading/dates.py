@@ -148,6 +148,17 @@ def parse_day(value: Any, notation: Notation = Notation()) -> int | None:  # noq
     return found.find_day(notation) if isinstance(found, Numbers) else found
 
 
+def read_month(value: Any, notation: Notation = Notation()) -> str | None:  # noqa: B008
+    """Return the month of a timestamp, such as 2026-06; None where `parse_day` returns None."""
+    day = parse_day(value, notation)
+    return None if day is None else _format_month(day)
+
+
+@lru_cache(1 << 16)
+def _format_month(day: int) -> str:
+    return datetime.date.fromordinal(day + EPOCH).strftime("%Y-%m")
+
+
 def read_date(value: Any) -> int | Numbers | None:
     """Return the day of a timestamp, its numbers where only the column decides the day, or None."""
     if isinstance(value, datetime.date):  # a datetime too

@@ -1,7 +1,8 @@
 """The rows of a unit, each with its label or the reason why it has none, and the files of all.
 
 A file of scores has a row for each record of its input, in order: `file`, `row` (the record's
-number, from 1), `id` (its own, where it has one), `text` if wanted, `label` (of a multi-label model
+number, from 1), `id` (its own, where it has one), `product` and `month` (where it has them),
+`text` if wanted, `label` (of a multi-label model
 the list of labels, in CSV as JSON), `decision` (`decided`, or `ask` where the model is less sure
 than its threshold for the answer, if it has one), `expected` (the mean of the stars that the
 classes stand for, by their probabilities), `p.LABEL` for each class, `because` if wanted (the
@@ -46,7 +47,8 @@ from amazon_electra.beam_jobs.corpus.prepare import join_title, make_title
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from amazon_electra.beam_jobs.reading import work_units
-from amazon_electra.beam_jobs.reading.fields import choose_text
+from amazon_electra.beam_jobs.reading.dates import read_month
+from amazon_electra.beam_jobs.reading.fields import choose_text, unwrap
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
@@ -94,6 +96,9 @@ class Rows:
     """The records of a unit in their order."""
 
     ids: list[str | None] = field(default_factory=list)
+    products: list[str | None] = field(default_factory=list)
+    months: list[str | None] = field(default_factory=list)
+    """Such as 2026-06, where the date shows it."""
     texts: list[str] = field(default_factory=list)
     """As the classifier reads them; empty where there is a reason."""
     reasons: list[str | None] = field(default_factory=list)
@@ -144,6 +149,11 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifiers: Sequence[Classifier])
     rows = read_rows(unit, plan.options, classifiers[0].task)
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
     columns = {"id": pa.array(rows.ids, pa.string())}
+    mapping = dict(unit.file.layout.mapping)
+    if "item_id" in mapping:
+        columns["product"] = pa.array(rows.products, pa.string())
+    if "timestamp" in mapping:
+        columns["month"] = pa.array(rows.months, pa.string())
     if plan.options.with_text:
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
     texts = [rows.texts[number] for number in scored]
@@ -237,6 +247,8 @@ def read_rows(unit: Unit, options: ScoringOptions, task: str = "") -> Rows:
         shown = format_id(value)
         rows.integers += (type(value) is int or is_text) and is_integer(shown or "")
         rows.ids.append(shown)
+        rows.products.append(format_id(record.get(mapping.get("item_id", ""))))
+        rows.months.append(read_month(unwrap(record.get(mapping.get("timestamp", "")))))
         rows.texts.append(text)
         rows.reasons.append(reason or None)
         rows.given.append(None if reason else read_given(record))

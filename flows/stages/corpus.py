@@ -17,7 +17,7 @@ class Corpus(Stage):
     fingerprint contains those before it, all of which the job `reads`.
     """
 
-    name, version, Config = "corpus", 28, CorpusConfig
+    name, version, Config = "corpus", 29, CorpusConfig
     pool = "cpu"
     headline = ("read", "kept", "sentences")
     ends_run = True

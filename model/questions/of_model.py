@@ -3,6 +3,7 @@ results.json and the report say.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,12 @@ from amazon_electra.beam_jobs.core.word_weights import WordWeights, find_top_wor
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.config import DecisionSettings
 from amazon_electra.model.finetuning.examples import Task
-from amazon_electra.model.finetuning.tasks.corpus import LABEL, locate_reviews
+from amazon_electra.model.finetuning.tasks.corpus import (
+    LABEL,
+    TRAINED,
+    count_trained_products,
+    locate_reviews,
+)
 from amazon_electra.model.questions.giveaways import find_giveaway
 from amazon_electra.model.questions.slices import MAX_REVIEWS, describe_fields, find_slices
 from amazon_electra.model.questions.trust import (
@@ -29,7 +35,7 @@ from amazon_electra.model.questions.trust import (
 from amazon_electra.model.questions.wrong_labels import WrongLabels, find_wrong_labels
 
 SUSPICIOUS = "suspicious.csv"
-HEADER = ("file", "row", "id", "given", "suggested", "confidence", "contradicted", "text")
+HEADER = ("file", "row", "id", "month", "given", "suggested", "confidence", "contradicted", "text")
 TEXT_SHOWN = 300
 """Characters of a text in the list."""
 NEVER = 2.0
@@ -81,16 +87,21 @@ def answer_questions(
         "trust": summarize_trust(basis, task, decision),
         "costs": summarize_costs(basis, task, decision),
         "words": summarize_words(word_pipeline, task, texts),
-        "slices": summarize_slices(every, task, records, decision),
+        "slices": summarize_slices(every, task, data, records, decision),
     }
 
 
 def summarize_slices(
-    every: OutOfFold, task: Task, records: dict[str, dict[str, Any]], decision: DecisionSettings
+    every: OutOfFold,
+    task: Task,
+    data: Path,
+    records: dict[str, dict[str, Any]],
+    decision: DecisionSettings,
 ) -> list[dict[str, Any]]:
     """Return the slices of the answers, the weakest first; none of examples that are no reviews."""
     chosen = [place for place, one in enumerate(every.ids) if one in records][:MAX_REVIEWS]
     own = [records[every.ids[place]] for place in chosen]
+    mark_products(own, every.folds[chosen].tolist(), data)
     classes = [task.labels[every.labels[place]] for place in chosen]
     answers = choose_answers(every.probabilities, decision.find_costs(task.labels))
     right = (answers == every.labels)[chosen]
@@ -99,6 +110,22 @@ def summarize_slices(
         asdict(one) | {"is_weak": one.is_weak, "says": one.describe()}
         for one in find_slices(right, fields)
     ]
+
+
+def mark_products(records: Sequence[dict[str, Any]], folds: Sequence[int], data: Path) -> None:
+    """Add to each record whether the model that answered it had read another review of its product
+    (`is_seen`): one of the training splits, of another fold than its own.
+    """
+    keys = [
+        (one.get("product"), fold if one.get("split") in TRAINED.to_pylist() else -1)
+        for one, fold in zip(records, folds, strict=True)
+    ]
+    trained = count_trained_products(data, {product for product, _ in keys if product})
+    own = Counter(keys)
+    for record, (product, fold) in zip(records, keys, strict=True):
+        if product:
+            unread = own[product, fold] if fold >= 0 else 0
+            record["is_seen"] = trained[product] > unread
 
 
 def summarize_words(

@@ -1,12 +1,13 @@
-"""Where is it weak? The accuracy of each slice of the reviews: by class, stars, length, language
-and file. A weak one is worse than the rest by Fisher's exact test, corrected for the number of
-slices.
+"""Where is it weak? The accuracy of each slice of the reviews: by class, stars, length, language,
+file, month and whether the product was seen in training. A weak one is worse than the rest by
+Fisher's exact test, corrected for the number of slices.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ MAX_VALUES = 20
 MAX_REVIEWS = 5_000
 """That are looked at, for their languages."""
 LEVEL = 0.05
+SEEN = {True: "seen in training", False: "not seen in training", None: "unknown"}
 LENGTHS = (10, 30, 100)
 """Words between the slices by length."""
 
@@ -52,7 +54,7 @@ class Slice:
 
 
 def describe_fields(
-    texts: Sequence[str], records: Sequence[Mapping[str, object]], classes: Sequence[str]
+    texts: Sequence[str], records: Sequence[Mapping[str, Any]], classes: Sequence[str]
 ) -> dict[str, list[str]]:
     """Return the values of each field by which reviews are sliced; `classes` are their labels."""
     edges = ["0", *map(str, LENGTHS)]
@@ -64,6 +66,8 @@ def describe_fields(
         "length": [f"{names[place]} words" for place in counts],
         "language": [find_language(text) or "unknown" for text in texts],
         "file": [str(record.get("file") or "unknown") for record in records],
+        "month": [str(record.get("month") or "unknown") for record in records],
+        "product": [SEEN[record.get("is_seen")] for record in records],
     }
 
 

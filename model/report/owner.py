@@ -16,7 +16,7 @@ SHOWN = 10
 """Rows of suspicious.csv in the report."""
 ERRORS, MAX_ERRORS = "errors.html", 5_000
 """Page beside the report with the rows of suspicious.csv, and how many of them it shows."""
-FILTERED = ("file", "given", "suggested")
+FILTERED = ("file", "month", "given", "suggested")
 """Columns of that page whose values can be chosen."""
 COST = "cost.json"
 """Of a model folder: its megabytes, and the milliseconds of a review."""

@@ -36,6 +36,9 @@ GROUPS = ("item_id", "near_cluster")
 """Columns by which folds keep reviews together, where a corpus has them."""
 RECORD = ("file", "row", "id")
 """Columns that say which record of the dump a review was."""
+SLICED = ("split", "month", "product")
+"""Columns by which answers are sliced beside these, where a corpus has them."""
+TRAINED = pa.array(["pretrain", "train"])
 HASH = re.compile("[0-9a-f]{32}")
 """Of a review's id in examples."""
 LABEL = "label:"
@@ -173,7 +176,8 @@ def locate_reviews(
     data: Path, ids: Collection[str], with_text: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Return file, row and the user's own id of the record of each example, by its id; none for
-    what is not of the corpus `data`. `with_text` adds its text and stars.
+    what is not of the corpus `data`. `with_text` adds its text and stars, and where the corpus has
+    them its split, month and the hash of its product.
     """
     files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
     columns = ["review_id", *RECORD, *(["sentences", "stars"] if with_text else [])]
@@ -181,14 +185,34 @@ def locate_reviews(
     wanted = pa.array([bytes.fromhex(one) for one in ids if HASH.fullmatch(one)], pa.binary(16))
     for path in files if len(wanted) else ():
         with pq.ParquetFile(path) as parquet:
-            if not {*columns} <= {*parquet.schema_arrow.names}:
+            names = parquet.schema_arrow.names
+            if not {*columns} <= {*names}:
                 continue
-            for batch in parquet.iter_batches(BATCH_ROWS, columns=columns):
+            known = [one for one in SLICED if with_text and one in names]
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=[*columns, *known]):
                 chosen = batch.filter(pc.is_in(batch.column("review_id"), wanted))
                 for row in chosen.to_pylist():
                     if with_text:
                         row["text"] = " ".join(row.pop("sentences"))
                     found[row.pop("review_id").hex()] = row
+    return found
+
+
+def count_trained_products(data: Path, products: Collection[int]) -> Counter[int]:
+    """Return how many reviews of each of these products (hashes) are in the training splits of the
+    corpus `data`.
+    """
+    wanted, found = pa.array(sorted(products), pa.uint64()), Counter[int]()
+    for path in sorted(data.glob("corpus-*.parquet")) if len(wanted) else ():
+        with pq.ParquetFile(path) as parquet:
+            if "product" not in parquet.schema_arrow.names:
+                continue
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=["product", "split"]):
+                is_trained = pc.is_in(batch.column("split").cast(pa.string()), TRAINED)
+                chosen = batch.filter(
+                    pc.and_(is_trained, pc.is_in(batch.column("product"), wanted))
+                )
+                found.update(chosen.column("product").to_pylist())
     return found
 
 

@@ -23,7 +23,7 @@ def write_scores(tmp_path, monkeypatch, decided_from=(), numbers=(), thresholds=
     plan.folders.written, unit.name = str(tmp_path), f"unit-{decided_from}-{numbers}-{costs}"
     plan.options.with_text = False
     plan.options.model_version, plan.prefixes = ("7",), ("",)
-    unit.file.name, unit.file.index = "shop.csv", 0
+    unit.file.name, unit.file.index, unit.file.layout.mapping = "shop.csv", 0, ()
     score_files.score_unit(unit, plan, [model])
     with pa.ipc.open_file(str(tmp_path / f"{unit.name}.arrow")) as file:
         return file.read_all()

@@ -43,13 +43,15 @@ def test_no_slice_is_weak_where_none_is():
 
 def test_reviews_have_a_value_of_each_field():
     texts = ["Works.", "Der Koffer war schon nach einer Woche kaputt, sehr schade. " * 4]
-    records = [{"file": "a.csv", "stars": 4}, {"stars": None}]
+    records = [{"file": "a.csv", "stars": 4, "is_seen": False}, {"stars": None, "month": "2026-06"}]
     assert describe_fields(texts, records, ["good", "bad"]) == {
         "class": ["good", "bad"],
         "stars": ["4", "none"],
         "length": ["0 to 10 words", "30 to 100 words"],
         "language": ["unknown", "de"],
         "file": ["a.csv", "unknown"],
+        "month": ["unknown", "2026-06"],
+        "product": ["not seen in training", "unknown"],
     }
 
 
@@ -58,7 +60,7 @@ def test_the_page_of_errors_escapes_what_it_shows(tmp_path):
     with (tmp_path / SUSPICIOUS).open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(HEADER)
-        writer.writerow(["<b>.csv", "7", bad, "bad", "good", "0.99", "", bad])
+        writer.writerow(["<b>.csv", "7", bad, "2026-06", "bad", "good", "0.99", "", bad])
     write_errors_page(tmp_path, tmp_path / "errors.html", bad)
     page = (tmp_path / "errors.html").read_text()
     assert page.count("<script>") == 1  # ours

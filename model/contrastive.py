@@ -89,7 +89,6 @@ class ContrastiveResult:
     """Share of the titles whose body was the nearest of the batch, likewise."""
     seconds: float
     cpu_seconds: float
-    joules: float | None
     peak_memory_mb: float
     parameters: int
     device: str
@@ -107,7 +106,6 @@ class Totals:
     accuracy: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    joules: float = 0.0
 
 
 class Texts:
@@ -357,7 +355,6 @@ def _adapt(
         accuracy=totals.accuracy,
         seconds=round(totals.seconds, 3),
         cpu_seconds=round(totals.cpu_seconds, 3),
-        joules=round(totals.joules) if totals.joules else None,
         peak_memory_mb=round(device.measure_memory_mb()),
         parameters=sum(p.numel() for p in contrast.network.parameters()),
         device=device.kind,
@@ -423,7 +420,7 @@ def train(
     log = MetricsLog(output, after_step=totals.step or None) if device.is_rank0 else None
     batches = iterate_batches(len(contrast.texts.titles), batch, config.seed, totals.step)
     sums: list[tuple[Tensor, Tensor]] = []
-    meters = [Meter(time.monotonic), Meter(time.process_time), Meter(device.read_joules)]
+    meters = [Meter(time.monotonic), Meter(time.process_time)]
     tokens = totals.tokens
 
     def read_window() -> dict[str, float]:
@@ -431,12 +428,11 @@ def train(
         nonlocal tokens
         device.wait()
         loss, accuracy = (float(torch.stack(one).mean()) for one in zip(*sums, strict=True))
-        seconds, cpu, joules = (meter.take() for meter in meters)
-        cpu, joules = device.add_numbers(cpu, joules)
+        seconds, cpu = (meter.take() for meter in meters)
+        [cpu] = device.add_numbers(cpu)
         totals.loss, totals.accuracy = loss, accuracy
         totals.seconds += seconds
         totals.cpu_seconds += cpu
-        totals.joules += joules if math.isfinite(joules) else 0.0
         numbers = {
             "contrastive_loss": loss,
             "contrastive_accuracy": accuracy,

@@ -10,9 +10,8 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -109,10 +108,6 @@ class Device(Rank):
         self._peak = 2 * 1024**3 / best * torch.get_num_threads()
         return self._peak
 
-    def read_joules(self) -> float:
-        """Return the energy this process's device has used since some moment; NaN if untold."""
-        return math.nan
-
     def measure_memory_mb(self) -> float:
         """Return the peak memory of this process in MiB; on a GPU that of the GPU."""
         peak = resource.getrusage(
@@ -133,7 +128,6 @@ class Cuda(Device):
         torch.backends.cuda.enable_cudnn_sdp(False)  # it plans each shape of a batch anew
         # one for all: a CUDA graph cannot be captured on the default stream
         torch.cuda.set_stream(torch.cuda.Stream(self.torch))
-        self._read_millijoules = open_energy_counter(self.torch)
 
     def _has_bf16(self) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -155,9 +149,6 @@ class Cuda(Device):
 
     def measure_peak_flops(self) -> float:
         return find_peak_flops(torch.cuda.get_device_name(self.torch), self.bf16)
-
-    def read_joules(self) -> float:
-        return self._read_millijoules() / 1000
 
 
 @cache
@@ -199,23 +190,6 @@ def find_peak_flops(name: str, bf16: bool) -> float:
     unknown = (math.nan, math.nan)
     peaks = next((peaks for part, peaks in CUDA_PEAK_FLOPS.items() if part in name), unknown)
     return peaks[0 if bf16 else 1]
-
-
-def open_energy_counter(gpu: torch.device) -> Callable[[], float]:
-    """Return what reads a GPU's millijoules from NVML, where the package nvidia-ml-py is installed
-    and the GPU counts them (since Volta), else NaN.
-    """
-    if find_spec("pynvml") is None:
-        return lambda: math.nan
-    nvml = import_module("pynvml")
-    try:
-        nvml.nvmlInit()
-        uuid = f"GPU-{torch.cuda.get_device_properties(gpu).uuid}"
-        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-        nvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-    except nvml.NVMLError:
-        return lambda: math.nan
-    return lambda: float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
 
 
 class Xla(Device):

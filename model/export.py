@@ -58,6 +58,7 @@ from amazon_electra.model.questions.drift import MAX_KNOWN, write_profile
 from amazon_electra.model.questions.of_model import answer_questions
 from amazon_electra.model.report.document import render_template
 from amazon_electra.model.report.owner import COST
+from amazon_electra.model.results import ExportResult
 
 TIMED = 20
 """Examples by which the time of an answer is measured."""
@@ -136,9 +137,8 @@ def export(
     output: str | Path,
     *,
     decision: DecisionSettings = DEFAULT_DECISION,
-) -> dict[str, Any]:
-    """Write the model folder of the best arm by dev to `output`, results.json last; return its
-    content but for the arms.
+) -> ExportResult:
+    """Write the model folder of the best arm by dev to `output`, results.json last.
 
     `cells` are the fine-tuned folders of one task, and the evaluations of all of them or of none;
     those of one arm differ in the seed. `data` is the folder or file of the task. With a target
@@ -158,13 +158,13 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options = read_options(ExportOptions, argv, "python -m amazon_electra.model.export", __doc__)
     cells = read_cells(options.cells, options.evaluations)
     decision = options.narrow(DecisionSettings)
-    return export(cells, options.task, options.data, options.output, decision=decision)
+    return export(cells, options.task, options.data, options.output, decision=decision).content
 
 
 def write_model(
     cells: Sequence[ExportCell], task: Task, data: Path, output: Path, decision: DecisionSettings
-) -> dict[str, Any]:
-    """Write the folder, results.json last; return its content but for the arms."""
+) -> ExportResult:
+    """Write the folder, results.json last."""
     make_writable_folder("output", output)
     metric = task.metrics[0]
     ranked = rank_arms(cells)
@@ -211,17 +211,15 @@ def write_model(
         exported = replace(exported, config={**exported.config, "numbers": task.numbers})
     described = best.described
     write_config(output, best.arm_class, exported, described["task"], described["labels"])
+    trained_on = load_examples(
+        task, data, "train", choose_sampling(settings, "train", trained["seed"])
+    )
     if held_out:
-        known = replace(choose_sampling(settings, "train", trained["seed"]), n=MAX_KNOWN)
-        train = load_examples(task, data, "train", known)
-        write_profile(held_out, tested, train, task, data, output)
+        write_profile(held_out, tested, trained_on[:MAX_KNOWN], task, data, output)
     if texts := [one.text for one in examples[: self_test.TEXTS]]:
         expected = predict_texts(fitted, temperature, texts, task.shape == "multilabel")
         self_test.SelfTest(list(task.labels), texts, expected).write(output)
     write_json(output / COST, measure_cost(fitted, [one.text for one in examples[:TIMED]], output))
-    trained_on = load_examples(
-        task, data, "train", choose_sampling(settings, "train", trained["seed"])
-    )
     chosen_on = examples if has_dev else ()
     save_sketches([example.text for example in (*trained_on, *chosen_on)], output)
     results = {
@@ -252,7 +250,7 @@ def write_model(
     }
     write_card(best, task, results, output)
     write_json(output / "results.json", results)
-    return {name: value for name, value in results.items() if name != "arms"}
+    return ExportResult.of({name: value for name, value in results.items() if name != "arms"})
 
 
 def find_word_pipeline(fitted: Arm, cells: Sequence[ExportCell]) -> Any:

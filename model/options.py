@@ -64,14 +64,6 @@ class VocabularyFitConfig(Settings):
     )
 
 
-class VocabularyFitOptions(VocabularyFitConfig):
-    """Options of model.vocabulary_fit."""
-
-    corpus: Path = Field(description="corpus of a new dump")
-    vocabulary: Path = Field(description="folder that model.vocabulary wrote")
-    output: Path = Field(description="folder for fit.json")
-
-
 class OriginOptions(Settings):
     """Options of model.origin."""
 
@@ -292,21 +284,3 @@ class ExportOptions(DecisionSettings):
     task: str = Field(description=TASK)
     data: Path = Field(description="folder or file of the task's data")
     output: Path = Field(description="folder for the model")
-
-
-class SearchOptions(FinetuneOptions):
-    """Options of model.finetuning.search."""
-
-    space: Path = Field(description="JSON file: setting → choices or range")
-    trials: int = Field(default=20, ge=1, description="fine-tunings to try; bad ones are pruned")
-
-
-class LatencyOptions(Settings):
-    """Options of model.evaluation.latency."""
-
-    model: Path = Field(description="folder that model.finetune wrote")
-    task: str = Field(description=TASK)
-    data: Path = Field(description="folder or file of the task's data")
-    output: Path = Field(description="JSON file for the result")
-    threads: int = Field(default=1, ge=1, description="CPU threads")
-    device: Device = Field(default="auto", description=DEVICE)

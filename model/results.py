@@ -31,8 +31,8 @@ class PretrainResult(Result):
     sequences: int
     tokens: int
     """Of all steps, padding apart."""
-    flops: float
-    """By the count of the ELECTRA paper."""
+    matrix_flops: float
+    """Operations of matrix products."""
     seconds: float
     """Of all calls that continued this training; without validations."""
     tokens_per_second: int
@@ -73,3 +73,41 @@ class EvaluationResult(Result):
     """Of a task of classes, in the order of `confusion`."""
     confusion: list[list[int]] = field(default_factory=list)
     """Examples by label (rows) and prediction."""
+
+
+@dataclass(frozen=True)
+class SearchResult(Result):
+    """What search found: best.json. It also has the first metric on dev, as `dev_` and its name."""
+
+    settings: dict[str, Any]
+    """The best ones, as FinetuneConfig.settings takes them."""
+    trials: int
+    """Those that ended, of which so many were pruned and completed."""
+    pruned: int = 0
+    complete: int = 0
+
+
+@dataclass(frozen=True)
+class ExportResult(Result):
+    """What export wrote: results.json, but for its `arms`."""
+
+    task: str
+    labels: list[str]
+    arm: str
+    """The arm that became the model, which is `best_arm` unless that one's encoder is random."""
+    kind: str
+    """Name of its class in the registry of arms."""
+    seed: int
+    best_arm: str
+    metric: str
+    temperature: float
+    """Divides the logits before the softmax."""
+    is_calibrated: bool = True
+    """Whether the weights hold the temperature."""
+    n_test: int = 0
+    classes: list[dict[str, Any]] = field(default_factory=list)
+    """Figures of each class on test."""
+    against: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By simple model, the differences on test with their intervals."""
+    questions: dict[str, Any] = field(default_factory=dict)
+    """Which labels look wrong, where it can be trusted, where it is weak."""

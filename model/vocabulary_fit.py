@@ -1,5 +1,4 @@
-"""Measure whether a vocabulary still fits: python -m amazon_electra.model.vocabulary_fit --corpus
-NEW --vocabulary DIR --output DIR
+"""Measure whether a vocabulary still fits a new dump.
 
 A new dump gets the vocabulary of the first one, or its shards could not go into the same training.
 Where the vocabulary does not know many of its words, or cuts them into many more pieces, a warning
@@ -15,21 +14,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.settings import read_options
-from amazon_electra.model.options import VocabularyFitConfig, VocabularyFitOptions
+from amazon_electra.model.options import VocabularyFitConfig
 from amazon_electra.model.vocabulary import ReviewSample, measure_fit
-
-
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    description = "Measure how well a vocabulary fits another corpus."
-    options = read_options(
-        VocabularyFitOptions, argv, "python -m amazon_electra.model.vocabulary_fit", description
-    )
-    config = options.narrow(VocabularyFitConfig)
-    return measure_vocabulary_fit(config, options.corpus, options.vocabulary, options.output)
 
 
 def measure_vocabulary_fit(
@@ -74,7 +62,3 @@ def measure_vocabulary_fit(
     output.mkdir(parents=True, exist_ok=True)
     write_json(output / "fit.json", result)
     return result
-
-
-if __name__ == "__main__":
-    main(run, VocabularyFitOptions)

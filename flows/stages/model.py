@@ -51,7 +51,7 @@ class Model(Stage):
         ]
         data = Path(locate_stage(store, self.inputs["data"]))
         decision = self.config.narrow(DecisionSettings)
-        return export(cells, self.config.task, data, folder, decision=decision)
+        return export(cells, self.config.task, data, folder, decision=decision).content
 
 
 def build_model_stages(

@@ -87,7 +87,7 @@ class Pretraining(Stage):
     `dev_shards` and `corpus` measure it and decide no weight but which state is written.
     """
 
-    name, version, Config = "pretraining", 12, TrainingConfig
+    name, version, Config = "pretraining", 13, TrainingConfig
     pool = "training"
     headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
     ends_run = True

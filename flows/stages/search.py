@@ -39,7 +39,7 @@ class Search(Stage):
             self.config.space,
             self.config.trials,
             **locate_sources(self, store, folder),
-        )
+        ).content
 
 
 def build_search_stage(

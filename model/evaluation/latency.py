@@ -1,5 +1,4 @@
-"""Measures what a fine-tuned model costs: `python -m amazon_electra.model.evaluation.latency
---model DIR --task NAME --data DIR --output FILE`.
+"""Measures what a fine-tuned model costs.
 
 It times the way from text to answer, tokenizing included, on a fixed number of threads: p50 and p99
 per review, one at a time and in batches of 32 (each with the number of batches timed), reviews per
@@ -16,14 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from amazon_electra.beam_jobs.core.command import main
-from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning.examples import Example, Sampling, load_examples
 from amazon_electra.model.finetuning.network import load_finetuned, predict_logits, prepare_network
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.options import LatencyOptions
 
 REVIEWS = 256
 WARM_UP = 16
@@ -31,18 +26,6 @@ BATCHES = 200
 """Timed at least, with reviews repeated: the p99 of fewer than a hundred is only the slowest."""
 SECONDS = 60.0
 """After this time reviews are not repeated; `batches` says how many were timed."""
-
-
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    arguments = read_options(
-        LatencyOptions, argv, "python -m amazon_electra.model.evaluation.latency", __doc__
-    )
-
-    result = measure_latency(
-        arguments.model, arguments.task, arguments.data, arguments.threads, arguments.device
-    )
-    write_json(arguments.output, result)
-    return result
 
 
 def measure_latency(
@@ -92,7 +75,3 @@ def _time_batches(answer: Any, examples: Sequence[Any], batch: int) -> np.ndarra
 def _summarize_times(times: np.ndarray) -> dict[str, float]:
     p50, p99 = np.percentile(times, [50, 99])
     return {"p50_ms": float(p50), "p99_ms": float(p99), "batches": len(times)}
-
-
-if __name__ == "__main__":
-    main(run, LatencyOptions)

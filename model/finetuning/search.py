@@ -1,8 +1,5 @@
 """Search fine-tuning settings on dev with Optuna: trials that fall behind are pruned, a killed
-search goes on.
-
-`python -m amazon_electra.model.finetuning.search` takes what model.finetune takes, and --space
-FILE: JSON of setting → choices, or {"low", "high", "log"}. The test split is never looked at.
+search goes on. The test split is never looked at.
 """
 
 import math
@@ -11,13 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.nesting import load_json
-from amazon_electra.beam_jobs.core.settings import describe_unknown, format_value, read_options
+from amazon_electra.beam_jobs.core.settings import describe_unknown, format_value
 from amazon_electra.model.config import FinetuningSettings
-from amazon_electra.model.finetune import read_config
 from amazon_electra.model.finetuning.request import (
     DISTILLATION_FIELDS,
     FinetuneConfig,
@@ -25,7 +19,7 @@ from amazon_electra.model.finetuning.request import (
     change_settings,
     make_request,
 )
-from amazon_electra.model.options import SearchOptions
+from amazon_electra.model.results import SearchResult
 
 if TYPE_CHECKING:
     from amazon_electra.model.finetuning.distillation import Teacher
@@ -45,9 +39,6 @@ DATA_SETTINGS = (
 )
 """Settings of the examples, which are read and tokenized once: every trial must meet the same ones.
 """
-
-
-EXAMPLE = '{"batch": [16, 32], "learning_rate": {"low": 1e-4, "high": 3e-3, "log": true}}'
 STARTUP_TRIALS = 4
 """Trials that run to their end before any is pruned."""
 PARTS = 5
@@ -68,9 +59,9 @@ def search(
     teacher: str | Path | None = None,
     cache: str | Path | None = None,
     device: str = "auto",
-) -> dict[str, Any]:
-    """Try settings of a fine-tuning and return the best on dev, with how many trials were completed
-    and pruned; `output` gets trials.json, best.json and Optuna's database.
+) -> SearchResult:
+    """Try settings of a fine-tuning and return the best on dev; `output` gets trials.json,
+    best.json and Optuna's database.
 
     `space` maps a setting to a list of choices, or to {"low", "high", "log"}; `trials` are counted
     with those of an earlier call that was killed. The other parameters are those of
@@ -107,25 +98,6 @@ def search(
         study.sampler = optuna.samplers.TPESampler(seed=(config.seed + number) % 2**32)
         study.optimize(objective, n_trials=1)
     return _write_results(study, request.task.metrics[0], output)
-
-
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Read the options and call `search`."""
-    options = read_options(
-        SearchOptions, argv, "python -m amazon_electra.model.finetuning.search", __doc__
-    )
-    space = read_space(options.space, distils=options.teacher is not None)
-    config, sources = read_config(options)
-    sources.pop("parts")  # an arm of other arms has no settings to search
-    return search(
-        config,
-        space,
-        options.trials,
-        options.data,
-        options.output,
-        **sources,
-        device=options.device,
-    )
 
 
 def _list_finished_trials(study: Any) -> list[Any]:
@@ -181,7 +153,7 @@ def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], 
     return report
 
 
-def _write_results(study: Any, metric: str, output: Path) -> dict[str, Any]:
+def _write_results(study: Any, metric: str, output: Path) -> SearchResult:
     """Write trials.json and best.json; return the best."""
     trials = [
         {
@@ -207,24 +179,7 @@ def _write_results(study: Any, metric: str, output: Path) -> dict[str, Any]:
         "complete": states.count("complete"),
     }
     write_json(output / "best.json", best)
-    return best
-
-
-def read_space(file: Path, distils: bool) -> Space:
-    """Read the space from a JSON file; `distils` says whether there is a teacher."""
-    try:
-        space = load_json(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot be read ({error.strerror})", "space", file) from None
-    except ValueError as error:
-        raise UserError(f"not JSON: {error}", "space", file) from None
-    if not isinstance(space, dict) or not space:
-        raise UserError(
-            f"write an object of setting → choices or range, such as {EXAMPLE}", "space", file
-        )
-    for mistake in validate_space(space, distils):
-        raise UserError(f"{mistake}", "space", file)
-    return space
+    return SearchResult.of(best)
 
 
 def validate_space(space: Space, distils: bool) -> Iterator[str]:
@@ -293,7 +248,3 @@ def make_settings(drawn: Mapping[str, Any]) -> dict[str, Any]:
     if "learning_rate" in settings:
         settings["learning_rates"] = [settings.pop("learning_rate")]
     return settings
-
-
-if __name__ == "__main__":
-    main(run, SearchOptions)

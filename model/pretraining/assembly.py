@@ -95,9 +95,6 @@ def build_training(
         batches=batches,
         folder=output,
         identity=identity | {"origin": origin.compute_fingerprint() if origin else None},
-        published_flops=flops.count_published_flops(
-            shape, size, shards.max_length, 1, config.objective
-        ),
         matrix_flops=flops.MatrixFlops.derive(shape, size, config.objective),
         trained_length=trained_length,
         budget_seconds=budget.seconds if budget else None,

@@ -55,7 +55,7 @@ class Window:
 
 
 class Meter:
-    """What a clock or a counter of energy grew by in training, without the pauses."""
+    """What a clock grew by in training, without the pauses."""
 
     def __init__(self, read: Callable[[], float]) -> None:
         self._read = read
@@ -117,10 +117,13 @@ class Divergence(Callback):
         )
 
 
-class Metered(Callback):
-    """Has meters that stand still while training does."""
+class Speed(Callback):
+    """Rates by the clock and by the processors, whose meters stand still while training does."""
 
-    meters: list[Meter]
+    meters: tuple[Meter, ...]
+
+    def on_begin(self, training: "Training") -> None:
+        self.meters = Meter(time.monotonic), Meter(time.process_time)
 
     def on_pause(self, training: "Training") -> None:
         for meter in self.meters:
@@ -129,13 +132,6 @@ class Metered(Callback):
     def on_resume(self, training: "Training") -> None:
         for meter in self.meters:
             meter.resume()
-
-
-class Speed(Metered):
-    """Rates by the clock and by the processors, and memory."""
-
-    def on_begin(self, training: "Training") -> None:
-        self.meters = [Meter(time.monotonic), Meter(time.process_time)]
 
     def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
         totals, device = training.totals, training.device
@@ -152,19 +148,6 @@ class Speed(Metered):
             "peak_memory_mb": device.measure_memory_mb(),
             "cpu_utilization": cpu_seconds / seconds,
         }
-
-
-class Energy(Metered):
-    """Joules of the devices, where they count them."""
-
-    def on_begin(self, training: "Training") -> None:
-        self.meters = [Meter(training.device.read_joules)]
-
-    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
-        [joules] = training.device.add_numbers(self.meters[0].take())
-        if math.isfinite(joules):
-            training.totals.joules += joules
-            numbers["tokens_per_joule"] = window.sums["real"] / joules
 
 
 class DevShards(Callback):
@@ -234,4 +217,4 @@ class BatchHalving(Callback):
 
 def make_callbacks() -> list[Callback]:
     """Return the callbacks of every training, in the order in which they are called."""
-    return [Divergence(), Speed(), Energy(), DevShards(), ProbeAccuracy(), BatchHalving()]
+    return [Divergence(), Speed(), DevShards(), ProbeAccuracy(), BatchHalving()]

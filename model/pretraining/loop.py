@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,12 +61,10 @@ class Totals:
     step: int = 0
     sequences: int = 0
     tokens: int = 0
-    flops: float = 0.0  # by the published count
     matrix_flops: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0  # of training alone
     measuring_cpu_seconds: float = 0.0  # of validations and probes
-    joules: float = 0.0  # of the devices, training alone; 0 where they do not count them
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
     best_step: int = -1  # of that loss
@@ -83,7 +81,6 @@ class Training:
     batches: Batches
     folder: Path
     identity: dict[str, Any]
-    published_flops: float  # of a sequence
     matrix_flops: MatrixFlops
     trained_length: int  # tokens; of the sequences here, or of longer ones before
     budget_seconds: float | None = None
@@ -338,7 +335,6 @@ def train(training: Training) -> None:
                     totals.step += 1
                     totals.sequences += config.batch
                     totals.tokens += int(arrays["real_total"])
-                    totals.flops += config.batch * training.published_flops
                     totals.matrix_flops += matrix_flops
                 over = training.is_over()
                 stopping = device.all_reduce_max(training.stopping)[0] > 0
@@ -375,7 +371,6 @@ def log_window(training: Training, log: MetricsLog | None, bar: Progress, window
         "learning_rate": float(max(group["lr"] for group in training.optimizer.param_groups)),
         "checkpoint_wait_seconds": training.writer.take_wait_seconds(),
         "tokens": totals.tokens,
-        "flops": totals.flops,
         "matrix_flops": totals.matrix_flops,
     }
     if log:
@@ -423,4 +418,6 @@ def restore_state(training: Training, state: checkpoint.State) -> None:
     checkpoint.restore_tensors(state.tensors, training.model, training.optimizer, is_fused)
     if training.graphs:
         training.begin_graphs()
-    training.totals = Totals(**state.numbers["totals"])
+    known = {field.name for field in fields(Totals)}  # not what another version counted too
+    totals = {name: n for name, n in state.numbers["totals"].items() if name in known}
+    training.totals = Totals(**totals)

@@ -146,10 +146,9 @@ def measure_pretraining(name: str) -> Numbers:
         device.wait()
         begun = time.perf_counter() - started
         tokens.clear()
-        joules = device.read_joules()
         seconds = time_steps(step, device)
         positions = training.config.batch * (size.length if ON_GPU else TOY_LENGTH)
-        joules, steps = device.read_joules() - joules, len(tokens)
+        steps = len(tokens)
         numbers |= {
             "batch": training.config.batch,
             "device_batch": training.count_sequences_at_once(),
@@ -161,7 +160,6 @@ def measure_pretraining(name: str) -> Numbers:
             "flops_utilization": statistics.mean(products) / seconds / device.measure_peak_flops(),
             "step_seconds": seconds,
             "peak_memory_mb": device.measure_memory_mb(),
-            "tokens_per_joule": sum(tokens) / joules,
             "profile": profile_steps(step, device),
         }
         training.stop_compiling()

@@ -6,6 +6,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import vocabulary, vocabulary_fit
+from amazon_electra.model.options import VocabularyFitConfig
 from tests.corpus_folder import write_corpus
 
 WORDS = "the battery lasts long and screen is bright phone works great case fits well".split()  # noqa: SIM905
@@ -26,10 +27,9 @@ def made(tmp_path_factory):
     return at / "words"
 
 
-def measure(made, folder, words, *more):
-    corpus = write_corpus(folder / "new", reviews(words))
-    places = ["--corpus", str(corpus), "--vocabulary", str(made), "--output", str(folder / "fit")]
-    result = vocabulary_fit.run([*places, *more])
+def measure(made, folder, words, **limits):
+    corpus, config = write_corpus(folder / "new", reviews(words)), VocabularyFitConfig(**limits)
+    result = vocabulary_fit.measure_vocabulary_fit(config, corpus, made, folder / "fit")
     assert json.loads((folder / "fit" / "fit.json").read_text()) == result
     return result
 
@@ -47,7 +47,7 @@ def test_words_it_does_not_know_are_told(made, tmp_path):
     assert result["rose"]["unknown_rate"] > 0.1
     [warning, *_] = result["warnings"]
     assert "of the words are unknown, 0.00% of the first dump's were (limit: 0.50% more)" in warning
-    assert measure(made, tmp_path, unknown, "--unknown_rate", "0.5")["warnings"][1:] == []
+    assert measure(made, tmp_path, unknown, unknown_rate=0.5)["warnings"][1:] == []
 
 
 def test_words_it_cuts_into_more_pieces_are_told(made, tmp_path):
@@ -55,10 +55,11 @@ def test_words_it_cuts_into_more_pieces_are_told(made, tmp_path):
     result = measure(made, tmp_path, strange)
     assert result["rose"]["tokens_per_word"] > 0.1
     assert any("tokens per word" in warning for warning in result["warnings"])
-    limits = ("--tokens_per_word", "9", "--unknown_rate", "1")
-    assert measure(made, tmp_path, strange, *limits)["warnings"] == []
+    limits = {"tokens_per_word": 9, "unknown_rate": 1}
+    assert measure(made, tmp_path, strange, **limits)["warnings"] == []
 
 
 def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"`vocabulary`: no .*tokenizer\.json"):
+    with pytest.raises(UserError) as error:
         measure(tmp_path, tmp_path, WORDS)
+    assert error.value.field == "vocabulary"

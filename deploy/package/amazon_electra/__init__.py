@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     from amazon_electra.model.report.report import ReportResult as ReportResult
     from amazon_electra.model.report.report import write_report as write_report
     from amazon_electra.model.results import EvaluationResult as EvaluationResult
+    from amazon_electra.model.results import ExportResult as ExportResult
     from amazon_electra.model.results import FinetuneResult as FinetuneResult
     from amazon_electra.model.results import PretrainResult as PretrainResult
+    from amazon_electra.model.results import SearchResult as SearchResult
     from amazon_electra.model.results import VocabularyResult as VocabularyResult
     from amazon_electra.model.vocabulary import train_vocabulary as train_vocabulary
 
@@ -90,8 +92,10 @@ MODULES = {
     "amazon_electra.model.questions.wrong_labels": ("find_wrong_labels",),
     "amazon_electra.model.results": (
         "EvaluationResult",
+        "ExportResult",
         "FinetuneResult",
         "PretrainResult",
+        "SearchResult",
         "VocabularyResult",
     ),
     "amazon_electra.model.vocabulary": ("train_vocabulary",),

@@ -66,7 +66,7 @@ def test_an_arm_from_outside_works_to_the_end(tmp_path, monkeypatch):
     result = finetune(FinetuneConfig(task="polarity", arm="bayes"), data, folder, evaluation=test)
     assert result.test["accuracy"] > 0.9
     exported = export([ExportCell("bayes", folder, test)], "polarity", data, tmp_path / "model")
-    assert exported["kind"] == "bayes"
+    assert exported.kind == "bayes"
     texts = ["a great lamp", "an awful lamp"]
     scores = load_classifier(str(tmp_path / "model"), "fp32").score(texts)
     assert scores.argmax(1).tolist() == [1, 0]

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from amazon_electra.beam_jobs import corpus_job
 from amazon_electra.model import vocabulary_fit
 from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.options import VocabularyFitConfig
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.model.encoders.published_kinds import write_kind
 
@@ -69,8 +70,8 @@ def test_sentences_are_cut_and_no_token_is_unknown(made):
 
 def test_words_of_both_languages_are_counted(made):
     """A CJK character that no space separates is a word, as in the corpus."""
-    places = ["--corpus", str(made / "corpus"), "--vocabulary", str(made / "origin")]
-    fit = vocabulary_fit.run([*places, "--output", str(made / "fit")])
+    config, places = VocabularyFitConfig(), (made / "corpus", made / "origin", made / "fit")
+    fit = vocabulary_fit.measure_vocabulary_fit(config, *places)
     counts = json.loads((made / "corpus" / "corpus.json").read_text())
     assert counts["language_sample"].keys() == {"de", "ja"}
     splits = counts["splits"]

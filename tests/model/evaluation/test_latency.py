@@ -1,7 +1,5 @@
 """How often a model is timed before a p99 is told, and whose memory is told."""
 
-import json
-
 import pytest
 
 from amazon_electra.model import device
@@ -53,10 +51,7 @@ def test_a_cost_is_of_the_model_on_its_device(tmp_path, monkeypatch):
     gpu = device.Device("fp32")
     monkeypatch.setattr(gpu, "measure_memory_mb", lambda: 2.5)
     monkeypatch.setattr(latency, "open_device", lambda kind, precision: gpu)
-    words = ["--model", str(folder / "model"), "--task", "polarity"]
-    words += ["--data", str(folder / "corpus"), "--output", str(tmp_path / "cost.json")]
-    cost = latency.run(words)
-    assert json.loads((tmp_path / "cost.json").read_text()) == cost
+    cost = latency.measure_latency(folder / "model", "polarity", folder / "corpus", 1, "cpu")
     assert cost["peak_bytes"] == 2.5 * 2**20
     assert cost["bytes"] == (folder / "model" / "model.safetensors").stat().st_size
     assert cost["bytes"] == pytest.approx(4 * cost["parameters"], rel=0.1)

@@ -116,8 +116,9 @@ def test_scores_say_why_and_what_changed(tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     assert run_command("diff", "scores-0", "scores-1") == 0
     changed = int(rows["label"][1] != pd.read_csv("scores-1/new.scores.csv")["label"][1])
-    assert f"{changed} of 2 reviews" in capsys.readouterr().out
-    assert (tmp_path / "changed.csv").exists() == bool(changed)
+    [line] = capsys.readouterr().out.splitlines()
+    assert f"{changed} of 2 rows" in line
+    assert len((tmp_path / "changed.csv").read_text().splitlines()) == 1 + changed
     assert run_command("diff", "scores-0", "none") == 2
 
 

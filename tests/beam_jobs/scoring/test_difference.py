@@ -1,12 +1,13 @@
 """Two folders of scores: the changed rows are those of a join by hand, with their cause."""
 
 import csv
+import json
 
 import pandas as pd
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.scoring.difference import diff, write_changes
+from amazon_electra.beam_jobs.scoring.difference import diff, read_scores, write_changes
 
 CHANGES = {3: "text", 5: "model", 8: "model", 9: "threshold"}
 
@@ -18,6 +19,8 @@ def make_rows():
             "file": "shop.csv",
             "row": range(1, 21),
             "id": [f"0{n}" for n in range(1, 21)],
+            "product": [f"B0{n % 3}" for n in range(20)],
+            "month": [f"2026-0{1 + n // 8}" for n in range(20)],
             "text": [f"text {n}" for n in range(1, 21)],
             "label": ["05", "10"] * 10,
             "decision": "decided",
@@ -69,6 +72,16 @@ def test_changed_rows_are_those_of_the_join(tmp_path, ending):
     assert [row["before"] for row in rows] == ["05", "05", "10", "05, decided"]
     assert rows[3]["after"] == "05, ask"
     assert diff(tmp_path / "a", tmp_path / "a").changed == []
+    with (tmp_path / "changed.by.csv").open(newline="") as file:
+        counted = list(csv.DictReader(file))
+    for name in ("file", "month", "product"):
+        own = [one for one in counted if one["by"] == name]
+        by_hand = joined.assign(changed=is_other).groupby(f"{name}_y").changed.agg(["size", "sum"])
+        assert {one["value"]: [int(one["joined"]), int(one["changed"])] for one in own} == {
+            value: row.tolist() for value, row in by_hand.iterrows()
+        }
+        assert sum(int(one["joined"]) for one in own) == found.joined
+        assert sum(int(one["changed"]) for one in own) == len(found.changed)
 
 
 def test_without_ids_of_their_own_rows_join_by_file_and_number(tmp_path):
@@ -89,10 +102,55 @@ def test_a_folder_without_scores_is_the_users_mistake(tmp_path):
     assert "x.scores.csv" in str(wrong.value)
 
 
-def test_scores_of_several_tasks_are_refused_by_name(tmp_path):
-    before, _ = make_rows()
-    write(before.rename(columns={"label": "stars.label"}), tmp_path / "scores", "parquet")
+def test_each_task_of_both_sides_is_joined(tmp_path):
+    sides = []
+    for rows in make_rows():
+        own = ["label", "decision", "p.05", "p.10", "model_version"]
+        wide = rows.rename(columns={name: f"stars.{name}" for name in own})
+        mood = rows[own].rename(columns={name: f"mood.{name}" for name in own})
+        mood["mood.label"] = "calm"
+        sides.append(pd.concat([wide, mood], axis=1))
+    write(sides[0], tmp_path / "a", "parquet")
+    write(sides[1], tmp_path / "b", "csv")
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.groups["task"] == {"stars": 19, "mood": 19}
+    assert {one["row"]: one["why"] for one in found.changed if one["task"] == "stars"} == CHANGES
+    assert [one["row"] for one in found.changed if one["task"] == "mood"] == [9]
+    write(make_rows()[0], tmp_path / "one", "csv")
+    for wrong in (
+        lambda: diff(tmp_path / "one", tmp_path / "b"),
+        lambda: read_scores(tmp_path / "b"),
+    ):
+        with pytest.raises(UserError) as refused:
+            wrong()
+        assert "--task" in str(refused.value)
+
+
+def test_two_dumps_are_compared_by_text_and_stars(tmp_path):
+    rows = [
+        {"id": f"r{n}", "asin": f"B{n % 2}", "unixReviewTime": 1_780_000_000 + 86_400 * 20 * n}
+        | {"reviewText": f"The kettle {n} boils.", "overall": 1 + n % 5, "colour": "red"}
+        for n in range(8)
+    ]
+    after = [dict(row) for row in rows]
+    after[2]["overall"], after[3]["reviewText"], after[5]["colour"] = 5, "It broke.", "blue"
+    after[4] |= {"overall": 1, "reviewText": ""}
+    for name, side in (("may.jsonl", rows), ("june.jsonl", after[1:])):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in side))
+    paths = tmp_path / "may.jsonl", tmp_path / "june.jsonl"
+    found = diff(*paths)
+    assert {one["id"]: one["why"] for one in found.changed} == {
+        "r2": "label",
+        "r3": "text",
+        "r4": "text and label",
+    }
+    assert (found.joined, found.only_before, found.only_after) == (7, 1, 0)
+    assert (found.changed[0]["before"], found.changed[0]["after"]) == ("3", "5")
+    assert found.groups["product"] == {"B0": 3, "B1": 4}
+    assert found.groups["month"].total() == 7
+    assert found.changed[0]["month"] == "2026-07"
+    assert {one["id"] for one in diff(*paths, label="colour").changed} == {"r3", "r4", "r5"}
+    write(make_rows()[0], tmp_path / "scores", "csv")
     with pytest.raises(UserError) as refused:
-        diff(tmp_path / "scores", tmp_path / "scores")
-    assert "shop.scores.parquet" in str(refused.value)
-    assert "--task stars" in str(refused.value)
+        diff(tmp_path / "scores", paths[0])
+    assert "may.jsonl" in str(refused.value)

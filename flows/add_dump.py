@@ -1,12 +1,13 @@
 """A new dump is added to what a model has seen, and the model goes on from there.
 
 `graph` is the way of one dump on one page. Only the new dump is read: its corpus
-leaves out what the earlier corpora have, the first round's vocabulary is kept, pre-training goes on
-from the base's weights on new sequences and a share of old ones (contrastive adaptation on the new
-titles), and the study asks the test sets
-of the first dump, which stay held out for ever.
+leaves out what the earlier corpora have, the first round's vocabulary is kept, and pre-training
+goes on from the base's weights on new sequences and a share of old ones (contrastive adaptation on
+the new titles). Tasks train on the labels of all dumps, and are tested on the test reviews of all,
+none of which any of them has trained on.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import Addition, AdditionParameters
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.dumps import increments, labels
+from amazon_electra.flows.dumps.increments import Round
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import call_with_retries
 from amazon_electra.flows.runner.stage_runner import Plan, StageMaker
@@ -25,7 +27,8 @@ from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.stages import arms, report
 from amazon_electra.flows.stages.cells import make_cells
-from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.stages.corpus import build_corpus_stage
+from amazon_electra.flows.stages.dump import build_dump_stage, list_dump
 from amazon_electra.flows.stages.model import build_model_stages, make_models
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -53,24 +56,39 @@ def prepare_addition(form: Addition, plan: Plan) -> AdditionParameters:
 
 
 def graph(p: AdditionParameters, make: StageMaker) -> Stage:
-    """Base → dump → corpus → (vocabulary fit → shards →) training → fine-tuning → report."""
+    """Base → dump → corpus → labels → (shards →) training → fine-tuning → report."""
     arms.check_parameters(p)
     base = increments.resolve_base(p.increment.base, make)
-    p = labels.settle_tasks_of_corpus(p, base.rounds[0].corpus, make.store)
-    grown = increments.add_round(p, base, make)  # dump → … → pre-training
-    if grown is base:
+    dump = make(list_dump(p.dump, make))
+    p = labels.inherit_labels(p, base.rounds[0].corpus, dump, make)
+    earlier = [one.corpus for one in base.rounds]
+    corpus = make(build_corpus_stage(p, dump, make.store, earlier))
+    made = make.store.manifest(corpus)
+    if made and not made["result"]["kept"]:
+        find_run_logger().warning(
+            "nothing in %s is new to the model %s", dump.result["name"], p.increment.base
+        )
         return base.encoder
+    kept = increments.explain_kept_encoder(base, corpus, make.store)
+    added = Round(dump, corpus, base.encoder, is_kept=True)
+    joined = increments.join_labels(base, added if kept else replace(added, is_kept=False), make)
+    is_joined = make.store.manifest(joined) is not None
+    p = labels.settle_tasks_of_corpus(p, joined if is_joined else earlier[0], make.store)
+    if kept:
+        find_run_logger().info("%s gives its labels alone: %s", dump.result["name"], kept)
+        grown = replace(base, rounds=(*base.rounds, added))
+    else:
+        grown = increments.add_round(p, base, dump, corpus, make)  # … → pre-training
     added, encoder = grown.rounds[-1], grown.encoder
 
-    compared = encoder, base.encoder, base.origin
-    cells = list(arms.list_cells(p, make.store, base.rounds[0].corpus, *compared))
+    compared = encoder, None if kept else base.encoder, base.origin
+    cells = list(arms.list_cells(p, make.store, joined, *compared))
     make_cells(make, cells, p.finetuning.at_once)
 
-    made = [*filter(None, [base.origin]), *added.stages]
-    stages = build_model_stages(cells, base.rounds[0].corpus, p.finetuning)
-    models = make_models(make, stages)
+    stages = [*filter(None, [base.origin]), *added.stages, joined]
+    models = make_models(make, build_model_stages(cells, joined, p.finetuning))
     command = report.format_command(p.form)
-    about = command, p.recipe, added.dump, made, encoder, cells, (), models
+    about = command, p.recipe, added.dump, stages, encoder, cells, (), models
     return make(report.build_report_stage(*about))
 
 
@@ -92,28 +110,30 @@ def settle_base(form: Addition, store: Store) -> Addition:
 
 def find_base(form: Addition, store: Store) -> Addition:
     """Return the form with the fingerprint of the model that its base means now."""
-    champion = find_champions_encoder(store) if form.increment.base == "champion" else ""
+    champion = find_champions_base(store) if form.increment.base == "champion" else ""
     new = build_dump_stage(form.dump, store)
     return form.replace_base(increments.find_base(form.increment.base, new, store, champion))
 
 
-def find_champions_encoder(store: Store) -> str:
-    """Return the fingerprint of the encoder that the champions have, empty where none has one;
-    UserError where they have several.
+def find_champions_base(store: Store) -> str:
+    """Return the fingerprint of the model that the champions' runs have made, as one that a dump is
+    added to; empty where there is no champion, UserError where they have several.
     """
-    every = list_registries(mlflow_server.resolve_mlflow_uri(store.root))
-    encoders = {
-        registry.task: registry.get_by_alias("champion").get("encoder") for registry in every
-    }
-    found = {encoder for encoder in encoders.values() if encoder}
-    if len(found) > 1:
-        named = ", ".join(f"{task}: {one}" for task, one in encoders.items() if one)
+    found = {}
+    for registry in list_registries(mlflow_server.resolve_mlflow_uri(store.root)):
+        tags = registry.get_by_alias("champion")
+        made = store.read_manifest("report", tags.get("report", ""))
+        model = made and increments.find_model(store, made)
+        if base := model["fingerprint"] if model else tags.get("encoder"):
+            found[registry.task] = base
+    if len(set(found.values())) > 1:
+        named = ", ".join(f"{task}: {one}" for task, one in found.items())
         raise UserError(
-            f"champions have several encoders; name the one that is meant ({named})",
+            f"champions are of several runs; name the model that is meant ({named})",
             "increment.base",
             "champion",
         )
-    return found.pop() if found else ""
+    return next(iter(found.values()), "")
 
 
 def choose_newest_base(form: Addition, store: Store) -> Addition:

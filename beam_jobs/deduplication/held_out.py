@@ -466,15 +466,21 @@ def find_near(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> np.ndar
     """Return of the reviews from a row on, which have so many runs, whether each nearly repeats a
     held-out text, by their MATCH, one for each pair.
     """
-    near, sizes = np.zeros(len(sizes), bool), sizes.astype(np.int64)
+    near = np.zeros(len(sizes), bool)
+    near[list_near_pairs(matches, first_row, sizes)["row"].astype(np.int64) - first_row] = True
+    return near
+
+
+def list_near_pairs(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> np.ndarray:
+    """Return the MATCH of those pairs that nearly repeat each other (`find_near`)."""
+    sizes = sizes.astype(np.int64)
     rows, is_common = matches["row"].astype(np.int64) - first_row, matches["text"] == COMMON
     sizes[rows[is_common]] -= matches["shared"][is_common]
     has_little = np.zeros(len(sizes), bool)
     has_little[rows[is_common]] = sizes[rows[is_common]] < common_ngrams.MIN_OWN
     rows, pairs = rows[~is_common], matches[~is_common]
     is_near = overlaps.are_near(pairs["shared"], sizes[rows], pairs["size"])
-    near[rows[is_near & (~has_little[rows] | (pairs["shared"] >= EQUAL))]] = True
-    return near
+    return pairs[is_near & (~has_little[rows] | (pairs["shared"] >= EQUAL))]
 
 
 def add_up_matches(matches: np.ndarray) -> np.ndarray:
@@ -495,12 +501,37 @@ def find_withheld(texts: list[str], is_held_out: np.ndarray) -> tuple[np.ndarray
     counted = NGramTexts(held, np.full(len(held), FIRST_DUMP))
     counted.add_trained(trained, FIRST_DUMP)
     common = counted.list_common(FIRST_DUMP, len(texts))
+    return find_near(_match_held(held, common, trained), 0, sizes), common
+
+
+def find_repeats(
+    held_out: list[str], read_trained: Callable[[], Iterator[list[str]]]
+) -> np.ndarray:
+    """Return of held-out texts, all in memory, whether each nearly repeats one to train on.
+
+    `read_trained` yields those batch by batch; it is called twice.
+    """
+    held = hash_runs(held_out, np.ones(len(held_out), bool))[1]
+    counted, reviews = NGramTexts(held, np.full(len(held), FIRST_DUMP)), len(held_out)
+    for texts in read_trained():
+        counted.add_trained(hash_runs(texts, np.zeros(len(texts), bool))[0], FIRST_DUMP)
+        reviews += len(texts)
+    common, found = counted.list_common(FIRST_DUMP, reviews), [np.empty(0, np.uint64)]
+    for texts in read_trained():
+        trained, _, sizes = hash_runs(texts, np.zeros(len(texts), bool))
+        found.append(list_near_pairs(_match_held(held, common, trained), 0, sizes)["text"])
+    repeats = np.zeros(len(held_out), bool)
+    repeats[held["row"][np.isin(held["text"], np.concatenate(found))]] = True
+    return repeats
+
+
+def _match_held(held: np.ndarray, common: np.ndarray, trained: np.ndarray) -> np.ndarray:
+    """Return MATCH of RUN and HELD_RUN that are all in memory, one for each pair."""
     known = CommonNGrams([common_ngrams.pack_common(common, FIRST_DUMP)])
     counts = common_ngrams.count_ngrams([held], known, [FIRST_DUMP]).tobytes()
     rows = common_ngrams.discount(held, counts, FIRST_DUMP, common)
     found = HeldOutNGrams([(rows, FIRST_DUMP)], common).find_matches(trained)
-    matches = add_up_matches(np.concatenate([np.empty(0, MATCH), *found]))
-    return find_near(matches, 0, sizes), common
+    return add_up_matches(np.concatenate([np.empty(0, MATCH), *found]))
 
 
 class UnitMatches:

@@ -207,8 +207,8 @@ def print_plan(form: Parameters | Addition) -> None:
     is_known = is_addition or made["corpus"][1]
     if is_addition and "contrastive-adaptation" in made and not made["corpus"][1]:
         print(
-            f"note: the base's encoder is kept if the corpus job finds fewer than {MIN_PAIRS} new "
-            "reviews with a title that can be used"
+            "note: the base's encoder is kept, and the dump gives its labels alone, if the corpus "
+            f"job finds fewer than {MIN_PAIRS} new reviews with a title that can be used"
         )
     if not is_known and isinstance(form, Parameters) and is_contrast_automatic(form):
         print(

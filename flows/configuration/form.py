@@ -582,8 +582,8 @@ class Increment(Settings):
         default="last",
         min_length=1,
         description="Fingerprint of a pre-training, of a contrastive adaptation or of a report "
-        "(`amazon-electra runs`), or its first digits; champion: the model in the MLflow "
-        "registry; last: the newest model of the store that has not seen this dump",
+        "(`amazon-electra runs`), or its first digits; champion: the run of the model in the "
+        "MLflow registry; last: the newest model of the store that has not seen this dump",
     )
     replay_ratio: float = Field(
         default=0.5,

@@ -2,9 +2,13 @@
 
 A round is one dump's way through the graph: its corpus without what earlier corpora have, its
 shards with the first round's vocabulary, and the pre-training that went on with them; after a
-contrastive adaptation, its corpus and the adaptation that went on with its titles. The
-fingerprint of each stage contains those before it, so a model's fingerprint stands for its whole
-history, and the history is read from the manifests alone: the earlier dumps may be gone.
+contrastive adaptation, its corpus and the adaptation that went on with its titles. Where nothing in
+a dump is worth training on, the encoder is kept, and the dump gives its labels alone.
+
+A model that a dump is added to is known by a fingerprint: of its encoder, of the joined labels of a
+round that kept the encoder, or of the report of a run whose encoder is as published. Each contains
+the stages before it, so it stands for the whole history, which is read from the manifests alone:
+the earlier dumps may be gone.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +26,6 @@ from amazon_electra.flows.configuration.form import (
     Pretraining,
     Shards,
 )
-from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.stages.continued_pretraining import (
     EarlierTraining,
@@ -35,9 +38,11 @@ from amazon_electra.flows.stages.contrastive_adaptation import (
     has_titles,
 )
 from amazon_electra.flows.stages.corpus import Corpus as CorpusStage
-from amazon_electra.flows.stages.corpus import build_corpus_stage
-from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.stages.evaluation import Evaluation
+from amazon_electra.flows.stages.joined_corpus import JoinedCorpus, make_joined_corpus
+from amazon_electra.flows.stages.origin import Origin
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
+from amazon_electra.flows.stages.report import Report
 from amazon_electra.flows.stages.shards import PackedShards, build_dev_stage, build_shards_stage
 from amazon_electra.flows.stages.vocabulary import Vocabulary
 from amazon_electra.flows.stages.vocabulary_fit import build_vocabulary_fit_stage
@@ -61,11 +66,14 @@ class Round:
     """Of a pre-training; a contrastive adaptation reads the corpus."""
     fit: Stage | None = None
     """How well the first round's vocabulary fits; of a round made just now."""
+    is_kept: bool = False
+    """Whether the encoder is that of the round before, or as published."""
 
     @property
     def stages(self) -> list[Stage]:
         """Return the stages in the order of the graph."""
-        every = self.dump, self.corpus, self.fit, self.shards, self.encoder
+        trained = None if self.is_kept else self.encoder
+        every = self.dump, self.corpus, self.fit, self.shards, trained
         return [stage for stage in every if stage]
 
 
@@ -85,25 +93,71 @@ class Base:
         return self.rounds[-1].encoder
 
 
-def read_history(store: Store, encoder: Manifest) -> Base:
-    """Read the rounds from the manifests, from the newest back to the first."""
-    rounds: list[Round] = []
-    following: Manifest | None = encoder
+def read_history(store: Store, model: Manifest) -> Base:
+    """Read the rounds of a model (`find_model`) from the manifests, from the newest back to the
+    first.
+    """
+    trained: dict[str, Round] = {}
     vocabulary = origin = None
-    while following:
+    encoder = model if model["stage"] in ADAPTATIONS else _read_input(store, model, "encoder")
+    following: Manifest | None = encoder
+    while following and following["stage"] in ADAPTATIONS:
         shards, read = None, following
         if following["stage"] != ContrastiveAdaptation.name:
             read = _read_input(store, following, "shards")
             shards = make_known_stage(read)
             vocabulary = make_known_stage(_read_input(store, read, "vocabulary"))
         corpus = _read_input(store, read, "corpus")
-        dump = _read_input(store, corpus, "dump")
-        made_of = make_known_stage(dump), make_known_stage(corpus)
-        rounds.insert(0, Round(*made_of, make_known_stage(following), shards))
+        dump = make_known_stage(_read_input(store, corpus, "dump"))
+        one = Round(dump, make_known_stage(corpus), make_known_stage(following), shards)
+        trained = {corpus["fingerprint"]: one} | trained
         if "origin" in following["inputs"]:
             origin = make_known_stage(_read_input(store, following, "origin"))
         following = _read_input(store, following, "base") if "base" in following["inputs"] else None
+    if encoder["stage"] not in ADAPTATIONS:
+        origin = make_known_stage(encoder)
+    if model["stage"] == JoinedCorpus.name:
+        newest: Manifest | None = _read_input(store, model, "corpus")
+    elif model["stage"] == Report.name:
+        newest = _read_data(store, model)
+    else:
+        newest = store.manifest([*trained.values()][-1].corpus)
+    corpora: list[Manifest] = []
+    while newest:
+        corpora.insert(0, newest)
+        newest = _read_input(store, newest, "earlier") if "earlier" in newest["inputs"] else None
+    rounds: list[Round] = []
+    for corpus in corpora:
+        kept = rounds[-1].encoder if rounds else make_known_stage(encoder)
+        dump = make_known_stage(_read_input(store, corpus, "dump"))
+        known = Round(dump, make_known_stage(corpus), kept, is_kept=True)
+        rounds.append(trained.get(corpus["fingerprint"], known))
     return Base(tuple(rounds), vocabulary, origin)
+
+
+def find_model(store: Store, made: Manifest) -> Manifest | None:
+    """Return the model that a stage stands for; None for one that stands for none."""
+    if made["stage"] in ADAPTATIONS:
+        return made
+    if made["stage"] == JoinedCorpus.name:
+        return made if "encoder" in made["inputs"] else None
+    if made["stage"] != Report.name or "encoder" not in made["inputs"]:
+        return None
+    encoder, data = _read_input(store, made, "encoder"), _read_data(store, made)
+    if data and data["stage"] == JoinedCorpus.name and "encoder" in data["inputs"]:
+        return data
+    if encoder["stage"] in ADAPTATIONS:
+        return encoder
+    return made if encoder["stage"] == Origin.name and data else None
+
+
+def _read_data(store: Store, report: Manifest) -> Manifest | None:
+    """Return the corpus, or the joined labels, that a report is of; None where it is of neither."""
+    names = [n for n, one in report["inputs"].items() if one["stage"] == Evaluation.name]
+    if not names:
+        return None
+    data = _read_input(store, _read_input(store, report, names[0]), "data")
+    return data if data["stage"] in (CorpusStage.name, JoinedCorpus.name) else None
 
 
 def make_known_stage(manifest: Manifest) -> ExistingStage:
@@ -144,25 +198,34 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
             "increment.base",
         )
     if name == "last":
-        models = list(reversed(store.list_manifests()))
+        named = list(reversed(store.list_manifests()))
     else:
-        models = list(store.find(champion if name == "champion" else name))
-        models += [_read_input(store, m, "encoder") for m in models if m["stage"] == "report"]
-    models = [m for m in models if m["stage"] in ADAPTATIONS]
-    if name != "last" and len({m["fingerprint"] for m in models}) > 1:
-        raise UserError(
-            f"several models begin with {name}; write more of the fingerprint", "increment.base"
-        )
-    for model in models:
+        named = list(store.find(champion if name == "champion" else name))
+    models: dict[str, Manifest] = {}
+    for made in named:
         try:
-            rounds = read_history(store, model).rounds
+            model = find_model(store, made)
         except UserError:  # what it was made of is gone; the newest of the others may do
             if name != "last":
                 raise
             continue
+        models |= {model["fingerprint"]: model} if model else {}
+    if name != "last" and len(models) > 1:
+        raise UserError(
+            f"several models begin with {name}; write more of the fingerprint", "increment.base"
+        )
+    for model in models.values():
+        try:
+            rounds = read_history(store, model).rounds
+        except UserError:
+            if name != "last":
+                raise
+            continue
         before = list(takewhile(lambda one: one.dump.fingerprint != new.fingerprint, rounds))
+        if len(before) == len(rounds):
+            return str(model["fingerprint"])
         if before:
-            return before[-1].encoder.fingerprint
+            return _find_model_of(before[-1], store)
     why = (
         "its models began with this dump, or miss some of their inputs"
         if models
@@ -174,52 +237,83 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
     )
 
 
+def _find_model_of(last: Round, store: Store) -> str:
+    """Return the fingerprint of the model whose newest round this is."""
+    wanted = {"corpus": last.corpus.fingerprint, "encoder": last.encoder.fingerprint}
+    for made in store.list_manifests() if last.is_kept else ():
+        inputs = {name: one["fingerprint"] for name, one in made["inputs"].items()}
+        if made["stage"] == JoinedCorpus.name and wanted.items() <= inputs.items():
+            return str(made["fingerprint"])
+        if made["stage"] == Report.name and inputs.get("encoder") == wanted["encoder"]:
+            data = _read_data(store, made)
+            if data and data["fingerprint"] == wanted["corpus"]:
+                return str(made["fingerprint"])
+    return last.encoder.fingerprint
+
+
 def find_newest_model(store: Store, base: str) -> str:
     """Return the fingerprint of the newest model that goes back to this one, itself included."""
     known = {manifest["fingerprint"]: manifest for manifest in store.list_manifests()}
+    wanted = {base}
+    if known[base]["stage"] not in ADAPTATIONS:  # what goes on from it has its corpus and encoder
+        last = read_history(store, known[base]).rounds[-1]
+        wanted = {last.corpus.fingerprint, last.encoder.fingerprint}
     found = [("", 0, base)]
-    for name, model in known.items():
-        if model["stage"] in ADAPTATIONS:
-            lineage = [earlier["fingerprint"] for _, earlier in store.trace_lineage(model, known)]
-            if base in lineage:  # of two that ended in the same second the later of the chain
-                found.append((model["finished"], len(lineage), name))
+    for made in known.values():
+        try:
+            model = find_model(store, made)
+        except UserError:
+            continue
+        if model:
+            lineage = {m["fingerprint"]: m for _, m in store.trace_lineage(model, known)}
+            if wanted <= lineage.keys():  # of two that ended in the same second that of more dumps
+                dumps = sum(m["stage"] == CorpusStage.name for m in lineage.values())
+                found.append((model["finished"], dumps, model["fingerprint"]))
     return max(found)[-1]
 
 
 def resolve_base(base: str, make: StageMaker) -> Base:
     """Return the model with this fingerprint and its history."""
-    for name in ADAPTATIONS:
-        if encoder := make.store.manifest(ExistingStage(name, 0, {}, known=base)):
-            return read_history(make.store, encoder)
+    for name in (*ADAPTATIONS, JoinedCorpus.name, Report.name):
+        if made := make.store.read_manifest(name, base):
+            return read_history(make.store, made)
     raise UserError(
         f"no model {base} in {make.store.address}; `amazon-electra runs` lists them",
         "increment.base",
     )
 
 
-def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
-    """Return the base with the dump added, or the base itself if there is nothing in the dump to
-    train on.
+def explain_kept_encoder(base: Base, corpus: Stage, store: Store) -> str:
+    """Return why a dump trains the encoder of the base no further, as far as its corpus, once it is
+    made, shows; empty where it does.
     """
-    first, vocabulary = base.rounds[0], base.vocabulary
-    dump = make(list_dump(p.dump, make))
-    corpus = make(build_corpus_stage(p, dump, make.store, [one.corpus for one in base.rounds]))
-    made = make.store.manifest(corpus)
+    if base.encoder.name not in ADAPTATIONS:
+        return "the base has the encoder as published"
+    if base.vocabulary is None and not has_titles(corpus, store, MIN_PAIRS):
+        return f"it has fewer than {MIN_PAIRS} new reviews with a title that can be used"
+    made = store.manifest(corpus)
     if made and not made["result"]["splits"].get("pretrain"):
-        find_run_logger().warning(
-            "nothing in %s is new to the model %s", dump.result["name"], base.encoder.fingerprint
-        )
-        return base
+        return "it has no new review to train on"
+    return ""
+
+
+def join_labels(base: Base, added: Round, make: StageMaker) -> Stage:
+    """Make the joined labels of a base and of the dump that is added to it."""
+    rounds = (*base.rounds, added)
+    return make_joined_corpus(
+        make,
+        [one.corpus for one in rounds],
+        [str(one.dump.result["name"]) for one in rounds],
+        [one.encoder if one.is_kept else None for one in rounds],
+    )
+
+
+def add_round(
+    p: AdditionParameters, base: Base, dump: Stage, corpus: Stage, make: StageMaker
+) -> Base:
+    """Return the base with the dump and its corpus added, after its encoder was trained further."""
+    first, vocabulary = base.rounds[0], base.vocabulary
     if vocabulary is None:
-        if not has_titles(corpus, make.store, MIN_PAIRS):
-            find_run_logger().warning(
-                "%s has fewer than %d new reviews with a title that can be used; the encoder %s is "
-                "kept",
-                dump.result["name"],
-                MIN_PAIRS,
-                base.encoder.fingerprint,
-            )
-            return base
         encoder = make(build_contrastive_stage(p, corpus, base.encoder))
         return replace(base, rounds=(*base.rounds, Round(dump, corpus, encoder)))
     fit = make(build_vocabulary_fit_stage(corpus, vocabulary))
@@ -247,14 +341,18 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
         )
     made = CorpusStage.read_config(first.corpus)
     scale = form.dump.stars_scale or made.stars_scale
-    if base.vocabulary and first.shards:
+    if base.encoder.name not in ADAPTATIONS:
+        inherited = {"recipe": "published"}
+    elif base.vocabulary and first.shards:
         inherited = inherit_pretraining(asked, base, first.shards, base.vocabulary)
     else:
         inherited = inherit_contrast(asked, base)
     return build_settings(
         AdditionParameters,
         {
-            "dump": form.dump.model_copy(update={"stars_scale": scale}),
+            "dump": form.dump.model_copy(
+                update={"stars_scale": scale, "fold_labels": made.fold_labels}
+            ),
             **inherited,
             "corpus": Corpus(
                 split=made.split,

@@ -28,6 +28,7 @@ from amazon_electra.flows.dumps.preview import (
     read_previews,
 )
 from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.stages.corpus import Corpus as CorpusStage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.finetuning.examples import SPLITS, Split
@@ -63,6 +64,18 @@ def resolve_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
         ):
             check_class_names(p.finetuning, classes)
     return p.model_copy(update={"finetuning": p.finetuning.model_copy(update={"tasks": tasks})})
+
+
+def inherit_labels(p: Any, base: Stage, dump: Stage, make: StageMaker) -> Any:
+    """Return the parameters of an addition with the label columns of the base's first corpus, as
+    far as the dump has them, unless the form names its own.
+    """
+    known = CorpusStage.read_config(base).labels
+    if p.dump.labels or not known:
+        return p
+    previews = _read_previews(p.dump, dump, make)
+    own = [column for column in known if any(column in preview.columns for preview in previews)]
+    return p.model_copy(update={"dump": p.dump.model_copy(update={"labels": own})})
 
 
 def settle_tasks_of_corpus(p: Any, corpus: Stage, store: Store) -> Any:

@@ -7,6 +7,7 @@ from amazon_electra.flows.stages import (  # noqa: F401
     evaluation,
     external,
     finetuning,
+    joined_corpus,
     latency,
     model,
     origin,

@@ -59,7 +59,7 @@ def build_corpus_stage(
         | {
             "languages": sorted(chosen.languages),
             "dates": chosen.dates if chosen.split_by == "time" else None,
-            "fold_labels": parameters.dump.fold_labels or not parameters.dump.labels,
+            "fold_labels": parameters.dump.fold_labels or not (parameters.dump.labels or earlier),
         }
     )
     return Corpus(

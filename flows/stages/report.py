@@ -27,7 +27,7 @@ from amazon_electra.model.report.inputs import (
 )
 from amazon_electra.model.report.owner import COST
 
-GIVEN = ("dump", "corpus", "origin")
+GIVEN = ("dump", "corpus", "joined-corpus", "origin")
 """Stages whose cost is that of no arm."""
 STUDY = "study.json"
 """File of the report's folder with what it shows."""
@@ -232,10 +232,14 @@ def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:
     encoder was pre-trained on.
 
     `data` is a corpus: every corpus that the encoder was made of is this one, or was made later
-    without its texts. Other data: each of its files was withheld.
+    without its texts. Joined labels: every one of these corpora is among those that were joined.
+    Other data: each of its files was withheld.
     """
     lineage = [made for _, made in store.trace_lineage(encoder)]
     corpora = [made for made in lineage if made["stage"] == "corpus"]
+    if data.name == "joined-corpus":
+        joined = list_made_of(data)
+        return bool(corpora) and all(one["fingerprint"] in joined for one in corpora)
     if data.name == "corpus":
         made_of = [{m["fingerprint"] for _, m in store.trace_lineage(one)} for one in corpora]
         return bool(corpora) and all(data.fingerprint in one for one in made_of)
@@ -244,6 +248,11 @@ def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:
     return bool(corpora and files) and all(
         files <= set(made["parameters"].get("withhold", [])) for made in read
     )
+
+
+def list_made_of(stage: Stage) -> set[str]:
+    """Return the fingerprints of all that a stage is made of."""
+    return {stage.fingerprint}.union(*map(list_made_of, stage.inputs.values()))
 
 
 def describe_dump(dump: Stage) -> dict[str, Any]:

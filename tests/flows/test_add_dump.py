@@ -6,9 +6,9 @@ import time
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows import add_dump, domain_adaptation
+from amazon_electra.flows import add_dump
 from amazon_electra.flows.cli.main import attempt, build_parser
-from amazon_electra.flows.configuration.form import Addition, Parameters
+from amazon_electra.flows.configuration.form import Addition
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.stages.arms import list_arms
@@ -39,7 +39,7 @@ def planned(store, new, *settings, base="last"):
     return parameters, [stage for stage, _ in plan.stages]
 
 
-def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
+def test_the_base_decides_and_its_vocabulary_is_kept(store, new):
     encoder = made_run(
         store.root, "pretraining.learning_rate=3e-4", "vocabulary.size=900", "recipe=small"
     )
@@ -50,9 +50,10 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
         "warmup": "0.1",
         "dropout": "0.2",
     }
-    assert [stage.name for stage in stages[:6]] == [
+    assert [stage.name for stage in stages[:7]] == [
         "dump",
         "corpus",
+        "joined-corpus",
         "vocabulary-fit",
         "shards",
         "dev-shards",
@@ -65,9 +66,11 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
     assert by_name["pretraining"].inputs["base"].fingerprint == encoder
     assert by_name["pretraining"].inputs["dev_shards"] is by_name["dev-shards"]
     assert by_name["dev-shards"].inputs["corpus"].fingerprint == made["corpus"]
-    assert {
-        s.inputs["data"].fingerprint for s in stages if s.name in ("finetuning", "evaluation")
-    } == {made["corpus"]}
+    joined = by_name["joined-corpus"]
+    assert joined.inputs["earlier"].fingerprint == made["corpus"]
+    assert joined.inputs["corpus"] is by_name["corpus"]
+    learnt = [s for s in stages if s.name in ("finetuning", "evaluation", "model")]
+    assert all(stage.inputs["data"] is joined for stage in learnt)
 
 
 def test_an_added_dump_takes_its_texts_as_the_base_did(store, new):
@@ -84,7 +87,7 @@ def test_an_added_dump_takes_its_texts_as_the_base_did(store, new):
 def test_a_dump_with_nothing_new_leaves_the_model_as_it_is(store, new):
     made_run(store.root)
     _, stages = planned(store, new)
-    store.publish(stages[1], {"splits": {"test": 3}})
+    store.publish(stages[1], {"kept": 0, "splits": {}})
     _, stages = planned(store, new)
     assert [stage.name for stage in stages] == ["dump", "corpus"]
 
@@ -174,19 +177,3 @@ def test_files_that_the_base_withheld_must_be_there_again(store, new, tmp_path):
     evaluation.unlink()
     with pytest.raises(UserError, match=r"increment\.base`.*evaluation\.txt"):
         planned(store, new)
-
-
-def test_the_base_is_not_fine_tuned_again_where_its_own_run_did_so(store, new):
-    settings = ["finetuning.seeds=0"]
-    made_run(store.root, *settings)
-    first = Plan(store)
-    parameters = fill_form(
-        Parameters, settings, dump={"paths": ["sample:50"]}, store=str(store.root)
-    )
-    domain_adaptation.graph(parameters, first)
-    _, stages = planned(store, new, *settings, "finetuning.arms=pre-trained,base")
-    own = {s.label: s.fingerprint for s, _ in first.stages if s.name == "finetuning"}
-    again = {s.label: s.fingerprint for s in stages if s.name == "finetuning"}
-    for task in ("polarity", "stars"):
-        assert again[f"base · {task} · seed 0"] == own[f"pre-trained · {task} · seed 0"]
-        assert again[f"pre-trained · {task} · seed 0"] not in own.values()

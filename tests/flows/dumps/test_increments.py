@@ -15,6 +15,7 @@ from amazon_electra.flows.dumps import increments
 from amazon_electra.flows.runner import stage_runner
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages import dump as dump_stage
+from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
@@ -91,7 +92,11 @@ def make_turns(tmp_path_factory):
         arriving = at / f"{name}.json.gz"
         arriving.write_bytes(kept[name].read_bytes())
         form = form_of(at / "store", arriving, base.encoder.fingerprint)
-        base = increments.add_round(increments.inherit_settings(form, base), base, make)
+        p = increments.inherit_settings(form, base)
+        dump = make(dump_stage.list_dump(p.dump, make))
+        earlier = [one.corpus for one in base.rounds]
+        corpus = make(build_corpus_stage(p, dump, make.store, earlier))
+        base = increments.add_round(p, base, dump, corpus, make)
         bases.append(base)
     return make, kept, bases
 

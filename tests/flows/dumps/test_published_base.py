@@ -11,6 +11,9 @@ from amazon_electra.flows import add_dump
 from amazon_electra.flows.configuration.form import Addition
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.stages.cells import build_cell
+from amazon_electra.flows.stages.finetuning import Finetuning, Start
+from amazon_electra.flows.stages.report import build_report_stage
 from tests.flows.calls import call_of
 from tests.flows.made import RESULTS, publish, publish_corpus
 
@@ -157,9 +160,9 @@ def test_a_dump_is_added_to_a_contrastive_base_by_its_pairs(contrastive):
     store, base = contrastive.store, contrastive.base
     last, planned = contrastive.plan("finetuning.arms=pre-trained,base,origin")
     first = [stage.name for stage in planned][:3]
-    assert first == ["dump", "corpus", "contrastive-adaptation"]
+    assert first == ["dump", "corpus", "joined-corpus"]
     assert not {"vocabulary", "vocabulary-fit", "shards", "dev-shards"} & {s.name for s in planned}
-    corpus, adaptation = planned[1], planned[2]
+    corpus, adaptation = planned[1], find_adaptation(planned)
     assert corpus.inputs["earlier"].fingerprint == contrastive.stages["corpus"].fingerprint
     assert {name: s.fingerprint for name, s in adaptation.inputs.items()} == {
         "corpus": corpus.fingerprint,
@@ -173,8 +176,10 @@ def test_a_dump_is_added_to_a_contrastive_base_by_its_pairs(contrastive):
     assert set(cells) == {"adapted", "base", "mini-bert as published"}
     assert cells["adapted"]["encoder"] is adaptation
     assert cells["base"]["encoder"].fingerprint == base.fingerprint
-    tests = {c["data"].fingerprint for c in cells.values()}
-    assert tests == {contrastive.stages["corpus"].fingerprint}
+    [joined] = {c["data"].fingerprint: c["data"] for c in cells.values()}.values()
+    made_of = {name: stage.fingerprint for name, stage in joined.inputs.items()}
+    first = contrastive.stages["corpus"].fingerprint
+    assert made_of == {"earlier": first, "corpus": corpus.fingerprint}
     assert last.name == "report"
     assert last.inputs["encoder"] is adaptation
 
@@ -194,17 +199,43 @@ def test_what_contrast_does_not_take_is_refused_by_its_name(contrastive, setting
 
 
 @pytest.mark.parametrize("titles", [15, 16])
-def test_too_few_titles_keep_the_encoder_of_a_contrastive_base(contrastive, heard, titles):
+def test_too_few_titles_keep_the_encoder_and_add_their_labels(contrastive, titles):
     _, planned = contrastive.plan()
     publish_corpus(contrastive.store, planned[1], ["Broke at once"] * titles + ["Five Stars"] * 9)
     last, planned = contrastive.plan()
-    if titles == 16:
-        assert last.name == "report"
-        assert not heard.records
-    else:
-        assert last.fingerprint == contrastive.base.fingerprint
-        assert [stage.name for stage in planned] == ["dump", "corpus"]
-        assert len({record.getMessage() for record in heard.records}) == 1
+    joined = next(stage for stage in planned if stage.name == "joined-corpus")
+    adaptations = [stage for stage in planned if stage.name == "contrastive-adaptation"]
+    assert last.name == "report"
+    assert (
+        last.inputs["encoder"].fingerprint
+        == (contrastive.base if titles == 15 else adaptations[0]).fingerprint
+    )
+    assert ("encoder" in joined.inputs) == (titles == 15) == (not adaptations)
+    models = [stage for stage in planned if stage.name == "model"]
+    assert all(stage.inputs["data"] is joined for stage in models)
+
+
+def test_the_labels_of_a_dump_whose_text_was_not_trained_on_stay_with_the_chain(contrastive):
+    store, base = contrastive.store, contrastive.base
+    _, planned = contrastive.plan()
+    publish_corpus(store, planned[1], ["Five Stars"] * 9)
+    _, planned = contrastive.plan()
+    dump, corpus, joined = planned[:3]
+    for stage in (dump, joined):
+        publish(store, stage)
+    third = contrastive.ask(f"increment.base={base.fingerprint}", dump="sample:90")
+    form = add_dump.choose_newest_base(third, store)
+    assert form.increment.base == joined.fingerprint
+    plan = Plan(store)
+    add_dump.graph(add_dump.prepare_addition(form, plan), plan)
+    stages = [stage for stage, _ in plan.stages]
+    again = [stage for stage in stages if stage.name == "joined-corpus"]
+    assert [one.fingerprint for one in again[:-1]] == [joined.fingerprint]
+    assert again[-1].inputs["earlier"].fingerprint == joined.fingerprint
+    assert stages[1].inputs["earlier"].fingerprint == corpus.fingerprint
+    assert find_adaptation(stages).inputs["base"].fingerprint == base.fingerprint
+    _, same = contrastive.plan()
+    assert same[2].fingerprint == joined.fingerprint, "the same request again"
 
 
 def test_dumps_that_are_added_to_a_contrastive_base_make_one_chain(contrastive):
@@ -220,7 +251,7 @@ def test_dumps_that_are_added_to_a_contrastive_base_make_one_chain(contrastive):
     assert form.increment.base == second.fingerprint
     plan = Plan(store)
     add_dump.graph(add_dump.prepare_addition(form, plan), plan)
-    [_, corpus, adaptation, *_] = [stage for stage, _ in plan.stages]
+    corpus, adaptation = plan.stages[1][0], find_adaptation([stage for stage, _ in plan.stages])
     assert corpus.inputs["earlier"].fingerprint == planned[1].fingerprint
     assert len(corpus.reads) == 2
     assert adaptation.inputs["base"].fingerprint == second.fingerprint
@@ -228,10 +259,27 @@ def test_dumps_that_are_added_to_a_contrastive_base_make_one_chain(contrastive):
     assert find_adaptation(again).fingerprint == second.fingerprint, "the same request again"
 
 
-def test_a_report_without_an_adaptation_is_no_base(contrastive):
-    _, planned = contrastive.plan()
+def test_a_dump_is_added_to_a_run_whose_encoder_is_as_published(contrastive):
+    """Its report stands for it; its encoder stays as published."""
+    store, corpus = contrastive.store, contrastive.stages["corpus"]
     origin = contrastive.stages["origin mini-bert"]
-    report = publish(contrastive.store, replace(planned[-1], inputs={"encoder": origin}))
-    with pytest.raises(UserError) as refused:
-        contrastive.plan(f"increment.base={report.fingerprint}")
-    assert refused.value.field == "increment.base"
+    cell = build_cell(Finetuning(Start(arm="tfidf"), "polarity", 0, corpus, {}), "TF-IDF")
+    about = "run", "published", contrastive.stages["dump"], [origin], origin, [cell]
+    report = build_report_stage(*about)
+    for stage in (*cell.chain, replace(report, describe=None)):
+        publish(store, stage)
+    last, planned = contrastive.plan(f"increment.base={report.fingerprint}")
+    assert [stage.name for stage in planned][:3] == ["dump", "corpus", "joined-corpus"]
+    joined = planned[2]
+    assert joined.inputs["encoder"].fingerprint == origin.fingerprint
+    assert joined.inputs["earlier"].fingerprint == corpus.fingerprint
+    assert last.inputs["encoder"].fingerprint == origin.fingerprint
+    encoders = {s.inputs["encoder"].fingerprint for s in planned if "encoder" in s.inputs}
+    assert encoders == {origin.fingerprint}
+    publish_corpus(store, planned[1], ["Broke at once"] * 99)
+    for stage in (planned[0], joined):
+        publish(store, stage)
+    third = contrastive.ask(f"increment.base={report.fingerprint}", dump="sample:90")
+    assert add_dump.choose_newest_base(third, store).increment.base == joined.fingerprint
+    again = contrastive.ask(f"increment.base={joined.fingerprint}")
+    assert add_dump.find_base(again, store).increment.base == report.fingerprint

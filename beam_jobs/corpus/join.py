@@ -22,12 +22,12 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.parquet import write_tables
 from amazon_electra.beam_jobs.corpus.classes import (
+    CONTRADICTED,
     TRAINED_SPLITS,
     choose_classes,
     count_labels,
     warn_of_label,
 )
-from amazon_electra.beam_jobs.corpus.plan import CONTRADICTED
 from amazon_electra.beam_jobs.deduplication.held_out import (
     HELD_OUT_SPLITS,
     find_repeats,
@@ -77,7 +77,12 @@ def join_corpora(
         for path in sorted((source / CONTRADICTED).glob("*.jsonl")):
             (output / CONTRADICTED).mkdir(exist_ok=True)
             shutil.copyfile(path, output / CONTRADICTED / f"{files:05d}-{path.name}")
-    result = count_reviews(output, labels, results) | {"dropped": dict(sorted(dropped.items()))}
+    counted = count_reviews(output, labels, results)
+    result = {
+        "read": counted["kept"] + dropped.total(),
+        "dropped": {reason: n for reason, n in sorted(dropped.items()) if n},
+        **counted,
+    }
     write_json(output / "corpus.json", result)
     return result
 

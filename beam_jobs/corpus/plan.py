@@ -9,6 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from amazon_electra.beam_jobs.config import CorpusConfig, CorpusOptions, TextConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.corpus.classes import CONTRADICTED
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication import earlier_corpora, evaluation_texts
 from amazon_electra.beam_jobs.deduplication.earlier_corpora import EarlierCorpora
@@ -28,8 +29,6 @@ WORK_NAME = "_work-[0-9a-f]{16}"
 """Pattern of the name of the folder in which a job keeps what it has done, until it ends."""
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
 """Pattern of the files of a finished corpus."""
-CONTRADICTED = "contradictions"
-"""Folder of JSON lines with the places of texts whose copies have several classes."""
 LINES = ("rejects", CONTRADICTED)
 """Folders of a corpus with a file of JSON lines a unit."""
 MIN_SAMPLE_BYTES = 250_000

@@ -23,7 +23,7 @@ from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
 from amazon_electra.model.finetuning.request import FinetuneConfig
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.report.inputs import CellFacts, ReportInput
+from amazon_electra.model.report.inputs import CellFacts, ReportInput, StageFacts
 from amazon_electra.model.report.report import write_report
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.flows.dumps.test_increments import Making
@@ -126,6 +126,12 @@ def test_both_dumps_train_and_are_tested_on_and_no_text_is_on_both_sides(ten_tim
     assert near == len(read_texts(ten_times.second, HELD)) - sum(
         ten_times.counts["dumps"]["autumn"][split] for split in HELD
     )
+    read = sum(
+        pq.read_metadata(f).num_rows
+        for o in (ten_times.first, ten_times.second)
+        for f in o.glob("*.parquet")
+    )
+    assert ten_times.counts["read"] == read == ten_times.counts["kept"] + near
     assert near > 10, "the test says nothing without near copies"
 
 
@@ -143,7 +149,8 @@ def test_ten_times_the_labels_become_champion_and_a_tenth_does_not(
     assert found["trained_on"] == 0
 
     study = ReportInput(
-        cells=[CellFacts(arm="TF-IDF", task="polarity", seed=0, evaluation=tested, finetuned=cell)]
+        stages=[StageFacts(stage="labels of 2 dumps", counts=ten_times.counts)],
+        cells=[CellFacts(arm="TF-IDF", task="polarity", seed=0, evaluation=tested, finetuned=cell)],
     )
     study.write(tmp_path / "study.json")
     write_report(tmp_path / "study.json", tmp_path)

@@ -60,8 +60,8 @@ def check_ip(ip: str, name: str, address: str) -> None:
     """Raise UserError if a host's IP address is of a private network that nobody allowed."""
     if not is_public(ip) and name.lower() not in read_names(PRIVATE_HOSTS_VARIABLE):
         raise UserError(
-            f"{address}: {name} is {ip}, on this machine or in a private network; "
-            f"{PRIVATE_HOSTS_VARIABLE}={name} allows it"
+            f"{address}: {name}{f', {ip},' * (name != ip)} is on this machine or in a private "
+            f"network; {PRIVATE_HOSTS_VARIABLE}={name} allows it"
         )
 
 
@@ -157,5 +157,5 @@ async def open_checked_session(**settings: Any) -> Any:
 
 async def _check_request(request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
     """Send a request, one that follows a redirect too, if its host may be read from."""
-    await asyncio.to_thread(check_host, str(request.url), "asked for, or redirected to:")
+    await asyncio.to_thread(check_host, str(request.url), str(request.url))
     return await send(request)

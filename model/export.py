@@ -215,7 +215,8 @@ def write_model(
         task, data, "train", choose_sampling(settings, "train", trained["seed"])
     )
     if held_out:
-        write_profile(held_out, tested, trained_on[:MAX_KNOWN], task, data, output)
+        costs, known = decision.find_costs(task.labels), trained_on[:MAX_KNOWN]
+        write_profile(held_out, tested, known, task, data, output, costs)
     if texts := [one.text for one in examples[: self_test.TEXTS]]:
         expected = predict_texts(fitted, temperature, texts, task.shape == "multilabel")
         self_test.SelfTest(list(task.labels), texts, expected).write(output)

@@ -12,6 +12,7 @@ import numpy as np
 from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts, sum_tallies
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
+from amazon_electra.beam_jobs.core.model_folder import shorten_task
 from amazon_electra.beam_jobs.reading.fields import read_label
 from amazon_electra.beam_jobs.reading.label_values import MAX_SPELLINGS, fold
 from amazon_electra.beam_jobs.reading.stars import (
@@ -37,9 +38,9 @@ class ComparedUnit(Protocol):
     @property
     def file(self) -> str: ...
     @property
-    def tally(self) -> dict[str, Any] | None: ...
+    def tallies(self) -> list[dict[str, Any] | None]: ...
     @property
-    def given(self) -> GivenLabels: ...
+    def given(self) -> list[GivenLabels]: ...
 
 
 @dataclass(frozen=True)
@@ -93,31 +94,38 @@ def count_labels(given: Sequence[str | None], answers: Sequence[str | None]) -> 
     return {label: dict(counts[label]) for label in kept}
 
 
-def compare_units(units: Sequence[ComparedUnit], model: ScoredModel) -> dict[str, Any]:
-    """Return `drift`: how the texts of units differ from those that the model was tested on.
-    Nothing where there are too few, or the model has no profile.
+def compare_units(units: Sequence[ComparedUnit], models: Sequence[ScoredModel]) -> dict[str, Any]:
+    """Return `drift`: how the texts of units differ from those that each model was tested on, by
+    its task. Nothing where there are too few, or no model has a profile.
     """
-    found = sum_tallies(Tally.from_json(one.tally) for one in units if one.tally)
-    if model.profile is None or found is None:
-        return {}
-    drift = compare_texts(model.profile, found, *count_right(units, model.profile, model.task))
-    return {"drift": asdict(drift) | {"says": drift.describe()}} if drift else {}
+    drifts = {}
+    for place, model in enumerate(models):
+        tallies = [unit.tallies[place] for unit in units]
+        found = sum_tallies(Tally.from_json(one) for one in tallies if one)
+        if model.profile is None or found is None:
+            continue
+        given = [unit.given[place] for unit in units]
+        right = count_right(given, model.profile, units[0].file)
+        if drift := compare_texts(model.profile, found, *right):
+            task = shorten_task(model.task)
+            drifts[task] = asdict(drift) | {"says": drift.describe()}
+    return {"drift": drifts} if drifts else {}
 
 
-def count_right(units: Sequence[ComparedUnit], profile: Profile, task: str) -> tuple[int, int]:
+def count_right(given: Sequence[GivenLabels], profile: Profile, file: str) -> tuple[int, int]:
     """Return how many answers are right by the labels of the records themselves, and how many have
-    a label of the task.
+    a label of the task; `file` is the first of theirs.
     """
     counts: dict[str, Counter[str]] = {}
-    for unit in units:
-        for label, answers in unit.given.items():
+    for own in given:
+        for label, answers in own.items():
             counts.setdefault(label, Counter()).update(answers)
     class_of = {fold(name): name for name in profile.labels}
     classes = {label: class_of.get(fold(label)) for label in counts}
     if profile.stars and counts:
         ratings = decode_ratings({label: found.total() for label, found in counts.items()})
         try:
-            scale = decide_scale(ratings, units[0].file)
+            scale = decide_scale(ratings, file)
         except UserError:  # whose stars they are is for a person to say: nothing is claimed
             return 0, 0
         stars = scale.map_ratings(np.array([number for number, _ in ratings]))

@@ -197,9 +197,16 @@ def read_dump(path: str | Path, label: str) -> list[Row]:
         for listed in work_units.list_dump_files(options, [label] if label else []):
             file, first = add_id_column(listed, None), len(found)
             for unit in work_units.cut_file(file, UNIT_BYTES, cuts):
-                rows = score_files.read_rows(unit, options, task)
+                rows = score_files.read_rows(unit, options, [task])
                 columns: Iterable[Any] = zip(
-                    *(rows.ids, rows.products, rows.months, rows.texts, rows.given, rows.reasons),
+                    *(
+                        rows.ids,
+                        rows.products,
+                        rows.months,
+                        rows.texts,
+                        rows.given[0],
+                        rows.reasons,
+                    ),
                     strict=True,
                 )
                 for values in columns:

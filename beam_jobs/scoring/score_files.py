@@ -8,7 +8,7 @@ than its threshold for the answer, if it has one), `expected` (the mean of the s
 classes stand for, by their probabilities), `p.LABEL` for each class, `because` if wanted (the
 phrases with the largest weights), `model_version`, and `reason` where there is no label. With
 several models each has its columns, from `label` to `model_version`, which begin with its task:
-`stars.label`. `scores.json` has the counts, and how the texts differ from those that the (first)
+`stars.label`. `scores.json` has the counts, and how the texts differ from those that each
 model was tested on (beam_jobs/core/drift.py).
 """
 
@@ -85,10 +85,10 @@ class ScoredUnit(PreparedUnit):
     """Rows that have one."""
     integers: int = 0
     """Rows whose id is an integer."""
-    tally: dict[str, Any] | None = None
-    """Of a sample of the texts (drift.Tally), where the model has a profile."""
-    given: GivenLabels = field(default_factory=dict)
-    """Answers by label of the file's own."""
+    tallies: list[dict[str, Any] | None] = field(default_factory=list)
+    """Of a sample of the texts (drift.Tally), for each model, where it has a profile."""
+    given: list[GivenLabels] = field(default_factory=list)
+    """Answers of each model by label of the file's own."""
 
 
 @dataclass
@@ -105,8 +105,8 @@ class Rows:
     """Why a record is not classified."""
     tally: Tally = field(default_factory=Tally)
     integers: int = 0
-    given: list[str | None] = field(default_factory=list)
-    """Labels that the records have themselves, as typed."""
+    given: list[list[str | None]] = field(default_factory=list)
+    """Labels that the records have themselves, as typed, of each task."""
 
 
 class ScoreUnits(beam.DoFn):
@@ -146,7 +146,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifiers: Sequence[Classifier])
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
         return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-    rows = read_rows(unit, plan.options, classifiers[0].task)
+    rows = read_rows(unit, plan.options, [classifier.task for classifier in classifiers])
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
     columns = {"id": pa.array(rows.ids, pa.string())}
     mapping = dict(unit.file.layout.mapping)
@@ -188,10 +188,16 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifiers: Sequence[Classifier])
         index=unit.file.index,
         ids=len(rows.ids) - rows.ids.count(None),
         integers=rows.integers,
-        tally=count_sample(classifiers[0], texts, probabilities[0]),
-        given={}
-        if classifiers[0].thresholds
-        else count_labels(rows.given, columns[f"{plan.prefixes[0]}label"].to_pylist()),
+        tallies=[
+            count_sample(classifier, texts, own)
+            for classifier, own in zip(classifiers, probabilities, strict=True)
+        ],
+        given=[
+            {}
+            if classifier.thresholds
+            else count_labels(own, columns[f"{prefix}label"].to_pylist())
+            for classifier, own, prefix in zip(classifiers, rows.given, plan.prefixes, strict=True)
+        ],
     )
     storage.write_json(f"{name}.json", asdict(counts))
     return counts
@@ -220,12 +226,13 @@ def score_rows(
     return columns
 
 
-def read_rows(unit: Unit, options: ScoringOptions, task: str = "") -> Rows:
-    """Return a row for each record of a unit, one that cannot be read as well; `task` says which of
-    its columns is the label.
+def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows:
+    """Return a row for each record of a unit, one that cannot be read as well, with the label that
+    it has itself for each of the tasks.
     """
-    read_given = make_label_reader(task, unit.file)
-    mapping, rows, titles = dict(unit.file.layout.mapping), Rows(), list[str]()
+    readers = [make_label_reader(task, unit.file) for task in tasks]
+    mapping, titles = dict(unit.file.layout.mapping), list[str]()
+    rows = Rows(given=[[] for _ in tasks])
     is_text = find_format(unit.file.layout.name).has_only_strings
     repair = options.repair_run_ons
     for item in work_units.read_records(unit, rows.tally):
@@ -251,7 +258,8 @@ def read_rows(unit: Unit, options: ScoringOptions, task: str = "") -> Rows:
         rows.months.append(read_month(unwrap(record.get(mapping.get("timestamp", "")))))
         rows.texts.append(text)
         rows.reasons.append(reason or None)
-        rows.given.append(None if reason else read_given(record))
+        for labels, read_given in zip(rows.given, readers, strict=True):
+            labels.append(None if reason else read_given(record))
         has_title = options.title and not reason
         titles.append(make_title(title, text, repair, MAX_TITLE) if has_title else "")
     if options.mask_personal_data:
@@ -280,7 +288,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:
         units_of[unit.index].append(unit)
-    model = read_model(plan.options.model[0])
+    models = [read_model(model) for model in plan.options.model]
     digest_of = cache(storage.hash_file)  # a zip file is that of all its members
     files, warnings = [], []
     for file, output in zip(plan.files, plan.outputs, strict=True):
@@ -294,14 +302,14 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
         name, digest = os.path.basename(file.path), digest_of(file.path)
         entry = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
-        files.append(entry | compare_units(own, model))
+        files.append(entry | compare_units(own, models))
     totals = {
         "read": sum(file["read"] for file in files),
         "scored": sum(file["scored"] for file in files),
         "unscored": sum_counts(unit.dropped for unit in units),
         "units": len(units),
         "files": files,
-        **compare_units(units, model),
+        **compare_units(units, models),
         **({"warnings": warnings} if warnings else {}),
     }
     storage.write_json(storage.join_path(folders.output, SCORING_TOTALS), totals)

@@ -16,12 +16,15 @@ from amazon_electra.flows.ui import artifacts
 
 def publish_drift(files: Sequence[Mapping[str, Any]], new: Collection[str]) -> None:
     """Show how files differ, as `score` counted them; emit an event for each of the `new` ones that
-    does, with its name, the sentence, and expected and tested accuracy as payload.
+    does, with its name, and the sentence, expected and tested accuracy of each task as payload.
     """
-    known = [one for one in files if "drift" in one]
+    known = [
+        (one["file"], task, drift) for one in files for task, drift in one.get("drift", {}).items()
+    ]
     rows = [
         {
-            "file": one["file"],
+            "file": file,
+            "task": task,
             "expected accuracy": f"{drift['expected']:.1%}",
             "95% interval": f"{drift['low']:.1%} to {drift['high']:.1%}",
             "on test": f"{drift['tested']:.1%}",
@@ -29,17 +32,18 @@ def publish_drift(files: Sequence[Mapping[str, Any]], new: Collection[str]) -> N
             "unlike": f"{drift['unlike']:.0%}",
             "differs": "; ".join(drift["findings"]),
         }
-        for one in known
-        for drift in [one["drift"]]
+        for file, task, drift in known
     ]
     if rows:
         about = "Does the model still hold? New files beside what it was tested on"
         artifacts.publish(create_table_artifact, rows, key="drift", description=about)
-    for one in known:
-        drift = one["drift"]
-        if not drift["findings"] or one["file"] not in new:
+    for one in files:
+        drifted = {task: drift for task, drift in one.get("drift", {}).items() if drift["findings"]}
+        if not drifted or one["file"] not in new:
             continue
-        find_run_logger().warning("%s: %s", one["file"], drift["says"])
+        for task, drift in drifted.items():
+            find_run_logger().warning("%s, %s: %s", one["file"], task, drift["says"])
+        named = ("says", "expected", "low", "high", "tested", "unlike")
         emit_event(
             DRIFT_EVENT,
             {"prefect.resource.id": f"reviews.scores.{one['file']}"},
@@ -49,6 +53,10 @@ def publish_drift(files: Sequence[Mapping[str, Any]], new: Collection[str]) -> N
                     "prefect.resource.role": "flow-run",
                 }
             ],
-            payload={name: drift[name] for name in ("says", "expected", "tested", "unlike")}
-            | {"file": one["file"]},
+            payload={
+                "file": one["file"],
+                "tasks": {
+                    task: {name: drift[name] for name in named} for task, drift in drifted.items()
+                },
+            },
         )

@@ -71,8 +71,8 @@ def describe_models(models: Sequence[RegisteredModel]) -> str:
 class Scores(Stage):
     """`dump` and `model` → files of scores, a row for every record."""
 
-    name, version, Config = "scores", 13, ScoringConfig
-    headline = ("read", "scored", "drift.expected", "drift.unlike")
+    name, version, Config = "scores", 14, ScoringConfig
+    headline = ("read", "scored")
     ends_run = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
@@ -181,15 +181,20 @@ def describe_drift(files: Sequence[Mapping[str, Any]]) -> str:
     """Return a line about how files differ from what the model was tested on, as `score` counted
     them; empty where it does not know.
     """
-    known = [one for one in files if "drift" in one]
-    drifted = [one for one in known if one["drift"]["findings"]]
+    known = [
+        (one["file"], task, drift) for one in files for task, drift in one.get("drift", {}).items()
+    ]
+    drifted = [(file, task, drift) for file, task, drift in known if drift["findings"]]
     if not known:
         return ""
-    first = (drifted or known)[0]
-    line = f"{first['file']}: {first['drift']['says']}"
-    if len(known) == 1:
+    file, task, drift = (drifted or known)[0]
+    tasks = {task for _, task, _ in known}
+    line = f"{file}{f', {task}' if len(tasks) > 1 else ''}: {drift['says']}"
+    every = {file for file, _, _ in known}
+    if len(every) == 1:
         return line
-    return f"{len(drifted)} of {format_count(len(known), 'file')} differ; {line}"
+    differ = len({file for file, _, _ in drifted})
+    return f"{differ} of {format_count(len(every), 'file')} differ; {line}"
 
 
 def copy_scores(dump: ListedDump, scores: Scored, output: str, store: Store) -> list[str]:

@@ -202,10 +202,17 @@ def test_scores_say_whether_the_model_still_holds(tmp_path):
     stars = [1 if answer == "negative" else 5 for answer in answers]
     pd.DataFrame({"text": texts, "stars": stars}).to_csv(tmp_path / "same.csv")
     pd.DataFrame({"text": new}).to_json(tmp_path / "new.jsonl", orient="records", lines=True)
-    result = score(model, tmp_path / "scores", tmp_path / "same.csv", tmp_path / "new.jsonl")
+    fault = write_network(tmp_path / "fault", task="label:fault")
+    write_profile(fault, answer=False)
+    words = ["--model", str(model), str(fault), "--input", str(tmp_path / "same.csv")]
+    words += [str(tmp_path / "new.jsonl"), "--output", str(tmp_path / "scores")]
+    result = run(words)
     written = json.loads((tmp_path / "scores" / "scores.json").read_text())
     assert written["files"] == json.loads(json.dumps(result["files"]))
-    drifts = {file["file"]: file["drift"] for file in result["files"]}
+    of_fault = result["files"][0]["drift"]["fault"]
+    assert of_fault["tested"] < 0.7 < result["files"][0]["drift"]["polarity"]["tested"]
+    assert of_fault["accuracy"] is None
+    drifts = {file["file"]: file["drift"]["polarity"] for file in result["files"]}
     assert drifts["same.csv"]["findings"] == []
     right = sum(answer != "neutral" for answer in answers)
     assert drifts["same.csv"]["labelled"] == 200
@@ -213,7 +220,7 @@ def test_scores_say_whether_the_model_still_holds(tmp_path):
     assert 0.35 < drifts["new.jsonl"]["unlike"] <= 0.5
     assert drifts["new.jsonl"]["findings"]
     assert drifts["new.jsonl"]["accuracy"] is None
-    assert result["drift"]["n"] == 400
+    assert result["drift"]["polarity"]["n"] == 400
 
 
 def test_many_units_and_workers_give_the_same_rows(model, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from amazon_electra.beam_jobs.scoring.classifier import Classifier
 def write_scores(tmp_path, monkeypatch, decided_from=(), numbers=(), thresholds=(), costs=()):
     """Return the table of three records; the last has no text."""
     rows = score_files.Rows(ids=["a", "b", "c"], texts=["sure", "unsure", ""])
-    rows.reasons, rows.given = [None, None, "no text"], [None] * 3
+    rows.reasons, rows.given = [None, None, "no text"], [[None] * 3]
     monkeypatch.setattr(score_files, "read_rows", lambda *_: rows)
     logits = np.log(np.array([[0.9, 0.1], [0.4, 0.6]]))
     if thresholds:

@@ -1,6 +1,14 @@
 """A new file that differs emits one event; a file that was scored before, or is alike, none."""
 
 import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import yaml
+from prefect.server.events.actions import RunDeployment
+from prefect.server.events.schemas.automations import Automation
+from prefect.server.events.schemas.events import ReceivedEvent
 
 from amazon_electra.flows.runs import drift
 
@@ -8,7 +16,8 @@ from amazon_electra.flows.runs import drift
 def describe(file, *findings):
     numbers = {"expected": 0.6, "low": 0.4, "high": 0.8, "tested": 0.9, "unlike": 0.5}
     about = {"findings": list(findings), "accuracy": None, "says": "; ".join(findings)}
-    return {"file": file, "drift": numbers | about}
+    stars = numbers | {"findings": [], "accuracy": None, "says": ""}
+    return {"file": file, "drift": {"polarity": numbers | about, "stars": stars}}
 
 
 def test_each_new_file_that_differs_emits_an_event(monkeypatch):
@@ -23,7 +32,35 @@ def test_each_new_file_that_differs_emits_an_event(monkeypatch):
     [((name, resource), named)] = events
     assert name == "scores.drifted"
     assert resource == {"prefect.resource.id": "reviews.scores.june.csv"}
-    assert named["payload"]["expected"] == 0.6
-    assert [row["file"] for row in tables[0]] == ["may.csv", "june.csv", "july.csv"]
+    assert named["payload"]["file"] == "june.csv"
+    assert {task: one["expected"] for task, one in named["payload"]["tasks"].items()} == {
+        "polarity": 0.6
+    }
+    shown = [(row["file"], row["task"]) for row in tables[0]]
+    files = ("may.csv", "june.csv", "july.csv")
+    assert shown == [(file, task) for file in files for task in ("polarity", "stars")]
     drift.publish_drift([{"file": "few.csv"}], {"few.csv"})
     assert len(tables) == len(events) == 1
+
+
+def test_the_automation_of_the_docs_takes_the_event_and_fills_in_the_file():
+    page = Path(__file__, "../../../../docs/questions.md").resolve().read_text()
+    text = page.partition("```yaml\n")[2].partition("```")[0]
+    asked = yaml.safe_load(text.replace("ID-OF-add-dump/add-dump", str(uuid4())))
+    automation = Automation(**asked)
+    event = ReceivedEvent(
+        occurred=datetime.now(UTC),
+        event=drift.DRIFT_EVENT,
+        resource={"prefect.resource.id": "reviews.scores.june.csv"},
+        payload={"file": "june.csv"},
+        id=uuid4(),
+    )
+    assert automation.trigger.covers(event)
+    assert automation.trigger.expects(event.event)
+    assert not automation.trigger.expects("scores.made")
+    [action] = automation.actions
+    assert isinstance(action, RunDeployment)
+    [path] = action.parameters["dump"]["paths"]
+    assert path["template"].replace("{{ event.payload.file }}", event.payload["file"]) == (
+        "inbox/june.csv"
+    )

@@ -30,6 +30,7 @@ from amazon_electra.flows.stages.cells import make_cells
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import build_dump_stage, list_dump
 from amazon_electra.flows.stages.model import build_model_stages, make_models
+from amazon_electra.flows.stages.text_length import find_length
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.registry import list_registries
@@ -81,6 +82,8 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
         grown = increments.add_round(p, base, dump, corpus, make)  # … → pre-training
     added, encoder = grown.rounds[-1], grown.encoder
 
+    if length := find_length(p, make.store, joined, base.origin):
+        find_run_logger().info(length.describe())
     compared = encoder, None if kept else base.encoder, base.origin
     cells = list(arms.list_cells(p, make.store, joined, *compared))
     make_cells(make, cells, p.finetuning.at_once)

@@ -35,6 +35,7 @@ from amazon_electra.flows.stages.pretraining import (
     shares_cores,
 )
 from amazon_electra.flows.stages.shards import build_dev_stage, build_shards_stage, fit_length
+from amazon_electra.flows.stages.text_length import find_length
 from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
 from amazon_electra.flows.store.stage import Stage
 
@@ -65,6 +66,8 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         encoder = build_pretraining_stage(p, shards, origin=origin, dev=dev, beside=at_once - 1)
         made = [dump, corpus, vocabulary, shards, dev, encoder]
 
+    if length := find_length(p, make.store, corpus, origin):
+        find_run_logger().info(length.describe())
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
     cells, curve = list(list_cells()), list[Cell]()
     is_new = encoder is not origin

@@ -44,6 +44,7 @@ from amazon_electra.flows.stages.contrastive_adaptation import MIN_TITLES, is_co
 from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
 from amazon_electra.flows.stages.origin import describe_origin, make_origin
 from amazon_electra.flows.stages.pretraining import MIN_TOKENS, PASSES, is_adaptation_optional
+from amazon_electra.flows.stages.text_length import foretell_length
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.plan_page import list_lines
@@ -194,7 +195,7 @@ def print_plan(form: Parameters | Addition) -> None:
 
     plan = Plan(Store(form.store, is_dry=True))
     corpus = getattr(form, "corpus", None)
-    languages = print_files(form.dump, build_dump_stage(form.dump, plan.store), corpus)
+    previews, languages = print_files(form.dump, build_dump_stage(form.dump, plan.store), corpus)
     if isinstance(form, Addition):
         form = add_dump.prepare_addition(form, Plan(plan.store))
         add_dump.graph(form, plan)
@@ -221,6 +222,11 @@ def print_plan(form: Parameters | Addition) -> None:
             f"note: the run skips pre-training, and the stages that need it, if {PASSES} passes "
             f"over the dump's text have fewer than {MIN_TOKENS / 1e6:.0f} million tokens"
         )
+    if "origin" in made and isinstance(form, Parameters):
+        given = (review.text for each in previews for review in each.reviews)
+        texts = [text for text in given if isinstance(text, str)]
+        if length := foretell_length(form, plan.store, texts, made["origin"][0]):
+            print(f"length    {length.describe()}")
     if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
         about = describe_origin(plan.store, made["origin"][0])
         if warning := warn_of_languages(about, languages):
@@ -234,9 +240,9 @@ def show(text: str) -> None:
 
 def print_files(
     chosen: Dump, dump: Stage, corpus: Corpus | None = None, scores: Scores | None = None
-) -> dict[str, int]:
+) -> tuple[list[preview.Preview], dict[str, int]]:
     """Print what each file of a dump holds, and what of it becomes a corpus, or the ids of scores;
-    return the first reviews by language. `dump` is its stage.
+    return the first records, and how many of them are in each language. `dump` is its stage.
     """
     previews = preview.read_previews(preview.list_files(chosen, dump), chosen)
     scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
@@ -263,7 +269,7 @@ def print_files(
     shown = [f"{name} {n / total:.0%}" for name, n in languages.items() if n / total >= 0.005]
     if shown:
         show(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
-    return languages
+    return previews, languages
 
 
 def print_expected_corpus(

@@ -372,6 +372,13 @@ class Finetuning(Settings):
         description="Training examples at most; none: all, but 100 with the recipe `sample`, and "
         "500,000 with recipes that start from random weights",
     )
+    max_length: int | None = Field(
+        default=None,
+        ge=8,
+        le=8192,
+        description="Tokens of a text that networks read; none: as the recipe says, or up to 512 "
+        "where over a quarter of the texts are longer",
+    )
     seeds: list[Seed] = Field(
         default=[0],
         min_length=1,

@@ -11,7 +11,8 @@ from amazon_electra.flows.configuration.form import Arm, Parameters
 from amazon_electra.flows.stages.cells import Cell, build_cell
 from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.finetuning import Finetuning, Start
-from amazon_electra.flows.stages.origin import POSITIONS, describe_origin, get_name
+from amazon_electra.flows.stages.origin import get_name
+from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, find_length, find_positions
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
@@ -196,8 +197,11 @@ def choose_settings(
     since a published encoder takes other learning rates than one that a recipe trains, and may have
     positions for fewer tokens; and of few labels a dev split is too small to choose by.
     """
-    length = RECIPES[parameters.recipe].finetuning.max_length or 0
-    positions = describe_origin(store, origin).get(POSITIONS) if origin else None
+    default = RECIPES[parameters.recipe].finetuning.max_length or DEFAULT_TOKENS
+    read = find_length(parameters, store, corpus, origin)
+    positions = find_positions(store, origin) if origin else None
+    length = parameters.finetuning.max_length or min(default, positions or default)
+    length = read.tokens if read else length
     rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
     labels = parameters.finetuning.labels
     made = store.manifest(corpus)
@@ -207,5 +211,5 @@ def choose_settings(
         **({"learning_rates": rates} if rates else {}),
         **({"n_train": str(labels)} if labels else {}),
         **({"selection": "cross-validation"} if has_few else {}),
-        **({"max_length": str(positions)} if positions and positions < length else {}),
+        **({"max_length": str(length)} if length != default else {}),
     }

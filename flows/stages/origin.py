@@ -193,6 +193,20 @@ def describe_origin(store: Store, origin: Stage) -> Mapping[str, Any]:
     return {**origin.result, **(made["result"] if made else {}), "name": get_name(origin)}
 
 
+def find_origin_folder(store: Store, origin: Stage) -> Path | None:
+    """Return the folder of a published encoder on this machine, loaded or not; None where there is
+    none.
+    """
+    if store.manifest(origin):
+        return locate_origin(store, origin)
+    place = str(origin.result.get("place", ""))
+    if not place or find_kind(place) not in ("folder", "package"):
+        return None
+    if find_kind(place) == "folder":
+        return Path(place)
+    return find_in_package(parse_place("package", place)["name"], UserError).folder
+
+
 def warn_of_languages(store: Store, origin: Stage, corpus: Stage) -> None:
     """Log it where many reviews of a corpus are in a language that an encoder does not read."""
     made = store.manifest(corpus)

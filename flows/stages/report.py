@@ -15,6 +15,7 @@ from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.external import list_place_files
 from amazon_electra.flows.stages.origin import get_name, read_origin
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
+from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, measure_lengths
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.questions.of_model import SUSPICIOUS
@@ -127,7 +128,19 @@ def describe_study(
         cells=[describe_cell(store, cell) for cell in cells],
         curve=[describe_cell(store, cell) for cell in curve],
         models=folders,
+        reading=describe_reading(store, cells, origin) if origin else "",
     )
+
+
+def describe_reading(store: Store, cells: Sequence[Cell], origin: Stage) -> str:
+    """Return how much of the texts the networks of these cells read."""
+    read = [c.finetuned.parameters.get("settings", {}).get("max_length") for c in cells]
+    tokens = next(filter(None, read), DEFAULT_TOKENS)
+    lengths = measure_lengths(store, cells[0].finetuned.inputs["data"], origin)
+    if lengths is None:
+        return ""
+    longer = float((lengths > tokens).mean())
+    return f"Networks read {tokens} tokens of a text; {longer:.0%} of the reviews are longer."
 
 
 def describe_cell(store: Store, cell: Cell) -> CellFacts:

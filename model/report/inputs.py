@@ -91,6 +91,8 @@ class ReportInput(Facts):
     cells: list[CellFacts] = Field(min_length=1)
     curve: list[CellFacts] = []
     """The same arms trained with fewer labels."""
+    reading: str = ""
+    """How much of the texts networks read."""
     models: list[Path] = []
     """Folders of the models that the best arm of each task became."""
 

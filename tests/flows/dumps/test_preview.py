@@ -52,7 +52,7 @@ REFUSED = {
 
 def preview(folder, *paths, corpus=None, **dump):
     chosen, store = Dump(paths=list(map(str, paths)), **dump), Store(folder / "store")
-    return print_files(chosen, build_dump_stage(chosen, store), corpus)
+    return print_files(chosen, build_dump_stage(chosen, store), corpus)[1]
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *REFUSED])

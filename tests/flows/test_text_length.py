@@ -1,0 +1,70 @@
+"""How many tokens of a text the networks of a run read, by the share that would be cut."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.stages.arms import choose_settings
+from amazon_electra.flows.stages.text_length import choose_length, find_length, foretell_length
+from tests.flows.made import RESULTS
+
+
+def fill(*settings):
+    return fill_form(Parameters, ["recipe=published", *settings], dump={"paths": ["a.csv"]})
+
+
+@pytest.mark.parametrize(
+    ("words", "share", "positions", "read"),
+    [
+        (200, 0.2, 512, 128),
+        (200, 0.3, 512, 256),
+        (400, 0.3, 512, 512),
+        (900, 1.0, 512, 512),
+        (900, 1.0, None, 512),
+        (900, 1.0, 300, 300),
+        (100, 1.0, 64, 64),
+    ],
+)
+def test_a_longer_length_is_read_where_a_quarter_of_the_texts_would_be_cut(
+    words, share, positions, read
+):
+    lengths = np.where(np.arange(100) < 100 * share, words, 20)
+    found = choose_length(fill(), lengths, positions)
+    assert found.tokens == read
+    assert found.longer == pytest.approx((lengths > read).mean())
+    assert choose_length(fill("finetuning.max_length=32"), lengths, positions).tokens == 32
+
+
+@pytest.fixture
+def long_reviews(list_stages, encoder):
+    """A store with a corpus of reviews of 200 words, and an origin that has one token a word."""
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(encoder / "tokenizer.json"))
+    store, stages = list_stages(f"pretraining.start_from={encoder}", "recipe=published")
+    corpus, origin = stages["corpus"], stages["origin mini-bert"]
+    for stage in (corpus, origin):
+        (store.folder(stage) / "encoder").mkdir(parents=True)
+    tokenizer.save(str(store.folder(origin) / "encoder/tokenizer.json"))
+    table = pa.table({"sentences": [["good " * 199 + "word"]] * 50})
+    pq.write_table(table, store.folder(corpus) / "corpus-0000-00000.parquet")
+    return store, corpus, origin
+
+
+def test_the_fine_tunings_of_a_run_read_what_its_corpus_takes(long_reviews):
+    store, corpus, origin = long_reviews
+    p = fill()
+    texts = ["good " * 300] * 9
+    assert foretell_length(p, store, texts, origin).tokens == 512, "by the folder of the encoder"
+    assert find_length(p, store, corpus, origin) is None, "nothing is made yet"
+    for stage in (corpus, origin):
+        store.publish(stage, RESULTS.get(stage.name, {}))
+    found = find_length(p, store, corpus, origin)
+    assert (found.tokens, found.longer, found.default_longer) == (256, 0, 1)
+    assert choose_settings(p, store, corpus, origin)["max_length"] == "256"
+    asked = fill("finetuning.max_length=64")
+    assert choose_settings(asked, store, corpus, origin)["max_length"] == "64"

@@ -173,12 +173,12 @@ def register_model(
         decision = Decision(False, f"{few}; {decision.reason}")
     decision = refuse_giveaway(decision, results)
     artifact = f"model-{shorten_task(results['task'])}"
-    with TemporaryDirectory(dir=store.root / "runs") as scratch:
+    registry = Registry(tracking.uri, name_model(results["task"]))
+    asked = registry, artifact, decision, tags, champion
+    with TemporaryDirectory(dir=store.root / "runs") as scratch:  # until MLflow has it
         write_served_model(folder, Path(scratch, "model"))
         tracking.log_folder(Path(scratch, "model"), artifact)
-    registry = Registry(tracking.uri, name_model(results["task"]))
-    wish = parameters.promotion
-    return consider_promotion(wish, report, tracking, registry, artifact, decision, tags, champion)
+        return consider_promotion(parameters.promotion, report, tracking, *asked)
 
 
 def find_encoder(stages: Sequence[Stage], results: Mapping[str, Any]) -> Stage | None:

@@ -260,9 +260,5 @@ def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) 
     if bases := [m["inputs"]["base"]["fingerprint"] for m in manifests if "base" in m["inputs"]]:
         tracking.set_tags({"amazon_electra.base": bases[-1]})
     tracking.log_metrics(
-        {
-            f"{m['title']}.{n}".replace("·", "-"): v
-            for m in manifests
-            for n, v in flatten_numbers(m["result"]).items()
-        }
+        {f"{m['title']}.{n}": v for m in manifests for n, v in flatten_numbers(m["result"]).items()}
     )

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,8 @@ BATCH_METRICS = 1_000
 BATCH_PARAMETERS = 100
 PARAMETER_CHARACTERS = 6_000
 """MLflow's limit for one value."""
+OUTSIDE_NAMES = r"[^\w\-. :/]"
+"""Characters that MLflow refuses in the name of a metric, and with it the whole batch."""
 FINAL_ERROR_CODES = {
     "INVALID_PARAMETER_VALUE",
     "RESOURCE_DOES_NOT_EXIST",
@@ -344,7 +347,7 @@ class Tracking:
 
         metrics = [
             Metric(
-                name.replace("@", "_at_"),
+                re.sub(OUTSIDE_NAMES, "-", name.replace("@", "_at_")),
                 float(value),
                 int(line.get("time", time.time()) * 1000),
                 int(line["step"]),

@@ -66,9 +66,12 @@ class Registry:
     def add_version(self, run_id: str, artifact: str, tags: Mapping[str, str]) -> str:
         """Register an artifact of a run as a version, and return its number.
 
-        The same content, which has the same `tags`, is registered once.
+        The same content, which has the same `tags`, is registered once. RegistryAway where MLflow
+        did not take the artifact.
         """
         with self._translate_errors():
+            if not self._client.list_artifacts(run_id, artifact):
+                raise RegistryAway(f"MLflow at {hide_credentials(self.uri)} has no files of it")
             if self._get_or_none(lambda: self._client.get_registered_model(self.name)) is None:
                 self._client.create_registered_model(self.name)
             for known in self._list_versions():

@@ -131,7 +131,7 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     shutil.copy(mlflow_template, store.root / "mlflow" / "mlflow.db")
     tracking = Tracking(resolve_mlflow_database(store.root))
     tracking.start("a run", {}, {})
-    tracking.log_folder(store.root / "pretraining" / encoder / "model", "")
+    tracking.log_folder(store.root / "pretraining" / encoder / "model", "model")
     assert tracking.wait_until_sent(200)
     registry = Registry(tracking.uri, name_model("polarity"))
     tags = {"encoder": encoder, "report": second.last["fingerprint"]}

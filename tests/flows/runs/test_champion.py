@@ -104,6 +104,7 @@ def test_a_champion_is_here_where_the_store_has_its_folder(tmp_path, mlflow_uri)
     store, registry = Store(tmp_path / "store"), Registry(mlflow_uri, name_model("stars"))
     tracking = Tracking(mlflow_uri, f"file://{tmp_path}/artifacts")
     tracking.start("first", {}, {})
+    tracking.log_folder(tmp_path, "model")
     tracking.finish("FINISHED")
     tags = {"model": "0123", "behind_loss": "0.008"}
     version = registry.add_version(tracking.parent.id, "model", tags)

@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -184,8 +185,11 @@ def test_a_model_whose_files_are_gone_is_no_empty_folder(address, store, tmp_pat
         monkeypatch.setenv(name, value)
     tracking = Tracking(address)
     tracking.start("a run without files", {}, {})
+    tracking.log_folder(Path(__file__), "model")
     assert tracking.wait_until_sent(PATIENCE_SECONDS)
     number = Registry(address).add_version(tracking.parent.id, "model", {"encoder": "gone"})
     tracking.finish()
+    [kept] = (store.root / "mlflow" / "artifacts").rglob(Path(__file__).name)
+    kept.unlink()
     with pytest.raises(ValueError, match="mlflow-artifacts:/"):
         Registry(address).copy_model(None, number, tmp_path / "copied")

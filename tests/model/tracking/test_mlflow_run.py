@@ -17,7 +17,7 @@ from amazon_electra.flows.servers.health import find_free_port
 from amazon_electra.model.tracking import mlflow_run
 from amazon_electra.model.tracking.mlflow_client import create_client
 from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, FLOW_RUN, Tracking
-from amazon_electra.model.tracking.registry import Registry
+from amazon_electra.model.tracking.registry import Registry, RegistryAway
 from tests.patience import PATIENCE_SECONDS, eventually
 
 
@@ -169,3 +169,20 @@ def test_what_mlflow_missed_is_mirrored_by_the_next_run_and_once(tmp_path, mlflo
     for run in runs:
         assert read_losses(client, run.info.run_id) == [(1, 0.5), (2, 1.0)]
         assert (run.info.status, run.data.metrics["test.accuracy"]) == ("FINISHED", 0.5)
+
+
+def test_numbers_arrive_whatever_the_name_of_their_arm(mlflow_uri):
+    tracking = Tracking(mlflow_uri)
+    tracking.start("a run", {}, {})
+    tracking.log_metrics({"pre-trained + TF-IDF · stars.f1@5": 0.5, "loss": 1.0})
+    client = finished(tracking)
+    metrics = client.get_run(tracking.parent.id).data.metrics
+    assert metrics == {"pre-trained - TF-IDF - stars.f1_at_5": 0.5, "loss": 1.0}
+
+
+def test_a_version_without_files_is_not_registered(mlflow_uri):
+    tracking = Tracking(mlflow_uri)
+    tracking.start("a run", {}, {})
+    finished(tracking)
+    with pytest.raises(RegistryAway):
+        Registry(mlflow_uri).add_version(tracking.parent.id, "model", {"model": "x"})

@@ -429,6 +429,6 @@ if __name__ == "__main__":
         create_app(),
         host=address.host,
         port=address.port,
-        log_level="warning",
+        log_config=None,  # Prefect's: PREFECT_SERVER_LOGGING_LEVEL
         timeout_keep_alive=5,
     )

@@ -21,6 +21,8 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 SET_BY_IMAGE = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB", "PYTHON_IMAGE"}
 SET_BY_IMAGE |= {"TORCH", "TORCH_INDEX", "PIP_INDEX_URL"}
+OF_LOGGING = {"PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER"}
+"""Keys of Prefect's logging.yml."""
 
 OF_BUCKETS = {
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"),
@@ -47,7 +49,8 @@ def test_every_variable_is_one_that_somebody_reads():
         p.read_text() for f in ("flows", "model", "beam_jobs") for p in (ROOT / f).rglob("*.py")
     ]
     ours = set(re.findall(r"AMAZON_ELECTRA_[A-Z_]+", "".join(code)))
-    known = options | ours | SET_BY_IMAGE | {"DO_NOT_TRACK", "HF_HUB_OFFLINE"} | OF_BUCKETS
+    known = options | ours | SET_BY_IMAGE | OF_BUCKETS | OF_LOGGING
+    known |= {"DO_NOT_TRACK", "HF_HUB_OFFLINE"}
     unknown = set(environment_names()) - known
     modules = prefect, environment_variables
     assert {name for name in unknown if not any(hasattr(m, name) for m in modules)} == set()

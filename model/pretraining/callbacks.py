@@ -146,7 +146,6 @@ class Speed(Callback):
             "sequences_per_second": window.steps * training.config.batch / seconds,
             "flops_utilization": window.matrix_flops / seconds / peak,
             "peak_memory_mb": device.measure_memory_mb(),
-            "cpu_utilization": cpu_seconds / seconds,
         }
 
 

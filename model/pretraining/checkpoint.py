@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -227,7 +226,6 @@ class CheckpointWriter:
         self.folder, self._keep = folder, keep
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
-        self._waited = 0.0
 
     def write(self, state: State, best_step: int) -> None:
         """Begin to write a state that nobody changes any more, after the write before it."""
@@ -240,8 +238,7 @@ class CheckpointWriter:
 
     def wait(self) -> None:
         """Block until the write in progress is on disk; UserError if the disk refused it."""
-        started, writing = time.monotonic(), self._writing
-        self._writing = None
+        writing, self._writing = self._writing, None
         try:
             if writing:
                 writing.result()
@@ -252,12 +249,6 @@ class CheckpointWriter:
                 f"{getattr(error, 'strerror', None) or error}; the last whole one is "
                 f"{kept[-1].name if kept else 'none'}: make room and run the same command again"
             ) from error
-        self._waited += time.monotonic() - started
-
-    def take_wait_seconds(self) -> float:
-        """Return the seconds that training was held up since the last call."""
-        waited, self._waited = self._waited, 0.0
-        return waited
 
 
 def sync_path(path: Path) -> None:

@@ -64,7 +64,6 @@ class Totals:
     matrix_flops: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0  # of training alone
-    measuring_cpu_seconds: float = 0.0  # of validations and probes
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
     best_step: int = -1  # of that loss
@@ -369,7 +368,6 @@ def log_window(training: Training, log: MetricsLog | None, bar: Progress, window
     training.call("on_log", window, numbers)
     numbers |= {
         "learning_rate": float(max(group["lr"] for group in training.optimizer.param_groups)),
-        "checkpoint_wait_seconds": training.writer.take_wait_seconds(),
         "tokens": totals.tokens,
         "matrix_flops": totals.matrix_flops,
     }
@@ -385,7 +383,7 @@ def log_window(training: Training, log: MetricsLog | None, bar: Progress, window
 
 def measure_state(training: Training, log: MetricsLog | None) -> None:
     """Measure the weights that would be written now, the same in every process."""
-    totals, anchor, begun = training.totals, training.anchor, time.process_time()
+    totals, anchor = training.totals, training.anchor
     share = training.adaptation.origin_average
     numbers: dict[str, float] = {}
     as_it_is = torch.compiler.set_stance("force_eager")  # other shapes would be compiled anew
@@ -393,8 +391,6 @@ def measure_state(training: Training, log: MetricsLog | None) -> None:
         training.call("on_measure", numbers)
     if log and numbers:
         log.log(totals.step, **numbers)
-    [cpu_seconds] = training.device.add_numbers(time.process_time() - begun)
-    totals.measuring_cpu_seconds += cpu_seconds
 
 
 def copy_state(training: Training) -> checkpoint.State:

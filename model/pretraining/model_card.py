@@ -26,12 +26,6 @@ ORIGIN_FIELDS = (
 """What the lineage says of the encoder that training began with (origin.json): field, title, and
 whether it is said where it is unknown.
 """
-SPREAD = tuple(
-    f"{trunk}_{name}"
-    for trunk in ("discriminator", "encoder")
-    for name in ("effective_rank", "mean_cosine")
-)
-"""Of the encoder's states: whether they have collapsed (validation.py)."""
 
 
 def render_model_card(
@@ -49,7 +43,7 @@ def render_model_card(
     were random.
     """
     losses = find_objective(recipe.pretraining.objective).losses
-    of_dev = [f"validation_{name}" for name in (*losses, "discriminator_auc", *SPREAD)]
+    of_dev = [f"validation_{name}" for name in (*losses, "discriminator_auc")]
     curves = [
         build_curve(metrics, losses, "Training loss:"),
         build_curve(metrics, of_dev, "On the dev split:"),

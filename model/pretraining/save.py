@@ -25,7 +25,7 @@ from amazon_electra.model.pretraining.validation import describe_collapse
 from amazon_electra.model.recipes import Recipe
 from amazon_electra.model.tracking.metrics_log import read_metrics
 
-MEASURES = ("loss", "auc", "accuracy", "effective_rank", "mean_cosine")
+MEASURES = ("loss", "auc", "accuracy")
 """Parts of the names of what result.json has of the log."""
 
 
@@ -80,8 +80,6 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         **last,
         "seconds": round(totals.seconds, 3),
         "cpu_seconds": round(totals.cpu_seconds, 3),
-        "measuring_cpu_seconds": round(totals.measuring_cpu_seconds, 3),
-        "tokens_per_cpu_second": round(totals.tokens / max(totals.cpu_seconds, 1e-9)),
         "tokens_per_second": round(totals.tokens / max(totals.seconds, 1e-9)),
         **({"flops_utilization": round(utilization, 4)} if has_peak else {}),
         "peak_memory_mb": round(training.device.measure_memory_mb()),

@@ -16,7 +16,7 @@ Interval = tuple[float, float, float]
 """Value, low, high."""
 CURVES = (
     (r"(?!validation_).*loss", "loss", "Pre-training: losses"),
-    (r"validation_(?!fixed_).*loss", "loss", "Pre-training: losses on dev reviews"),
+    (r"validation_.*loss", "loss", "Pre-training: losses on dev reviews"),
     (r"probe_accuracy", "accuracy", "Pre-training: linear probe of polarity on dev reviews"),
 )
 """Pattern of the measures in metrics.jsonl, axis and title."""

@@ -142,16 +142,15 @@ def test_what_would_continue_another_run_is_refused_by_name(shards, tmp_path):
         with pytest.raises(UserError, match=next(iter(change))):
             train(shards, tmp_path, steps=5, **change)
     other = write_shards(tmp_path / "other", sequences=100, seed=5)
-    with pytest.raises(UserError, match="shards was"):
-        train(other, tmp_path, steps=5)
     words = write_shards(tmp_path / "words", sequences=100, size=400)
-    with pytest.raises(UserError, match="vocabulary was"):
-        train(words, tmp_path, steps=5)
+    for made, name in ((other, "shards"), (words, "vocabulary")):
+        with pytest.raises(UserError, match=f"{name} was"):
+            train(made, tmp_path, steps=5)
     state = checkpoint.list_checkpoints(tmp_path / "checkpoints")[-1] / checkpoint.NUMBERS
     numbers = json.loads(state.read_text())
     numbers["identity"]["computation"] = 0
     state.write_text(json.dumps(numbers))
-    with pytest.raises(UserError, match="computation was 0 and is"):
+    with pytest.raises(UserError, match="computation was 0"):
         train(shards, tmp_path, steps=5)
 
 
@@ -165,7 +164,7 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(sh
 
 def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
     """Numbers still, but three times what the networks lost when they knew nothing."""
-    with pytest.raises(Diverged, match="at the start"):
+    with pytest.raises(Diverged, match="learning_rate"):
         train(shards, tmp_path, learning_rate="20")
     assert not (tmp_path / "discriminator").exists()
 
@@ -175,36 +174,33 @@ def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
 )
 def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
     other = write_shards(tmp_path / "other", sequences=20, split=split)
-    with pytest.raises(UserError, match=f"`{option[2:]}='{other}'`: made of the split {split}"):
+    with pytest.raises(UserError, match=f"`{option[2:]}='{other}'`: .*{split}"):
         train(shards, tmp_path / "out", option, other)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "named"),
     [
         ("dropot=0.1", "dropot"),
         ("dropout=much", "dropout='much'"),
-        ("warmup=1.5", "`warmup='1.5'`: must be less than or equal to 1"),
+        ("warmup=1.5", "`warmup='1.5'`"),
         ("dropout", "NAME=VALUE"),
-        ("heads=5", "`hidden=32`: must be a multiple of heads=5"),
-        ("hidden=0", "`hidden='0'`: must be greater than or equal to 1"),
-        ("objective=mlm+nsp type_vocabulary_size=1", "must be at least 2 for mlm"),
-        (
-            "generator_multiplier=0.001",
-            "`generator_multiplier=0.001`: .* the generator's width, 0,",
-        ),
-        ("hidden=200 heads=4 generator_multiplier=0.985", "width, 197, .* its heads, 3"),
-        ("generator_layers=3", "`generator_layers=3`: must be at most layers="),
-        ("dropout=1", "`dropout='1'`: .* less than 1"),
-        ("learning_rate=inf", "`learning_rate='inf'`: must be a finite number"),
-        ("seed=-1", "`seed='-1'`: must be"),
-        ("mask_probability=1e-9", "=1e-09`: masks no token of 8 sequences of length 32"),
+        ("heads=5", "`hidden=32`: .*heads=5"),
+        ("hidden=0", "`hidden='0'`"),
+        ("objective=mlm+nsp type_vocabulary_size=1", "`type_vocabulary_size=1`"),
+        ("generator_multiplier=0.001", "`generator_multiplier=0.001`"),
+        ("hidden=200 heads=4 generator_multiplier=0.985", "`generator_multiplier=0.985`"),
+        ("generator_layers=3", "`generator_layers=3`"),
+        ("dropout=1", "`dropout='1'`"),
+        ("learning_rate=inf", "`learning_rate='inf'`"),
+        ("seed=-1", "`seed='-1'`"),
+        ("mask_probability=1e-9", "`mask_probability=1e-09`"),
         ("objective=gpt", "objective='gpt'"),
         ("max_positions=8", "max_positions"),
     ],
 )
-def test_the_users_mistakes_are_named(shards, tmp_path, settings, told):
-    with pytest.raises(UserError, match=told):
+def test_the_users_mistakes_are_named(shards, tmp_path, settings, named):
+    with pytest.raises(UserError, match=named):
         train(shards, tmp_path, *(f"--set={one}" for one in settings.split()))
 
 
@@ -218,7 +214,7 @@ def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(
     shards, tmp_path, output
 ):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match=r"`output='.*'`: no files can be written there"):
+    with pytest.raises(UserError, match="`output='"):
         train(shards, tmp_path / output)
 
 

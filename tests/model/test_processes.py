@@ -175,7 +175,7 @@ def test_the_first_cause_is_told_and_a_mistake_of_all_by_the_first_alone(
 
 
 def test_what_this_machine_cannot_have_is_refused_before_anything_starts(made, tmp_path):
-    with pytest.raises(UserError, match="`batch=8`: must be a multiple of the 3 processes"):
+    with pytest.raises(UserError, match="`batch=8`"):
         pretrain(made / "shards", tmp_path, "--processes", 3, **SHAPE)
-    with pytest.raises(UserError, match="one process drives all cores"):
+    with pytest.raises(UserError, match="`processes=2`"):
         pretrain(made / "shards", tmp_path, "--processes", 2, "--device", "xla-spmd", **SHAPE)

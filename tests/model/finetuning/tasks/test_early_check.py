@@ -33,30 +33,29 @@ def test_good_files_of_every_format_pass(tmp_path, monkeypatch, largest):
 
 @pytest.mark.parametrize("largest", [0, split_reading.READ_WHOLE])
 @pytest.mark.parametrize(
-    ("task", "name", "written", "words"),
+    ("task", "name", "written", "named"),
     [
-        ("amazonqa", "train-qar.jsonl", '{"questionText": "q"}\n', "no column 'review_snippets'"),
-        ("subjqa", "books/other.txt", "", r"no <domain>/train.csv"),
+        ("amazonqa", "train-qar.jsonl", '{"questionText": "q"}\n', "review_snippets"),
+        ("subjqa", "books/other.txt", "", "train.csv"),
         ("squad2", "train-v2.0.json", "{", "train-v2.0.json"),
-        ("amazon-sentiment", "train.ft.txt", "", "no example in its train split"),
+        ("amazon-sentiment", "train.ft.txt", "", "train split"),
         (TABLE, "train.parquet", "no such thing", "train.parquet"),
     ],
 )
 def test_unreadable_empty_and_unknown_files_are_told(
-    tmp_path, monkeypatch, task, name, written, words, largest
+    tmp_path, monkeypatch, task, name, written, named, largest
 ):
     monkeypatch.setattr(split_reading, "READ_WHOLE", largest)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(written)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=named):
         check(task, tmp_path)
 
 
 def test_a_train_split_whose_texts_are_all_in_test_is_told(tmp_path):
     for name in ("train.jsonl", "test.jsonl"):
         write_rows(tmp_path / name, [(i, "ab"[i % 2]) for i in range(40)])
-    words = "no example in its train split; .* left out: input also in a later split"
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match="train split"):
         check(TABLE, tmp_path)
 
 
@@ -70,5 +69,5 @@ def test_of_large_files_the_first_examples_alone_are_read(tmp_path, monkeypatch)
     check("amazonqa", tmp_path)
     check("amazonqa-answerable", tmp_path)
     monkeypatch.undo()
-    with pytest.raises(UserError, match="line 41: not JSON"):
+    with pytest.raises(UserError, match="line 41"):
         check("amazonqa", tmp_path)

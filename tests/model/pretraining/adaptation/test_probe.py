@@ -25,9 +25,7 @@ def test_the_loaded_encoder_is_measured_before_the_first_step_then_ten_times(mad
     assert result["probe_last_accuracy"] == probes[20]
     assert result["written_step"] == 20
     assert 0.7 < probes[0] <= 1.0  # words tell the stars, so random vectors do
-    assert result["measuring_cpu_seconds"] > 0
-    speed = result["tokens"] / result["cpu_seconds"]
-    assert result["tokens_per_cpu_second"] == pytest.approx(speed, rel=0.01)
+    assert result["cpu_seconds"] > 0
 
 
 def test_where_training_did_harm_the_loaded_weights_are_written_and_that_is_said(
@@ -94,18 +92,18 @@ def test_test_reviews_are_never_read(made, tmp_path):
 
 def test_a_run_with_a_probe_is_another_run(made, tmp_path):
     train(made, tmp_path)
-    with pytest.raises(UserError, match="checkpoints of another run: probe was '' and is"):
+    with pytest.raises(UserError, match="probe was ''"):
         train(made, tmp_path, "--probe", made / "corpus")
 
 
 def test_what_cannot_be_probed_is_refused_at_once(made, tmp_path):
-    with pytest.raises(UserError, match=r"`probe='.*'`: no corpus-"):
+    with pytest.raises(UserError, match=r"`probe='.*'`"):
         train(made, tmp_path / "a", "--probe", made / "shards")
     write_corpus(tmp_path / "corpus", splits=("train", "test"))
-    with pytest.raises(UserError, match="its dev split lacks reviews"):
+    with pytest.raises(UserError, match=r"`probe=.*dev split"):
         train(made, tmp_path / "b", "--probe", tmp_path / "corpus")
-    with pytest.raises(UserError, match=r"`probe='.*'`: .* give `start_from` too"):
+    with pytest.raises(UserError, match=r"`probe=.*`start_from`"):
         pretrain(made / "shards", tmp_path / "c", "--probe", made / "corpus")
     words = ("--budget", "10s", "--start-from", made / "bert", "--probe", made / "corpus")
-    with pytest.raises(UserError, match="give `validate_every`"):
+    with pytest.raises(UserError, match="`validate_every`"):
         pretrain(made / "shards", tmp_path / "c", *words)

@@ -89,11 +89,11 @@ def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):
     assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     probes = [read_curve(tmp_path / name, "probe_accuracy") for name in ("whole", "cut")]
     assert probes[0] == probes[1]
-    with pytest.raises(UserError, match=r"checkpoints of another run: head_steps was 0.5 and is"):
+    with pytest.raises(UserError, match=r"head_steps was 0.5"):
         train_here("cut", head_steps=0)
 
 
 def test_refused_where_training_begins_with_nothing(made, tmp_path):
-    with pytest.raises(UserError, match="`head_steps`: has no effect on a training that"):
+    with pytest.raises(UserError, match="`head_steps`"):
         pretrain(made / "shards", tmp_path, head_steps=0.1)
     assert not list(tmp_path.iterdir())

@@ -121,12 +121,9 @@ def test_another_vocabulary_or_length_is_refused_by_name(folders, tmp_path):
     new = Shards.open(folders[0])
     words = write_shards(tmp_path / "words", sequences=20, size=120)
     long = write_shards(tmp_path / "long", sequences=20, length=64)
-    with pytest.raises(
-        UserError,
-        match=rf"`replay='{words}'`: made with the vocabulary [0-9a-f]+, {new.folder} with",
-    ):
+    with pytest.raises(UserError, match=f"`replay='{words}'`: .*{new.folder}"):
         open_replay(new, [folders[1], words], "0.5")
-    with pytest.raises(UserError, match=rf"`replay='{long}'`: length 64, {new.folder} has 32"):
+    with pytest.raises(UserError, match=rf"`replay='{long}'`: .*64"):
         open_replay(new, [long], "0.5")
 
 

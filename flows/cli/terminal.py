@@ -200,7 +200,7 @@ def print_table(
         columns = [
             [name, *(escape_controls(row[name]) for row in rows)] for name in ("task", "arm")
         ]
-        columns += [["seeds", *(r.get("seeds_told") or str(len(r["seeds"])) for r in rows)]]
+        columns += [["seeds", *(r["seed_count"] for r in rows)]]
         columns += [
             [get_title(m), *(format_with_interval(m, row["metrics"][m]) for row in rows)]
             for m in metrics[:shown]

@@ -43,7 +43,7 @@ class StudyReport(Report):
     file: Path | None = None
     """The study as its author wrote it."""
 
-    name, version, Config = "study", 16, StudyConfig
+    name, version, Config = "study", 17, StudyConfig
 
     def prepare(self, store: Store, folder: Path) -> None:
         super().prepare(store, folder)

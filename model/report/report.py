@@ -459,7 +459,7 @@ def summarize(
                 "arm": arm,
                 "task": task,
                 "seeds": [c.seed for c in results.list_cells(arm, task)],
-                "seeds_told": results.count_seeds(arm, task),
+                "seed_count": results.count_seeds(arm, task),
                 "only_answer": results.describe_only_answer(arm, task),
                 "metrics": values,
             }

@@ -29,30 +29,6 @@ def test_the_variance_of_a_grid_is_that_of_its_mean_squares():
     assert alone.between == pytest.approx(2.0 / 2)
 
 
-def test_mean_squares_are_those_of_an_analysis_of_variance():
-    """Written out: sums of squares of rows, columns and what is left, over their freedom."""
-    grid = np.random.default_rng(0).normal(size=(3, 4))
-    mean = grid.mean()
-    rows = sum(4 * (grid[i].mean() - mean) ** 2 for i in range(3)) / 2
-    columns = sum(3 * (grid[:, j].mean() - mean) ** 2 for j in range(4)) / 3
-    rest = sum(
-        (grid[i, j] - grid[i].mean() - grid[:, j].mean() + mean) ** 2
-        for i in range(3)
-        for j in range(4)
-    ) / (2 * 3)
-    assert significance._compute_mean_squares(grid) == pytest.approx((rows, columns, rest))
-    assert significance._compute_mean_squares(grid[:1]) == (
-        0,
-        pytest.approx(grid[0].var(ddof=1)),
-        0,
-    )
-    assert significance._compute_mean_squares(grid[:, :1]) == (
-        pytest.approx(grid[:, 0].var(ddof=1)),
-        0,
-        0,
-    )
-
-
 def test_the_bootstrap_tells_what_is_known():
     """By hand: rows and columns -1, 0, 1, so P = F = 3 and I = 0, over 9 cells. The bootstrap moves
     all cells by 1 (the examples' part) and the rows by -1, 0, 1 (their own way: 3 / 9).

@@ -56,7 +56,7 @@ def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the
 
 def row(task, arm="a", **metrics):
     found = {n: {"value": v, "low": v - 0.01, "high": v + 0.01} for n, v in metrics.items()}
-    return {"task": task, "arm": arm, "seeds": [0, 1], "metrics": found}
+    return {"task": task, "arm": arm, "seed_count": "2", "metrics": found}
 
 
 def print_report(folder, **content):

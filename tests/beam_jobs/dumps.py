@@ -12,7 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs import corpus_job
-from amazon_electra.beam_jobs.config import CorpusOptions, DumpOptions, ShardsOptions
+from amazon_electra.beam_jobs.config import (
+    CorpusOptions,
+    DumpOptions,
+    ScoringOptions,
+    ShardsOptions,
+)
 from amazon_electra.beam_jobs.core.settings import read_known_options
 from amazon_electra.beam_jobs.corpus import plan
 from amazon_electra.beam_jobs.corpus.prepare import (
@@ -42,6 +47,7 @@ from amazon_electra.beam_jobs.packing import shards
 from amazon_electra.beam_jobs.packing.plan import plan_shards, prepare_output
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, UnitSize
+from amazon_electra.beam_jobs.scoring.score_files import Rows, read_rows
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
     not Dr. U.S. e.g. battery screen husband said would buy again never ever really quite small large""".split()  # noqa
@@ -76,6 +82,14 @@ def look_at(path: Path | str, **options: Any) -> DumpFile:
     given = DumpOptions(input=((str(path),),), output="", **options)
     [file] = work_units.list_dump_files(given)
     return file
+
+
+def read_as_scored(dump: Path, folder: Path, **options: Any) -> Rows:
+    """What a scoring of a file gives its classifier; the file is cut in a folder."""
+    given = ScoringOptions(input=((str(dump),),), output="", model=("m",), **options)
+    [file] = work_units.list_dump_files(given)
+    [unit] = work_units.cut_file(file, 1 << 20, str(folder / "cuts"))
+    return read_rows(unit, given)
 
 
 def write_lines(path: Path, records: list[Any]) -> Path:

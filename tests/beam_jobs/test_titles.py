@@ -2,12 +2,16 @@
 
 import pytest
 
-from amazon_electra.beam_jobs.config import ScoringOptions
 from amazon_electra.beam_jobs.corpus.prepare import make_title
 from amazon_electra.beam_jobs.deduplication.held_out import read_held_out_batches
-from amazon_electra.beam_jobs.reading import work_units
-from amazon_electra.beam_jobs.scoring.score_files import read_rows
-from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
+from tests.beam_jobs.dumps import (
+    read_as_scored,
+    review,
+    rows_of,
+    run_job,
+    texts_in,
+    write_lines,
+)
 
 TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now</b>", "Five Stars"]
 
@@ -35,24 +39,12 @@ def write_dump(folder, titles=TITLES, count=120):
     return write_lines(folder / "dump.json", records)
 
 
-def read_as_scored(dump, output):
-    """Return the texts that a scoring of the dump gives its classifier."""
-    options = ScoringOptions(input=((str(dump),),), output="", model=("m",))
-    return [
-        text
-        for file in work_units.list_dump_files(options)
-        for unit in work_units.cut_file(file, 1 << 20, str(output / "cuts"))
-        for text in read_rows(unit, options).texts
-    ]
-
-
 def test_training_and_scoring_read_the_same_text(tmp_path):
     dump = write_dump(tmp_path)
     run_job(tmp_path / "corpus", "--input", dump)
     rows = rows_of(tmp_path / "corpus")
-    assert sorted(" ".join(row["sentences"]) for row in rows) == sorted(
-        read_as_scored(dump, tmp_path / "scores")
-    )
+    scored = read_as_scored(dump, tmp_path / "scores").texts
+    assert sorted(texts_in(tmp_path / "corpus")) == sorted(scored)
     firsts = {row["sentences"][0] for row in rows if row["has_title"]}
     assert firsts == {"Great kettle.", "Never again!", "Call [phone] now.", "Five Stars."}
     assert sum(not row["has_title"] for row in rows) == pytest.approx(120 * 3 / 7, abs=3)

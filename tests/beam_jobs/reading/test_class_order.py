@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from amazon_electra.beam_jobs.reading.class_order import STEPS, order_classes
+from amazon_electra.beam_jobs.reading.class_order import order_classes
 from amazon_electra.flows.dumps.expected_corpus import choose_classes
 
 ORDERED = (
@@ -43,7 +43,3 @@ def test_steps_of_a_scale_are_ordered(classes):
 def test_what_may_be_a_name_has_no_order(classes):
     assert order_classes(classes) == []
     assert "is_ordered" not in choose_classes({f"train.{name}": 10 for name in classes})
-
-
-def test_a_word_is_one_step_of_a_scale():
-    assert all(len(steps) >= 3 for steps in STEPS)

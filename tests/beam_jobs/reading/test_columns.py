@@ -29,7 +29,7 @@ def test_a_name_with_a_comma_is_in_quotes(tmp_path):
     run_job(tmp_path / "corpus", "--input", dump, "--columns", columns)
     assert sorted(texts_in(tmp_path / "corpus")) == ["It broke, all of it", "It works, all of it"]
     for mistake in ("text=good, or bad?", '"text=good, or', 'text="good, or bad?"'):
-        with pytest.raises(UserError, match="quote a name with a comma"):
+        with pytest.raises(UserError, match="`columns"):
             fields.parse_column_overrides(mistake)
 
 
@@ -69,60 +69,45 @@ def test_a_column_is_known_without_separators_and_prefix(name, field):
     assert found == dict.fromkeys(fields.FIELDS, "") | ({field: name} if field else {})
 
 
-@pytest.mark.parametrize(
-    ("columns", "mapping"),
-    [
-        ("Review Message,Rate", {"text": "Review Message", "stars": "Rate"}),
-        ("comment_content,score", {"text": "comment_content", "stars": "score"}),
-        ("Rate,Review,Summary", {"text": "Summary", "title": "Review", "stars": "Rate"}),
-        (
-            "BewertungsNr,Bewertung,Überschrift,Kommentartext",
-            {"text": "Kommentartext", "title": "Überschrift", "stars": "Bewertung"},
-        ),
-        ("Note,Titre,Commentaire", {"text": "Commentaire", "title": "Titre", "stars": "Note"}),
-        ("Puntuación,Título,Reseña", {"text": "Reseña", "title": "Título", "stars": "Puntuación"}),
-        ("Voto,Titolo,Recensione", {"text": "Recensione", "title": "Titolo", "stars": "Voto"}),
-        ("Nota,Título,Comentário", {"text": "Comentário", "title": "Título", "stars": "Nota"}),
-        (
-            "review_comment_message,review_comment_title,review_score",  # Olist
-            {
-                "text": "review_comment_message",
-                "title": "review_comment_title",
-                "stars": "review_score",
-            },
-        ),
-        ("Opinión,Estrellas", {"text": "Opinión", "stars": "Estrellas"}),
-        (
-            "Bewertungstitel,Bewertungstext,Kundenbewertung",
-            {"text": "Bewertungstext", "title": "Bewertungstitel", "stars": "Kundenbewertung"},
-        ),
-        (
-            "Titre de l'avis,Texte de l'avis,Note",
-            {"text": "Texte de l'avis", "title": "Titre de l'avis", "stars": "Note"},
-        ),
-        (
-            "Título da avaliação,Texto da avaliação,Nota do cliente",
-            {
-                "text": "Texto da avaliação",
-                "title": "Título da avaliação",
-                "stars": "Nota do cliente",
-            },
-        ),
-        ("Évaluation,Contenu", {"text": "Contenu", "stars": "Évaluation"}),
-        ("Beoordeling,Recensie", {"text": "Recensie", "stars": "Beoordeling"}),
-        ("Оценка,Отзыв", {"text": "Отзыв", "stars": "Оценка"}),
-        ("用户,评分,评论内容", {"text": "评论内容", "stars": "评分"}),
-        (
-            "評価,タイトル,レビュー本文",
-            {"text": "レビュー本文", "title": "タイトル", "stars": "評価"},
-        ),
-        (
-            "title,rating,review_title,review_text,review_rating",  # the first two of a product
-            {"text": "review_text", "title": "review_title", "stars": "review_rating"},
-        ),
-    ],
+NAMES = (  # of a table, then those of its text, its stars and its title
+    ("Review Message,Rate", "Review Message|Rate"),
+    ("comment_content,score", "comment_content|score"),
+    ("Rate,Review,Summary", "Summary|Rate|Review"),
+    ("BewertungsNr,Bewertung,Überschrift,Kommentartext", "Kommentartext|Bewertung|Überschrift"),
+    ("Note,Titre,Commentaire", "Commentaire|Note|Titre"),
+    ("Puntuación,Título,Reseña", "Reseña|Puntuación|Título"),
+    ("Voto,Titolo,Recensione", "Recensione|Voto|Titolo"),
+    ("Nota,Título,Comentário", "Comentário|Nota|Título"),
+    (
+        "review_comment_message,review_comment_title,review_score",
+        "review_comment_message|review_score|review_comment_title",
+    ),
+    ("Opinión,Estrellas", "Opinión|Estrellas"),
+    (
+        "Bewertungstitel,Bewertungstext,Kundenbewertung",
+        "Bewertungstext|Kundenbewertung|Bewertungstitel",
+    ),
+    ("Titre de l'avis,Texte de l'avis,Note", "Texte de l'avis|Note|Titre de l'avis"),
+    (
+        "Título da avaliação,Texto da avaliação,Nota do cliente",
+        "Texto da avaliação|Nota do cliente|Título da avaliação",
+    ),
+    ("Évaluation,Contenu", "Contenu|Évaluation"),
+    ("Beoordeling,Recensie", "Recensie|Beoordeling"),
+    ("Оценка,Отзыв", "Отзыв|Оценка"),
+    ("用户,评分,评论内容", "评论内容|评分"),
+    ("評価,タイトル,レビュー本文", "レビュー本文|評価|タイトル"),
+    (
+        "title,rating,review_title,review_text,review_rating",
+        "review_text|review_rating|review_title",
+    ),
 )
-def test_names_that_people_use(columns, mapping):
+
+
+@pytest.mark.parametrize(("columns", "known"), NAMES)
+def test_names_that_people_use(columns, known):
+    """In their languages; of Olist; and with columns of a product before those of its review."""
+    mapping = dict(zip(("text", "stars", "title"), known.split("|"), strict=False))
     assert fields.map_columns(columns.split(","), {}, "a file") == mapping
 
 
@@ -200,12 +185,12 @@ def test_a_record_gives_the_reviews_of_its_lists(tmp_path, shape):
 
 def test_lists_are_read_only_by_their_names_and_one_within_the_other(tmp_path):
     dump = write_shops(tmp_path, "lines")
-    with pytest.raises(UserError, match=r"`columns='text=products\[\]\.reviews\[\]\.text'`, or"):
+    with pytest.raises(UserError, match=r"text=products\[\]\.reviews\[\]\.text"):
         run_job(tmp_path / "corpus", "--input", dump)
     records = [{"reviews": [{"text": "a b"}], "marks": [{"stars": 5}]}]
     dump = write_lines(tmp_path / "two.json", records)
     columns = "text=reviews[].text,stars=marks[].stars"
-    with pytest.raises(UserError, match=r"\[\] are two lists, neither of which is in the other"):
+    with pytest.raises(UserError, match=r"marks\[\]"):
         run_job(tmp_path / "corpus", "--input", dump, "--columns", columns)
 
 
@@ -246,7 +231,7 @@ def test_stars_in_an_object_or_beside_one(tmp_path):
 @pytest.mark.parametrize("name", ["It is fine.", "a.b", "Sehr gut, danke."])
 def test_no_name_is_made_up_for_the_text(tmp_path, name):
     (tmp_path / "d.csv").write_text(f'"{name}",n\nx,1\n')
-    with pytest.raises(UserError, match="name it with `columns='text=NAME'`, or"):
+    with pytest.raises(UserError, match="`columns"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d.csv")
 
 
@@ -322,7 +307,7 @@ def test_a_table_is_one_record_at_most(tmp_path, orient):
     argv = ["--input", dump, "--columns", "text=text", "--title", "false"]
     assert run_job(tmp_path / "corpus", *argv)["kept"] == len(expected)
     write_table(dump, orient, None, 6_000)
-    with pytest.raises(UserError, match=r"raise `max_record_bytes`, or write .*orient='records'"):
+    with pytest.raises(UserError, match="max_record_bytes"):
         run_job(tmp_path / "other", *argv, "--max-record-bytes", 100_000)
 
 
@@ -336,7 +321,7 @@ def test_a_table_whose_columns_have_numbers(tmp_path, orient):
     assert found == {("It works.", 5), ("It broke.", 1)}
     table[[0, 0, 0]].set_axis([0, 1, 2], axis=1).to_json(tmp_path / "d.json", orient=orient)
     if orient != "split":  # nothing tells columns from rows
-        with pytest.raises(UserError, match=r"no column is called 0; .* there are 0\.0, 0\.1"):
+        with pytest.raises(UserError, match=r"0\.0, 0\.1"):
             run_job(tmp_path / "other", *argv, "text=0")
 
 
@@ -345,7 +330,7 @@ def test_a_table_that_is_broken_or_has_no_names(tmp_path, orient):
     dump = tmp_path / "d.json"
     write_table(dump, orient)
     dump.write_text(dump.read_text()[:-9])
-    with pytest.raises(UserError, match=r"to_json\(FILE, orient='records', lines=True\)$"):
+    with pytest.raises(UserError, match=r"d\.json"):
         run_job(tmp_path / "corpus", "--input", dump)
 
 

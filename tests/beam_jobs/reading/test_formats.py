@@ -238,7 +238,7 @@ def test_a_backslash_that_ends_a_field_escapes_nothing(tmp_path):
 def test_an_encoding_that_is_not_cp1252_is_asked_for(tmp_path, text, encoding):
     records = [json.dumps({"text": f"{text} {i}"}, ensure_ascii=False) for i in range(9)]
     dump = write_lines(tmp_path / "d.json", [record.encode(encoding) for record in records])
-    with pytest.raises(UserError, match=r"d\.json is neither in UTF-8 .* `encoding='cp1251'`"):
+    with pytest.raises(UserError, match=r"d\.json.*`encoding="):
         run_job(tmp_path / "a", "--input", dump)
     run_job(tmp_path / "b", "--input", dump, "--encoding", encoding)
     assert set(texts_in(tmp_path / "b")) == {f"{text} {i}" for i in range(9)}
@@ -287,9 +287,9 @@ def test_an_object_around_the_reviews_is_unwrapped(tmp_path, indent, name):
 def test_of_several_lists_the_reviews_are_named(tmp_path):
     record = {"data": {"page": [{"n": 1}], "reviews": [review(0), review(1)]}, "total": 2}
     dump = write_lines(tmp_path / "d.json", [json.dumps(record)])
-    with pytest.raises(UserError, match=r"d\.json: the reviews may be in data.page, data.reviews"):
+    with pytest.raises(UserError, match=r"d\.json.*data\.reviews"):
         run_job(tmp_path / "corpus", "--input", dump)
-    with pytest.raises(UserError, match=r"no list of objects is called reviews .*data.reviews"):
+    with pytest.raises(UserError, match=r"data\.reviews"):
         run_job(tmp_path / "corpus", "--input", dump, "--records", "reviews")
     result = run_job(tmp_path / "corpus", "--input", dump, "--records", "data.reviews")
     assert (result["read"], result["kept"]) == (2, 2)
@@ -299,7 +299,5 @@ def test_records_with_lists_are_no_wrappers(tmp_path):
     lines = [review(0, images=[{"url": "x"}])]
     assert run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", lines))["kept"]
     other = [{"comments": [{"text": "a b"}]}, {"comments": [{"text": "c d"}]}]
-    with pytest.raises(
-        UserError, match=r"`columns='text=NAME'`, for example of comments\[\]\.text"
-    ):
+    with pytest.raises(UserError, match=r"comments\[\]\.text"):
         run_job(tmp_path / "other", "--input", write_lines(tmp_path / "o.json", other))

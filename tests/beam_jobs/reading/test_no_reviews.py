@@ -2,11 +2,8 @@
 
 import pytest
 
-from amazon_electra.beam_jobs.config import ScoringOptions
-from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.delimited import DESCRIPTION, TOTAL, is_total
-from amazon_electra.beam_jobs.scoring.score_files import read_rows
-from tests.beam_jobs.dumps import rows_of, run_job, text_of
+from tests.beam_jobs.dumps import read_as_scored, rows_of, run_job, text_of
 
 ROWS = "".join(f'{i},"{text_of(i)}",{i % 5 + 1}\n' for i in range(40))
 DESCRIBED = {
@@ -30,10 +27,7 @@ def test_rows_that_describe_the_columns_are_left_out(tmp_path, name):
     twice.write_text(dump.read_text() + dump.read_text())
     assert run_job(tmp_path / "twice", "--input", twice)["dropped"][DESCRIPTION] == 2 * count
 
-    options = ScoringOptions(input=((str(dump),),), output="", model=("m",))
-    [file] = work_units.list_dump_files(options)
-    [unit] = work_units.cut_file(file, 1 << 20, str(tmp_path / "cuts"))
-    reasons = read_rows(unit, options).reasons
+    reasons = read_as_scored(dump, tmp_path).reasons
     assert reasons == [DESCRIPTION] * count + [None] * 40
 
 

@@ -54,7 +54,7 @@ def test_a_file_that_expands_too_far_is_refused(make_columns):
     pool = pa.proxy_memory_pool(before)
     pa.set_memory_pool(pool)
     try:
-        with pytest.raises(UserError, match=r"d\.parquet expands to more than 200 times its size"):
+        with pytest.raises(UserError, match=r"d\.parquet.*max_expansion"):
             read_all(bomb, *columns)
     finally:
         pa.set_memory_pool(before)
@@ -70,7 +70,7 @@ def test_texts_as_differences_are_read_within_the_limits(encoding):
 
 
 def test_differences_from_a_long_text_are_refused():
-    with pytest.raises(UserError, match="expands to more than 200 times"):
+    with pytest.raises(UserError, match="max_expansion"):
         read_all(write_deltas([MEGABYTE] * 300, "DELTA_BYTE_ARRAY"))
 
 
@@ -92,7 +92,7 @@ def test_rows_before_damage_are_read_once():
 
 def test_a_footer_that_says_too_many_rows_is_refused(monkeypatch):
     monkeypatch.setattr("amazon_electra.beam_jobs.core.parquet.ROW_BYTES", 1_000)
-    with pytest.raises(UserError, match="expands to more than 200 times"):
+    with pytest.raises(UserError, match="max_expansion"):
         read_all(pack({"text": ["a b"] * 100_000}))
 
 
@@ -130,7 +130,7 @@ def test_nested_columns_are_counted_unread(tmp_path):
     items = pa.table({"text": ["a b", "c d", "e f", "g h"], "asin": nested})
     pq.write_table(items, tmp_path / "item.parquet")
     pq.write_table(pa.table({"text": ["a b"]}), tmp_path / "good.parquet")
-    with pytest.raises(UserError, match="text holds no text"):
+    with pytest.raises(UserError, match=r"text\.parquet"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "text.parquet")
     files = (tmp_path / "item.parquet", tmp_path / "good.parquet")
     result = run_job(tmp_path / "corpus", "--input", *files)

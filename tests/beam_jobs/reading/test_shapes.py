@@ -6,11 +6,11 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import run_job, shared_data
 
 WAYS_OUT = {
-    "elastic.json": r"`columns='text=_source\.body'`, or",
-    "p_values.json": "orient='records'",
+    "elastic.json": r"text=_source\.body",
+    "p_values.json": "to_json",
     "x.xlsx": "libreoffice --headless --convert-to csv",
-    "denied.jsonl": "fetch it again",
-    "zhang_polarity.csv": "no names of columns",
+    "denied.jsonl": "again",
+    "zhang_polarity.csv": "columns",
 }
 SCALES = {
     "r_10.csv": "2-10",
@@ -33,7 +33,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", WAYS_OUT)
 def test_the_way_out_is_told_in_one_line(tmp_path, name):
-    with pytest.raises(UserError, match=WAYS_OUT[name]) as told:
+    with pytest.raises(UserError, match=f"{name}.*{WAYS_OUT[name]}") as told:
         run_job(tmp_path / "corpus", "--input", shared_data() / "shapes" / name)
     assert "\n" not in str(told.value)
 

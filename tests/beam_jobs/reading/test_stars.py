@@ -68,9 +68,7 @@ def test_what_the_values_leave_open_is_asked_for(values, choices):
 
 @pytest.mark.parametrize("values", [["4", "8/10"], ["4/5", "8/10"], ["4", "80%"]])
 def test_two_scales_in_a_column_are_refused(values):
-    with pytest.raises(
-        UserError, match=r"its stars are on two scales, out of .*; write them on one"
-    ):
+    with pytest.raises(UserError, match="column rating"):
         decide(values)
 
 
@@ -148,7 +146,7 @@ def test_a_dump_of_two_scales_is_refused_and_the_order_of_files_decides_nothing(
     write_lines(tmp_path / "a.json", ten)
     write_lines(tmp_path / "b.json", five)
     inputs = tmp_path / "a.json", tmp_path / "b.json"
-    with pytest.raises(UserError, match=r"b.json: its stars are on the scale 1-5, those .* 1-10"):
+    with pytest.raises(UserError, match=r"b\.json"):
         run_job(tmp_path / "mixed", "--input", *inputs)
     result = run_job(tmp_path / "two", "--input", inputs[0], "--input", inputs[1])
     assert result["stars_scales"] == ["1-10", "1-5"]
@@ -184,16 +182,6 @@ def test_what_is_no_scale(name):
         stars.check_scale(name)
 
 
-def test_what_becomes_of_the_numbers_is_said():
-    assert stars.describe_scale(stars.FIVE, range(1, 6)) == ""
-    line = stars.describe_scale(stars.Scale("0-10"), range(11))
-    assert line.startswith("0–3 negative, 4–6 neither, 7–10 positive")
-    assert "`stars_scale='nps'`" in line
-    line = stars.describe_scale(stars.Scale("nps"), range(11))
-    assert line.startswith("0–6 negative, 7–8 neither, 9–10 positive")
-    assert "1–2 positive" in stars.describe_scale(stars.Scale("6-1"), range(1, 7))
-
-
 def test_a_part_of_an_amazon_release_without_five_stars_is_not_asked_for(tmp_path):
     dump = write_lines(tmp_path / "d.json", [review(i, overall=1 + i % 2) for i in range(300)])
     assert run_job(tmp_path / "a", "--input", dump)["stars_scales"] == ["1-5"]
@@ -204,9 +192,9 @@ def test_a_part_of_an_amazon_release_without_five_stars_is_not_asked_for(tmp_pat
 
 def test_a_run_says_what_becomes_of_answers_from_zero_to_ten(tmp_path):
     dump = write_lines(tmp_path / "d.json", [review(i, overall=i % 11) for i in range(300)])
-    assert any(
-        "0–3 negative" in line for line in run_job(tmp_path / "a", "--input", dump)["warnings"]
-    )
+    [line] = run_job(tmp_path / "a", "--input", dump)["warnings"]
+    assert "0–3 negative, 4–6 neither, 7–10 positive" in line
+    assert "`stars_scale='nps'`" in line
     result = run_job(tmp_path / "b", "--input", dump, "--stars-scale", "nps")
     assert result["stars_scales"] == ["nps"]
     assert "warnings" not in result

@@ -13,8 +13,15 @@ from amazon_electra.beam_jobs.core.errors import UserError, spell_settings
 from amazon_electra.beam_jobs.core.settings import make_option_speller
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.fields import choose_text
-from amazon_electra.beam_jobs.scoring.score_files import read_rows
-from tests.beam_jobs.dumps import look_at, rows_of, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import (
+    look_at,
+    read_as_scored,
+    rows_of,
+    run_job,
+    text_of,
+    texts_in,
+    write_lines,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,14 +48,6 @@ def test_a_title_speaks_where_the_body_is_empty(text, title, chosen):
     assert choose_text(text, title) == chosen
 
 
-def read_as_scored(dump, folder, **given):
-    options = ScoringOptions(input=((str(dump),),), output="", model=("m",), **given)
-    [file] = work_units.list_dump_files(options)
-    [unit] = work_units.cut_file(file, 1 << 20, str(folder / "cuts"))
-    rows = read_rows(unit, options)
-    return rows.texts, rows.reasons
-
-
 def test_reviews_that_are_a_title_alone_are_kept_and_scored(tmp_path):
     bodies = ["", "See title", "n/a", "Good", None]
     records = [
@@ -56,10 +55,9 @@ def test_reviews_that_are_a_title_alone_are_kept_and_scored(tmp_path):
     ]
     dump = write_lines(tmp_path / "dump.json", records)
     assert run_job(tmp_path / "corpus", "--input", dump)["kept"] == 50
-    texts, reasons = read_as_scored(dump, tmp_path)
-    assert reasons == [None] * 50
-    made = {" ".join(row["sentences"]) for row in rows_of(tmp_path / "corpus")}
-    assert made == set(texts)
+    scored = read_as_scored(dump, tmp_path)
+    assert scored.reasons == [None] * 50
+    assert set(texts_in(tmp_path / "corpus")) == set(scored.texts)
     bare = run_job(tmp_path / "bare", "--input", dump, "--title", "false")
     assert bare["kept"] == 3, "without titles none of them speaks"
 
@@ -90,14 +88,13 @@ def test_two_columns_are_one_text(tmp_path, name):
     }
     dump = write_table(tmp_path / name, table)
     if name != "own.parquet":  # of which only the footer is read
-        with pytest.raises(UserError, match=r"own\.\w+: .*`columns='text=pros\+cons'`,? "):
+        with pytest.raises(UserError, match=rf"{name}.*text=pros\+cons"):
             look_at(dump)
     result = run_job(tmp_path / "corpus", "--input", dump, "--columns", "text=pros+cons")
     assert result["kept"] == 40
     assert result["columns"]["used"]["text"] == ["pros+cons"]
-    texts, _ = read_as_scored(dump, tmp_path, columns="text=pros+cons")
-    made = {" ".join(row["sentences"]) for row in rows_of(tmp_path / "corpus")}
-    assert made == set(texts)
+    made = set(texts_in(tmp_path / "corpus"))
+    assert made == set(read_as_scored(dump, tmp_path, columns="text=pros+cons").texts)
     assert "The kettle 0 boils quickly and well. the lid 0 is loose and rattles!" in made
     assert "The kettle 1 boils quickly and well." in made
 
@@ -108,7 +105,7 @@ def test_a_column_with_a_plus_in_its_name_is_one(tmp_path):
     )
     run_job(tmp_path / "corpus", "--input", dump, "--columns", "text=pros+cons")
     assert [row["sentences"] for row in rows_of(tmp_path / "corpus")] == [["It boils."]]
-    with pytest.raises(UserError, match=r"no column is called lid"):
+    with pytest.raises(UserError, match="lid"):
         look_at(dump, columns="text=pros+lid")
 
 
@@ -154,7 +151,7 @@ def test_a_column_that_stands_twice_is_none_unless_it_is_named(tmp_path):
     rows = [f"{text_of(i)},lid,handle\n" for i in range(20)]
     dump = tmp_path / "own.csv"
     dump.write_text("Description,Comment,Comment\n" + "".join(rows))
-    with pytest.raises(UserError, match=r"`columns='text=Description'`, or"):
+    with pytest.raises(UserError, match="text=Description"):
         look_at(dump)
-    with pytest.raises(UserError, match=r"two columns are called Comment"):
+    with pytest.raises(UserError, match="Comment"):
         look_at(dump, columns="text=Comment")

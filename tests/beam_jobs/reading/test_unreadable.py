@@ -19,23 +19,22 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import look_at, rejects_of, review, run_job, write_lines
-from tests.beam_jobs.reading.three_reviews import REVIEWS, csv_text, lines, mcauley
+from tests.beam_jobs.reading.three_reviews import REVIEWS, lines, mcauley
 
 
 def test_a_label_that_shows_the_others_to_be_stars_is_the_users_mistake(tmp_path):
     (tmp_path / "d.txt").write_text("__label__2 T: good text\n" * 12_000 + "__label__5 T: better\n")
-    with pytest.raises(UserError, match=r"d.txt has __label__5, but its beginning only .*shuf"):
+    with pytest.raises(UserError, match=r"d\.txt.*shuf"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d.txt")
 
 
 def test_a_file_that_begins_with_too_long_a_record_is_named(tmp_path):
     write_lines(tmp_path / "d.json", [review(0, "x" * 700_000), review(1)])
-    with pytest.raises(UserError, match=r"d.json: no .* record in its first .*`max_record_bytes`"):
+    with pytest.raises(UserError, match=r"d\.json.*max_record_bytes"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--max_record_bytes", 100_000)
 
 
 GOOD = lines([json.dumps(r) for r in mcauley(REVIEWS)]).encode()
-CSV = csv_text(",").encode()
 
 
 def tar(content: bytes) -> bytes:
@@ -55,101 +54,89 @@ def zipped(**files: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def parquet(**columns: list) -> bytes:
+def parquet(*columns: list, names: tuple[str, ...] = ("text",)) -> bytes:
     buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer)
+    pq.write_table(pa.Table.from_arrays([pa.array(c) for c in columns], names), buffer)
     return buffer.getvalue()
 
 
-REFUSED = {
-    "xz": (lzma.compress(GOOD), "packed with xz, which is not read; unpack it first: xz -d"),
-    "tar": (tar(GOOD), "is a tar archive, .* tar -xf"),
-    "tar.gz": (gzip.compress(tar(GOOD)), "is a tar archive, .* tar -xf"),
-    "gz in gz": (gzip.compress(gzip.compress(GOOD)), "packed twice"),
-    "zip with prose": (
-        zipped(good=GOOD, notes=b"Hello there"),
-        r"/notes: its format is not known .*leave",
-    ),
+REFUSED = {  # beside those of test_suggestions.py
+    "xz": (lzma.compress(GOOD), "xz -d"),
+    "tar": (tar(GOOD), "tar -xf"),
+    "tar.gz": (gzip.compress(tar(GOOD)), "tar -xf"),
+    "gz in gz": (gzip.compress(gzip.compress(GOOD)), "packed"),
+    "zip with prose": (zipped(good=GOOD, notes=b"Hello there"), "/notes: "),
     "zip with a bad header": (
         b"PK\3\4".join(zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[:2])
         + b"XXXX"
         + zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[2],
-        "not a whole zip file",
+        "zip",
     ),
-    "UTF-16 LE": (GOOD.decode().encode("utf-16-le"), "iconv -f UTF-16LE "),
-    "UTF-16 BE": (CSV.decode().encode("utf-16-be"), "iconv -f UTF-16BE "),
-    "CR": (CSV.replace(b"\n", b"\r"), "lines end with CR alone"),
-    "binary": (bytes(range(256)) * 20, "is a binary file"),
+    "binary": (bytes(range(256)) * 20, "binary"),
     "a page of a store": (
         b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>',
-        "is XML or HTML, which is not read; if it is the error page of a download, fetch it again",
+        "XML",
     ),
     "a pointer": (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n",
-        "Git LFS's pointer .* git lfs pull",
+        "git lfs pull",
     ),
-    "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "an Excel workbook; .*libreoffice"),
-    "ods": (zipped(**{"mimetype": b"application", "content.xml": b"<a/>"}), "is a workbook; save"),
-    "a database": (b"SQLite format 3\0" + bytes(99), "a SQLite database"),
-    "a pickle": (pickle.dumps([{"text": "a, b"}]), "is a pickle, .* as Parquet where it was made"),
-    "a column twice": (b"text,stars,text\na b,5,c d\n", "two columns are called text; rename one"),
+    "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "libreoffice"),
+    "ods": (zipped(**{"mimetype": b"application", "content.xml": b"<a/>"}), "workbook"),
+    "a pickle": (pickle.dumps([{"text": "a, b"}]), "pickle"),
+    "a column twice": (b"text,stars,text\na b,5,c d\n", "text"),
     "Yelp's businesses": (
         b'{"business_id":"a","name":"b","stars":4.5,"attributes":{"Parking":"yes"},'
         b'"categories":"Food, Tea"}\n',
-        r"no column is known to hold the text .*, or leave the file out",
+        "columns",
     ),
-    "no header": (b"4.0,Good kettle,It boils\n2.0,Bad kettle,It leaks\n", "no names of columns"),
-    "late header": (
-        b"Reviews of 2023,,\n,,\nrating,text,shop\n5,good,a\n",
-        "but line 3 seems to; delete what is above it: sed -i 1,2d",
-    ),
-    "comment": (b"# of a tool\nrating;text\n5;good\n", "but line 2 seems to; .*sed -i 1,1d"),
-    "texts": (b"It works, and well: I would buy it again.\n" * 3, "give `format='text'`"),
-    "no header, tabs": (b"It works\t1\nIt broke\t0\n", r"sed -i '1i text\\tc2' .*given"),
+    "no header": (b"4.0,Good kettle,It boils\n2.0,Bad kettle,It leaks\n", "columns"),
+    "comment": (b"# of a tool\nrating;text\n5;good\n", "sed -i 1,1d"),
+    "texts": (b"It works, and well: I would buy it again.\n" * 3, "format='text'"),
     "delimiters in texts": (
         b"rating,text\n5,good, really\n4,fine, too\n",
-        "more columns in line 2; its first line has 2 names: .*in double quotes",
+        "line 2",
     ),
-    "counts": (b"review,details\n12,fine words\n3,more words\n", 'review holds no text but "12"'),
-    "part of a page": (b"<head><title>302, Found</title></head>\nOne, two\n", "is XML or HTML"),
-    "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", "is an SQL dump"),
+    "counts": (b"review,details\n12,fine words\n3,more words\n", "review"),
+    "part of a page": (b"<head><title>302, Found</title></head>\nOne, two\n", "XML"),
+    "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", "SQL"),
     "mongodump": (
         b"\x2e\0\0\0\x07_id\0" + bytes(range(12)) + b"\x02text\0\x04\0\0\0a b\0\0",
-        "is BSON of mongodump; convert it first: bsondump .*given",
+        "bsondump .*given",
     ),
     "MongoDB's shell": (
         b'{ "_id" : ObjectId("5f"), "text" : "a b", "stars" : NumberInt(5) }\n' * 2,
-        "write it with mongoexport",
+        "mongoexport",
     ),
-    "a script": (b'const reviews = [{"text": "a b, c"}];\n', "is a script around JSON; .*sed "),
-    "JSON in strings": (json.dumps(GOOD.decode()).encode(), "JSON in strings; decode it: jq -r"),
     "objects by their keys": (
         json.dumps({"r": {f"-M{i}": {"text": "a b"} for i in range(9)}}).encode(),
-        r"values of an object; write each in a line of its own: jq -c '\.\[\]\[\]' .*given",
+        r"jq -c '\.\[\]\[\]' .*given",
     ),
     "lists by their keys": (
         json.dumps({f"B{i}": [{"text": "a b"}] for i in range(3)}).encode(),
-        r"`records='B0'`, or, if all are of reviews: jq -c '\.\[\]\[\]' .*given",
+        r"records='B0'.* jq -c '\.\[\]\[\]' .*given",
     ),
-    "strings": (json.dumps(["a b", "c d"]).encode(), "its lists have no names: write objects"),
-    "zip in zip": (zipped(a=zipped(b=GOOD)), r"/a is a zip .*\(after: unzip .*given\)"),
-    "zip with nothing": (zipped(), "is an empty zip file|holds no files"),
-    "Parquet in gz": (gzip.compress(parquet(text=["a b"])), "give it as it is, neither packed"),
-    "lists": (b'[["Good phone", 5]]', "lists without names"),
-    "broken JSON": (b'{"text" "a"}\n' * 3, "broken JSON in line 1"),
+    "strings": (json.dumps(["a b", "c d"]).encode(), "objects"),
+    "zip in zip": (zipped(a=zipped(b=GOOD)), "/a .*unzip .*given"),
+    "zip with nothing": (zipped(), "zip"),
+    "Parquet in gz": (gzip.compress(parquet(["a b"])), "parquet"),
+    "lists": (b'[["Good phone", 5]]', "lists"),
+    "broken JSON": (b'{"text" "a"}\n' * 3, "line 1"),
     "texts in objects": (b'{"text": {"en": "Good phone"}, "n": 1}\n', r"text\.en"),
-    "Arrow stream": (b"\xff\xff\xff\xff\x10\0\0\0", "is an Arrow stream, .*convert it first"),
-    "cut Parquet": (parquet(text=["a b"] * 100)[:-50], "is not a whole Parquet file"),
-    "prose": (b"Hello there\nno records here\n", "its format is not known"),
+    "Arrow stream": (b"\xff\xff\xff\xff\x10\0\0\0", "Arrow"),
+    "cut Parquet": (parquet(["a b"] * 100)[:-50], "Parquet"),
+    "a column of Parquet twice": (parquet(["a b"], [5], names=("text", "text")), "text"),
+    "prose": (b"Hello there\nno records here\n", "format"),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_be_read_is_named_with_what_helps(tmp_path, what):
-    content, message = REFUSED[what]
+    """A command or an option, or else the place or the kind of file."""
+    content, named = REFUSED[what]
     (tmp_path / "given").write_bytes(content)
-    with pytest.raises(UserError, match=f"given.*{message}"):
-        run_job(tmp_path / "corpus", "--input", tmp_path / "given")
+    with pytest.raises(UserError, match=f"given.*{named}"):
+        look_at(tmp_path / "given")
 
 
 ANSWERS = [
@@ -181,9 +168,7 @@ def test_an_answer_of_a_server_in_the_place_of_a_dump_is_named(tmp_path, answer)
     for form in forms:
         path = tmp_path / "given"
         path.write_bytes(gzip.compress(form.encode()) if form.endswith("\n") else form.encode())
-        with pytest.raises(
-            UserError, match=r"given is the error message of a server.*fetch it again"
-        ):
+        with pytest.raises(UserError, match=r"given.*server"):
             look_at(path)
 
 
@@ -203,26 +188,18 @@ def test_a_single_review_is_no_answer_of_a_server(tmp_path, review, columns):
         assert dict(layout.mapping)["text"] in review
 
 
-def test_two_columns_of_one_name_in_parquet_are_named(tmp_path):
-    columns = [pa.array(["a b"]), pa.array([5]), pa.array([4])]
-    table = pa.Table.from_arrays(columns, names=["text", "stars", "stars"])
-    pq.write_table(table, tmp_path / "d.parquet")
-    with pytest.raises(UserError, match=r"d\.parquet: two columns are called stars; rename one"):
-        run_job(tmp_path / "corpus", "--input", tmp_path / "d.parquet")
-
-
 @pytest.mark.parametrize("name", ["_delta_log/0.json", "metadata/v1.metadata.json"])
 def test_a_table_with_a_log_is_named(tmp_path, name):
     (tmp_path / "t" / name).parent.mkdir(parents=True)
     write_lines(tmp_path / "t" / name, [{"version": 1}])
-    (tmp_path / "t" / "a.parquet").write_bytes(parquet(text=["a b"]))
-    with pytest.raises(UserError, match=r"/t'`: a Delta or Iceberg table, .* its rows as Parquet"):
+    (tmp_path / "t" / "a.parquet").write_bytes(parquet(["a b"]))
+    with pytest.raises(UserError, match="/t'"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "t")
 
 
 def test_what_is_no_parquet_is_named(tmp_path):
     (tmp_path / "json").write_bytes(GOOD)
-    with pytest.raises(UserError, match="json is not a whole Parquet file"):
+    with pytest.raises(UserError, match="json"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "json", "--format", "parquet")
 
 

@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.model.arms.regression import Fitted, fit_regression, name_classes
 from amazon_electra.model.device import Device
@@ -69,7 +70,6 @@ def fit_pipeline(
     return make_pipeline(scaler, best), fitted
 
 
-@torch.no_grad()
 def compute_states(
     encoder: nn.Module,
     features: Sequence[Feature],
@@ -78,8 +78,25 @@ def compute_states(
     cache: Path | None,
 ) -> np.ndarray:
     """Return the mean over the tokens of each of the last layers, float32 [features, layers ×
-    width]: 0.6 GB for 100,000 with a width of 384. `cache` is a folder that keeps them.
+    width]: 0.6 GB for 100,000 with a width of 384. `cache` is a folder that keeps them; arms that
+    are fitted side by side wait there for each other and compute a text once.
     """
+    if cache is None:
+        return _compute_states(encoder, features, max_length, device, None)
+    file = cache / f"states-{hash_encoder(encoder, max_length, device)}.safetensors"
+    with exclusive_lock(file.with_suffix(".lock")):
+        return _compute_states(encoder, features, max_length, device, file)
+
+
+@torch.no_grad()
+def _compute_states(
+    encoder: nn.Module,
+    features: Sequence[Feature],
+    max_length: int,
+    device: Device,
+    file: Path | None,
+) -> np.ndarray:
+    """Return the states; those that `file` has are read there, the others added to it."""
     config: Any = encoder.config
     layers = min(LAYERS, config.num_hidden_layers)
     states = np.empty((len(features), layers * config.hidden_size), np.float32)
@@ -87,7 +104,6 @@ def compute_states(
         hashlib.blake2b(np.asarray(feature.ids[0], np.int64).tobytes(), digest_size=16).digest()
         for feature in features
     ]
-    file = cache and cache / f"states-{hash_encoder(encoder, max_length, device)}.safetensors"
     kept = read_arrays(file) if file else {}
     known = dict(zip(map(bytes, kept["keys"]), kept["states"], strict=True)) if kept else {}
     first: dict[bytes, int] = {}

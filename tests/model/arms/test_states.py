@@ -1,5 +1,7 @@
 """States of a frozen encoder, which a cache keeps."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import torch
 from transformers import BertConfig, BertModel
@@ -19,13 +21,19 @@ def write_texts(count):
     return [Feature(i, [row], [np.zeros(len(row), np.uint8)]) for i, row in enumerate(ids)]
 
 
-def test_a_text_has_the_same_states_whatever_it_is_computed_with(tmp_path):
+def build_encoder():
+    """Return an encoder, and a list with an entry for each of its calls."""
     torch.manual_seed(0)
     shape = {"hidden_size": 64, "num_hidden_layers": 5, "num_attention_heads": 4}
     encoder = BertModel(BertConfig(vocab_size=90, intermediate_size=256, **shape)).eval()
-    device, texts = open_device("cpu", "fp32"), write_texts(60)
     calls = []
     encoder.register_forward_pre_hook(lambda *_: calls.append(1))
+    return encoder, calls
+
+
+def test_a_text_has_the_same_states_whatever_it_is_computed_with(tmp_path):
+    encoder, calls = build_encoder()
+    device, texts = open_device("cpu", "fp32"), write_texts(60)
 
     def compute(part, cache=None):
         return frozen.compute_states(encoder, part, LONGEST, device, cache)
@@ -43,5 +51,21 @@ def test_a_text_has_the_same_states_whatever_it_is_computed_with(tmp_path):
     calls.clear()
     assert np.array_equal(compute(texts[::-1], tmp_path), whole[:60][::-1])
     assert not calls, "all states were kept"
-    next(tmp_path.glob("states-*")).write_bytes(b"damaged")
+    next(tmp_path.glob("states-*.safetensors")).write_bytes(b"damaged")
     assert np.array_equal(compute(texts[:3], tmp_path), whole[:3])
+
+
+def test_arms_that_are_fitted_side_by_side_compute_a_text_once(tmp_path):
+    encoder, calls = build_encoder()
+    device, texts = open_device("cpu", "fp32"), write_texts(60)
+
+    def compute(cache):
+        return frozen.compute_states(encoder, texts, LONGEST, device, cache)
+
+    compute(tmp_path / "alone")
+    alone = len(calls)
+    calls.clear()
+    with ThreadPoolExecutor(3) as pool:
+        first, *others = pool.map(compute, [tmp_path / "shared"] * 3)
+    assert len(calls) == alone
+    assert all(np.array_equal(first, one) for one in others)

@@ -50,6 +50,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     p = labels.resolve_tasks(p, dump, make)
     corpus = make(build_corpus_stage(p, dump, make.store))
     labels.check_corpus(p.finetuning.tasks, corpus, make.store, p.finetuning)
+    asked, p = p, arms.choose_arms(p, corpus, make.store)
     if origin:
         warn_of_languages(make.store, origin, corpus)
     made = [dump, corpus, *([origin] if origin else [])]
@@ -101,7 +102,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         )
 
     models = make_models(make, build_model_stages(cells, corpus, p.finetuning))
-    command = report.format_command(p)
+    command = report.format_command(asked)
     about = command, p.recipe, dump, made, encoder, cells, curve, models
     return make(report.build_report_stage(*about))
 

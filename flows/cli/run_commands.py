@@ -40,6 +40,7 @@ from amazon_electra.flows.dumps import expected_corpus, labels, preview
 from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.servers import prefect_server
 from amazon_electra.flows.stages import scores as scoring
+from amazon_electra.flows.stages.arms import MIN_FINETUNED, is_effort_automatic
 from amazon_electra.flows.stages.contrastive_adaptation import MIN_TITLES, is_contrast_automatic
 from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
 from amazon_electra.flows.stages.origin import describe_origin, make_origin
@@ -89,8 +90,9 @@ def add_run_options(run: OptionParser) -> None:
     )
     run.add_argument(
         "--effort",
-        choices=("quick", "full"),
-        help="quick: only the arms that take seconds; full: fine-tuning too (default: full)",
+        choices=("auto", "quick", "full"),
+        help="quick: only the arms that take seconds; full: fine-tuning too; auto: fine-tuning "
+        f"with {MIN_FINETUNED} labels or more (default: auto)",
     )
     run.add_argument(
         "--add-to",
@@ -161,7 +163,7 @@ def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
     if arguments.costs:
         given["finetuning"] = {"costs": arguments.costs}
     if not arguments.add_to:
-        given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "full"}
+        given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "auto"}
         return fill_form(Parameters, arguments.settings, **given)
     if arguments.effort:
         raise UserError(
@@ -221,6 +223,10 @@ def print_plan(form: Parameters | Addition) -> None:
         print(
             f"note: the run skips pre-training, and the stages that need it, if {PASSES} passes "
             f"over the dump's text have fewer than {MIN_TOKENS / 1e6:.0f} million tokens"
+        )
+    if not is_known and isinstance(form, Parameters) and is_effort_automatic(form):
+        print(
+            f"note: nothing is fine-tuned if the corpus job finds fewer than {MIN_FINETUNED} labels"
         )
     if "origin" in made and isinstance(form, Parameters):
         given = (review.text for each in previews for review in each.reviews)

@@ -656,10 +656,11 @@ class Parameters(Settings):
         "pretraining.start_from, or from an installed MiniLM. The others start "
         "from random weights and need 64 million tokens and more.",
     )
-    effort: Literal["quick", "full"] = Field(
-        default="full",
+    effort: Literal["auto", "quick", "full"] = Field(
+        default="auto",
         description="quick: only the arms that take seconds, and the adaptation to titles if there "
-        "are any; full: fine-tuning too",
+        "are any; full: fine-tuning too; auto: fine-tuning where the dump has labels enough for it "
+        "to gain",
     )
     corpus: Corpus = Corpus()
     vocabulary: Vocabulary = Vocabulary()
@@ -709,7 +710,7 @@ class Parameters(Settings):
         chosen = published if self.pretraining.start_from else default
         chosen = list(self.finetuning.arms) or chosen
         cheap = {name for name, arm in list_arms().items() if arm.is_cheap}
-        return chosen if self.effort == "full" else [arm for arm in chosen if arm in cheap]
+        return [arm for arm in chosen if arm in cheap] if self.effort == "quick" else chosen
 
 
 class Addition(Settings):

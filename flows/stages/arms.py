@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import Arm, Parameters
+from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.stages.cells import Cell, build_cell
 from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.finetuning import Finetuning, Start
@@ -22,6 +23,10 @@ from amazon_electra.model.recipes import RECIPES
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
 """How reports call the new encoder of a run with a published start, and end the name of that one.
+"""
+MIN_FINETUNED = 800
+"""Labels of the task with most from which on a run fine-tunes a published encoder unless it is
+asked for something else; docs/results.md.
 """
 CURVE = (50, 200, 800)
 """Labels of the curve, where there are more than twice as many as its last point has."""
@@ -38,6 +43,33 @@ def check_parameters(parameters: Parameters) -> None:
             "corpus.split",
             parameters.corpus.split,
         )
+
+
+def choose_arms(parameters: Parameters, corpus: Stage, store: Store) -> Parameters:
+    """Return the form with the arms that take seconds alone where nobody names arms or an effort,
+    and the corpus has too few labels for fine-tuning; it is fine-tuned until the corpus is made.
+    """
+    made, finetuning = store.manifest(corpus), parameters.finetuning
+    if not made or not is_effort_automatic(parameters):
+        return parameters
+    labels = max(count_labelled(task, made["result"]) for task in finetuning.tasks)
+    labels = min(labels, finetuning.labels or labels)
+    if labels >= MIN_FINETUNED:
+        return parameters
+    find_run_logger().warning(
+        "no fine-tuning: %d labels; with fewer than %d it was not better than a regression on the "
+        "encoder's states (--effort full fine-tunes all the same)",
+        labels,
+        MIN_FINETUNED,
+    )
+    cheap = parameters.replace(effort="quick").chosen_arms
+    return parameters.replace(finetuning=finetuning.replace(arms=cheap))
+
+
+def is_effort_automatic(parameters: Parameters) -> bool:
+    """Return whether the labels of the corpus decide about fine-tuning: nobody asks for arms."""
+    is_asked = parameters.effort != "auto" or parameters.finetuning.arms
+    return parameters.recipe == "published" and not is_asked
 
 
 @dataclass(frozen=True)

@@ -184,9 +184,8 @@ def format_command(asked: Parameters | Addition) -> str:
         if isinstance(asked, Addition)
         else ["--recipe", asked.recipe]
     )
-    words += (
-        ["--effort", "quick"] if isinstance(asked, Parameters) and asked.effort == "quick" else []
-    )
+    if isinstance(asked, Parameters) and asked.effort != "auto":
+        words += ["--effort", asked.effort]
     return shlex.join([*words, *list_changed_settings(asked)])
 
 

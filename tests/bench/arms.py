@@ -4,13 +4,15 @@
         --output arms.json
 
 Makes a corpus split by product, adapts the encoder by contrast to the pairs of its pretrain range,
-and fits each arm to samples of its labels, titles included; `--finetune 50 200 800` adds the
-fine-tuned network at these counts. Differences are paired over samples and test reviews. A call
-that was killed continues: what a fit or an evaluation has written is not made again.
+and fits each arm to samples of its labels, titles included; `--finetune 800 3000` adds the
+fine-tuned network and its stack with TF-IDF at these counts. Differences from the arm `--base` are
+paired over samples and test reviews. A call that was killed continues: what a fit or an evaluation
+has written is not made again.
 """
 
 import argparse
 import glob
+import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.corpus_job import make_corpus
+from amazon_electra.model.arms import find_arm
 from amazon_electra.model.contrastive import ContrastiveConfig, adapt_contrastively
 from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.evaluation.metrics import METRICS
@@ -30,6 +33,7 @@ from amazon_electra.model.finetuning.request import FinetuneConfig
 TASKS = {"polarity": {}, "balanced polarity": {"sampling": "balanced", "balanced_test": "true"}}
 COUNTS = (50, 200, 800, 3000)
 SAMPLES = 5
+ENCODERS = ("published", "adapted")
 FOLDS = {"selection": "cross-validation"}
 ARMS = {
     "TF-IDF": ("tfidf", ""),
@@ -39,7 +43,13 @@ ARMS = {
     "joined, adapted": ("joined", "adapted"),
     "fine-tuned, as published": ("finetuned", "published"),
     "fine-tuned, adapted": ("finetuned", "adapted"),
+    "fine-tuned, as published, + TF-IDF": ("stack", "published"),
+    "fine-tuned, adapted, + TF-IDF": ("stack", "adapted"),
 }
+"""Name → the arm and the encoder that it reads; those of the same encoder that a stack combines
+come before it.
+"""
+CHEAP = [name for name, (arm, _) in ARMS.items() if find_arm(arm).is_cheap]
 
 
 def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, Any]]:
@@ -51,14 +61,19 @@ def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, 
         make_corpus(config, files, str(corpus))
     write_origin(given.encoder, origin)
     if not (adapted / "result.json").exists():
-        adapt_contrastively(ContrastiveConfig(), origin, [corpus], adapted)
+        adapt_contrastively(ContrastiveConfig(epochs=given.epochs), origin, [corpus], adapted)
     cost = json.loads((adapted / "result.json").read_text(encoding="utf-8"))
     return corpus, {"published": str(origin), "adapted": cost["encoder"], "": ""}, cost
 
 
 def fit(arm: str, encoder: str, corpus: Path, task: str, count: int, seed: int, work: Path) -> Path:
     """Fit an arm to a sample of labels; return the folder of its evaluation."""
-    name = f"{task}-{count}-{seed}-{arm}-{Path(encoder).parent.name}".replace(" ", "-")
+
+    def name_cell(arm: str) -> str:
+        source = Path(encoder).parent.name if find_arm(arm).reads_encoder else ""
+        return f"{task}-{count}-{seed}-{arm}-{source}".replace(" ", "-")
+
+    name, parts = name_cell(arm), find_arm(arm).combines
     tested = work / "cells" / f"{name}-test"
     if (tested / "cost.json").exists():
         return tested
@@ -75,6 +90,7 @@ def fit(arm: str, encoder: str, corpus: Path, task: str, count: int, seed: int, 
         corpus,
         work / "cells" / name,
         encoder=encoder or None,
+        parts=[work / "cells" / name_cell(part) for part in parts],
         evaluation=tested,
         cache=work / "cache",
     )
@@ -118,42 +134,35 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
     parser.add_argument("--samples", type=int, default=SAMPLES)
-    parser.add_argument(
-        "--arms", nargs="+", choices=ARMS, default=[a for a in ARMS if "fine" not in a]
-    )
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=CHEAP)
+    parser.add_argument("--base", choices=ARMS, default="TF-IDF", help="one of --arms")
     parser.add_argument(
         "--finetune", type=int, nargs="*", default=[], help="counts to fine-tune at"
     )
+    parser.add_argument("--epochs", type=int, help="of the adaptation (default: by the pairs)")
+    parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=ENCODERS)
     given = parser.parse_args()
     corpus, encoders, cost = prepare(given)
     found: dict[str, Any] = {"adaptation": cost, "rows": []}
-    for task in TASKS:
-        for count in given.counts:
-            chosen = [*given.arms, *(a for a in ARMS if "fine" in a and count in given.finetune)]
-            cells = {
-                name: [
-                    fit(
-                        ARMS[name][0],
-                        encoders[ARMS[name][1]],
-                        corpus,
-                        task,
-                        count,
-                        seed,
-                        given.work,
-                    )
-                    for seed in range(given.samples)
-                ]
-                for name in chosen
-            }
-            rows = summarize(cells, chosen[0])
-            found["rows"] += [{"task": task, "labels": count, **row} for row in rows]
-            given.output.write_text(json.dumps(found, indent=1), encoding="utf-8")
-            for row in rows:
-                print(
-                    task,
-                    count,
-                    {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()},
-                )
+    for task, count in itertools.product(given.tasks, given.counts):
+        chosen = [
+            name
+            for name, (_, encoder) in ARMS.items()
+            if (name in given.arms if name in CHEAP else count in given.finetune)
+            and encoder in ("", *given.encoders)
+        ]
+        cells: dict[str, list[Path]] = {name: [] for name in chosen}
+        for seed, name in itertools.product(range(given.samples), chosen):
+            arm, encoder = ARMS[name]
+            tested = fit(arm, encoders[encoder], corpus, task, count, seed, given.work)
+            cells[name].append(tested)
+        rows = summarize(cells, given.base)
+        found["rows"] += [{"task": task, "labels": count, **row} for row in rows]
+        given.output.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        for row in rows:
+            shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
+            print(task, count, shown, flush=True)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,9 @@ def publish(store: Store, stage: Stage) -> Stage:
     return stage
 
 
-def publish_corpus(store: Store, corpus: Stage, titles: list[str]) -> None:
+def publish_corpus(
+    store: Store, corpus: Stage, titles: list[str], stars: dict[str, int] | None = None
+) -> None:
     """Make a corpus of reviews with these titles in its pretrain split, in two files."""
     folder = store.folder(corpus)
     folder.mkdir(parents=True)
@@ -79,7 +81,7 @@ def publish_corpus(store: Store, corpus: Stage, titles: list[str]) -> None:
             }
         )
         pq.write_table(table, folder / f"corpus-0000{number}.parquet")
-    store.publish(corpus, {**RESULTS["corpus"], "sentences": len(titles)})
+    store.publish(corpus, {**RESULTS["corpus"], "sentences": len(titles), "stars": stars or {}})
 
 
 def made_run(root: Path, *settings: str, dump: str = "sample:50") -> str:

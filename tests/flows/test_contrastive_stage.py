@@ -3,6 +3,7 @@
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.stages.arms import MIN_FINETUNED
 from amazon_electra.flows.stages.pretraining import locate_encoder
 from amazon_electra.model.pretraining.input import pairs
 from tests.beam_jobs.dumps import review, rows_of, text_of, write_lines
@@ -49,6 +50,27 @@ def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_pub
         made = list(stages)
         first = [f"{name} · polarity · seed 0" for name in names[:3]]
         assert all(made.index(label) < made.index(ADAPTATION) for label in first)
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "is_finetuned"),
+    [
+        (MIN_FINETUNED, [], True),
+        (MIN_FINETUNED - 4, [], False),
+        (MIN_FINETUNED - 4, ["effort=full"], True),
+        (MIN_FINETUNED, ["finetuning.labels=50"], False),
+        (MIN_FINETUNED - 4, ["finetuning.arms=pre-trained,tfidf"], True),
+    ],
+)
+def test_few_labels_are_not_fine_tuned_unless_somebody_asks(
+    list_published, labels, settings, is_finetuned
+):
+    store, stages = list_published(*settings)
+    stars = {f"{split}.{n}": labels // 4 for split in ("pretrain", "test") for n in (1, 5)}
+    publish_corpus(store, stages["corpus"], ["Broke at once"], stars)
+    stages = list_published(*settings)[1]
+    assert ("adapted · polarity · seed 0" in stages) == is_finetuned
+    assert "TF-IDF · polarity · seed 0" in stages
 
 
 def test_the_published_encoder_is_fine_tuned_where_it_is_asked_for_or_nothing_is_adapted(

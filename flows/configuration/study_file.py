@@ -24,6 +24,11 @@ class Pretraining(Settings):
     shards: str = Field(
         default="", description="Folder of the shards; empty: this arm is not pre-trained here"
     )
+    corpus: str = Field(
+        default="",
+        description="In the place of shards the folder of a corpus, or ${corpus}: the encoder is "
+        "adapted to its titles and bodies by contrast",
+    )
     recipe: str = Field(default="sample", description="Size of the encoder")
     start_from: str = Field(
         default="",
@@ -31,7 +36,9 @@ class Pretraining(Settings):
         "the hub, models:/NAME@ALIAS, package:MODULE, or ${origin}",
     )
     set: dict[str, Any] = Field(
-        default={}, description="Any field of PretrainingConfig or Architecture"
+        default={},
+        description="Any field of PretrainingConfig or Architecture; with `corpus` any of "
+        "ContrastiveConfig",
     )
     same_flops_as: str = Field(
         default="",
@@ -45,7 +52,7 @@ class Pretraining(Settings):
     )
 
     def __bool__(self) -> bool:
-        return bool(self.shards)
+        return bool(self.shards or self.corpus)
 
 
 class Arm(Settings):

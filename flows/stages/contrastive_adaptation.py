@@ -9,6 +9,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.stages.origin import get_name
 from amazon_electra.flows.stages.pretraining import divide_cores, locate_encoder
 from amazon_electra.flows.store.stage import Resources, Stage
@@ -56,7 +57,7 @@ class ContrastiveAdaptation(Stage):
             adapt_contrastively(
                 self.config,
                 Path(locate_encoder(store, start)),
-                [store.fetch(corpus) for corpus in self.corpora],
+                [Path(locate_stage(store, corpus)) for corpus in self.corpora],
                 folder,
                 divide_cores(self.resources),
             )

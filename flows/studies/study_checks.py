@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import format_value
+from amazon_electra.beam_jobs.core.settings import format_value, replace_settings
 from amazon_electra.flows.configuration.form import SHAPE
-from amazon_electra.flows.configuration.study_file import Arm, Study, StudyTask
+from amazon_electra.flows.configuration.study_file import Arm, Pretraining, Study, StudyTask
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.encoders.places import FORMS, find_kind
 from amazon_electra.model.finetuning import search
@@ -23,10 +23,12 @@ from amazon_electra.model.finetuning.request import (
 )
 from amazon_electra.model.finetuning.splits import check_data
 from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task, table
+from amazon_electra.model.options import ContrastiveConfig
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 NOT_THERE = {
     "shards.json": "is no folder of shards",
+    "corpus.json": "is no corpus",
     "task.json": "is no fine-tuned model",
     "config.json": "is no model folder",
 }
@@ -75,6 +77,7 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
     own = arm.pretraining
     folders = [
         ("pretraining.shards", own.shards, "shards.json"),
+        ("pretraining.corpus", own.corpus, "corpus.json"),
         ("teacher", "" if arm.taught_by else arm.teacher, "task.json"),
         ("architecture", "" if arm.shaped_by else arm.architecture, "config.json"),
     ]
@@ -149,6 +152,8 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
 
 def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
     own = arm.pretraining
+    if "seed" in own.set:
+        yield "pretraining.set.seed: the study says it for all arms: write `pretraining_seeds`"
     if own.recipe not in RECIPES:
         yield f"pretraining.recipe: no recipe {own.recipe!r}; there are {', '.join(RECIPES)}"
         return
@@ -160,23 +165,34 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
             yield f"pretraining.start_from: {place} does not name an encoder: write {FORMS}"
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
+        if own.corpus:
+            yield from _check_adaptation(own, texts)
+            return
         apply_settings(RECIPES[own.recipe], texts)
         if not own.start_from:
             check_start_is_not_needed(texts)
     except ValueError as mistake:
         yield f"pretraining.set: {mistake}"
-    if "seed" in own.set:
-        yield "pretraining.set.seed: the study says it for all arms: write `pretraining_seeds`"
     if own.same_flops_as and own.same_tokens_as:
         yield "pretraining: give same_flops_as or same_tokens_as, not both"
     for field in ("same_flops_as", "same_tokens_as"):
         if not (name := getattr(own, field)):
             continue
         other = next(other for other in study.arms if other.name == name).pretraining
-        if not other:
+        if not other.shards:
             yield f"pretraining.{field}: {name!r} is not pre-trained by the study"
         if name == arm.name or other.same_flops_as or other.same_tokens_as:
             yield f"pretraining.{field}: {name!r} must say its own steps, not take another arm's"
+
+
+def _check_adaptation(own: Pretraining, texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with an adaptation by contrast; UserError for a wrong setting."""
+    if not own.start_from:
+        yield "pretraining.start_from: missing; titles adapt a published encoder"
+    for field in ("shards", "same_flops_as", "same_tokens_as"):
+        if getattr(own, field):
+            yield f"pretraining.{field}: has no effect with `corpus`; leave it out"
+    replace_settings([ContrastiveConfig()], texts, "pretraining")
 
 
 def _find_circles(study: Study) -> Iterator[str]:

@@ -170,5 +170,6 @@ def list_trainings(stages: StudyStages, arm: Arm) -> list[Manifest]:
         for one in stages.list_with_teachers(arm)
         if one.pretraining or not one.is_without_folder
     ]
-    found = [stages.store.manifest(one) for one in encoders if one.name == "pretraining"]
+    trained = [one for one in encoders if one.name in ("pretraining", "contrastive-adaptation")]
+    found = [stages.store.manifest(one) for one in trained]
     return [made for made in found if made]

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
-from amazon_electra.beam_jobs.core.settings import format_value
+from amazon_electra.beam_jobs.core.settings import format_value, replace_settings
 from amazon_electra.flows.configuration.study_file import Arm, StudyTask
+from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.stages.finetuning import Finetuning, Start, build_finetuning_stage
@@ -31,6 +32,7 @@ from amazon_electra.flows.studies.study_reading import LoadedStudy
 from amazon_electra.model.encoders.places import find_kind
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.request import is_part_of_teacher
+from amazon_electra.model.options import ContrastiveConfig
 
 DEV = "dev_shards"
 """Source that measures pre-trainings on shards that stages make."""
@@ -122,16 +124,24 @@ class StudyStages:
         key, own = ("pretraining", arm.name, seed), arm.pretraining
         if key in self._made:
             return self._made[key]
-        shards, settings = self.find_source(own.shards), dict(own.set)
-        steps = int(settings.pop("steps", 0))
         several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
+        title = f"pre-training {arm.name}{several}"
+        texts = {name: format_value(value) for name, value in own.set.items()}
+        resources = Resources(device=self.device, threads=self.threads)
+        origin = self.find_origin(arm)
+        if own.corpus:
+            [config] = replace_settings([ContrastiveConfig(seed=seed)], texts, arm.name)
+            inputs = {"corpus": self.find_source(own.corpus), "origin": origin}
+            made = ContrastiveAdaptation(config, inputs, resources=resources, title=title)
+            return self._made.setdefault(key, made)
+        shards, steps = self.find_source(own.shards), int(texts.pop("steps", 0))
         training = PretrainingRequest(
             own.recipe,
-            {name: format_value(value) for name, value in settings.items()},
+            texts,
             seed,
-            Resources(device=self.device, threads=self.threads),
-            f"pre-training {arm.name}{several}",
-            self.find_origin(arm),
+            resources,
+            title,
+            origin,
             dev=self.sources.get(DEV) if own.shards in MADE_SHARDS else None,
             is_probed=False,  # it would read labels that the other arms do not get
         )

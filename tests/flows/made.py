@@ -81,7 +81,8 @@ def publish_corpus(
             }
         )
         pq.write_table(table, folder / f"corpus-0000{number}.parquet")
-    store.publish(corpus, {**RESULTS["corpus"], "sentences": len(titles), "stars": stars or {}})
+    counts = {"stars": stars} if stars else {}
+    store.publish(corpus, {**RESULTS["corpus"], "sentences": len(titles), **counts})
 
 
 def made_run(root: Path, *settings: str, dump: str = "sample:50") -> str:

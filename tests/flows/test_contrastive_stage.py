@@ -63,11 +63,12 @@ def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_pub
     ],
 )
 def test_few_labels_are_not_fine_tuned_unless_somebody_asks(
-    list_published, labels, settings, is_finetuned
+    list_published, monkeypatch, labels, settings, is_finetuned
 ):
+    monkeypatch.setattr("amazon_electra.flows.stages.contrastive_adaptation.MIN_TITLES", 2)
     store, stages = list_published(*settings)
     stars = {f"{split}.{n}": labels // 4 for split in ("pretrain", "test") for n in (1, 5)}
-    publish_corpus(store, stages["corpus"], ["Broke at once"], stars)
+    publish_corpus(store, stages["corpus"], ["Broke at once"] * 2, stars)
     stages = list_published(*settings)[1]
     assert ("adapted · polarity · seed 0" in stages) == is_finetuned
     assert "TF-IDF · polarity · seed 0" in stages

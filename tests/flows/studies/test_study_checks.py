@@ -11,6 +11,7 @@ from amazon_electra.flows.studies import study_checks, study_reading
 ONE = {"name": "one", "encoder": "e"}
 TWO = {"name": "two", "encoder": "random", "architecture": "arm:one"}
 SHARDS = {"shards": "s"}
+TITLES = {"corpus": "c", "start_from": "org/mini"}
 
 
 def content(**changes):
@@ -123,6 +124,10 @@ def test_mistakes_are_named(changes, words):
             {"pretraining": SHARDS | {"start_from": "org/mini", "set": {"layers": 3}}},
             "pretraining.set.layers: the shape is that of org/mini; leave it out",
         ),
+        ({"pretraining": {"corpus": "c"}}, "pretraining.start_from: "),
+        ({"pretraining": TITLES | {"shards": "s"}}, "pretraining.shards: "),
+        ({"pretraining": TITLES | {"same_tokens_as": "one"}}, "pretraining.same_tokens_as: "),
+        ({"pretraining": TITLES | {"set": {"steps": 9}}}, "pretraining.set: steps: "),
     ],
 )
 def test_mistakes_of_an_arm_are_named(arm, words):

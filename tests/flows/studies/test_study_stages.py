@@ -218,6 +218,19 @@ def _pretraining(shards, **settings):
     return training, external
 
 
+def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
+    own = {"corpus": str(made / "corpus"), "start_from": str(made / "electra")}
+    arm = {"name": "titles", "pretraining": {**own, "set": {"epochs": 2}}}
+    content = content_of(made, [arm], pretraining_seeds=[3])
+    stages = build_stages(content, tmp_path / "store")
+    [(_, _, adaptation)] = stages.pretrainings
+    call = call_of(adaptation, stages.store)
+    assert (call["config"].seed, call["config"].epochs) == (3, 2)
+    assert list(map(str, call["corpora"])) == [str(made / "corpus")]
+    [cell] = stages.cells
+    assert cell.finetuned.inputs["encoder"] is adaptation
+
+
 def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     shards = write_shards(tmp_path / "shards", size=4000, length=64)
     electra = build_training(*_pretraining(shards), steps=1000)

@@ -92,7 +92,7 @@ def add_run_options(run: OptionParser) -> None:
         "--effort",
         choices=("auto", "quick", "full"),
         help="quick: only the arms that take seconds; full: fine-tuning too; auto: fine-tuning "
-        f"with {MIN_FINETUNED} labels or more (default: auto)",
+        f"with {MIN_FINETUNED:,} labels or more (default: auto)",
     )
     run.add_argument(
         "--add-to",
@@ -225,9 +225,8 @@ def print_plan(form: Parameters | Addition) -> None:
             f"over the dump's text have fewer than {MIN_TOKENS / 1e6:.0f} million tokens"
         )
     if not is_known and isinstance(form, Parameters) and is_effort_automatic(form):
-        print(
-            f"note: nothing is fine-tuned if the corpus job finds fewer than {MIN_FINETUNED} labels"
-        )
+        few = f"fewer than {MIN_FINETUNED:,} labels"
+        print(f"note: nothing is fine-tuned if the corpus job finds {few}")
     if "origin" in made and isinstance(form, Parameters):
         given = (review.text for each in previews for review in each.reviews)
         texts = [text for text in given if isinstance(text, str)]

@@ -73,7 +73,7 @@ def test_a_dry_run_says_when_adaptation_is_omitted(words, is_told, tmp_path, cap
     assert attempt("run", "--dry-run", *words) == 0
     notes = [one for one in capsys.readouterr().out.splitlines() if one.startswith("note: ")]
     assert sum("3 passes" in note and "3 million tokens" in note for note in notes) == is_told
-    assert sum(f"fewer than {MIN_FINETUNED} labels" in note for note in notes) == 1
+    assert sum(f"fewer than {MIN_FINETUNED:,} labels" in note for note in notes) == 1
 
 
 @pytest.mark.parametrize("words", [["run"], ["study", "losses"]])

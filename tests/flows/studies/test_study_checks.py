@@ -127,7 +127,7 @@ def test_mistakes_are_named(changes, words):
         ({"pretraining": {"corpus": "c"}}, "pretraining.start_from: "),
         ({"pretraining": TITLES | {"shards": "s"}}, "pretraining.shards: "),
         ({"pretraining": TITLES | {"same_tokens_as": "one"}}, "pretraining.same_tokens_as: "),
-        ({"pretraining": TITLES | {"set": {"steps": 9}}}, "pretraining.set: steps: "),
+        ({"pretraining": TITLES | {"set": {"steps": 9}}}, "pretraining.set: `steps="),
     ],
 )
 def test_mistakes_of_an_arm_are_named(arm, words):

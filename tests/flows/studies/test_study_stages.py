@@ -219,14 +219,16 @@ def _pretraining(shards, **settings):
 
 
 def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
-    own = {"corpus": str(made / "corpus"), "start_from": str(made / "electra")}
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "corpus.json").write_text("{}")
+    own = {"corpus": str(tmp_path / "corpus"), "start_from": str(made / "electra")}
     arm = {"name": "titles", "pretraining": {**own, "set": {"epochs": 2}}}
     content = content_of(made, [arm], pretraining_seeds=[3])
     stages = build_stages(content, tmp_path / "store")
     [(_, _, adaptation)] = stages.pretrainings
     call = call_of(adaptation, stages.store)
     assert (call["config"].seed, call["config"].epochs) == (3, 2)
-    assert list(map(str, call["corpora"])) == [str(made / "corpus")]
+    assert list(map(str, call["corpora"])) == [str(tmp_path / "corpus")]
     [cell] = stages.cells
     assert cell.finetuned.inputs["encoder"] is adaptation
 

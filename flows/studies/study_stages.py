@@ -131,9 +131,10 @@ class StudyStages:
         origin = self.find_origin(arm)
         if own.corpus:
             [config] = replace_settings([ContrastiveConfig(seed=seed)], texts, arm.name)
+            assert origin  # validate_study
             inputs = {"corpus": self.find_source(own.corpus), "origin": origin}
-            made = ContrastiveAdaptation(config, inputs, resources=resources, title=title)
-            return self._made.setdefault(key, made)
+            adapted = ContrastiveAdaptation(config, inputs, resources=resources, title=title)
+            return self._made.setdefault(key, adapted)
         shards, steps = self.find_source(own.shards), int(texts.pop("steps", 0))
         training = PretrainingRequest(
             own.recipe,

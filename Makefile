@@ -21,7 +21,7 @@ OF_PREFECT := tests/flows --ignore tests/flows/store --ignore tests/flows/dumps
 OTHERS := tests/model tests/beam_jobs tests/flows/store tests/flows/dumps tests/deploy $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo test-readme bench mutants up requirements audit sbom clean test-smoke test-all test-slow
+.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-containers test-bench test-demo test-readme bench mutants up requirements audit sbom clean test-smoke test-all test-slow
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -68,7 +68,7 @@ test: $(INSTALLED_DEV)  ## the tests, without the slow ones
 test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs
 	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/end_to_end tests/faults tests/browser tests/dataflow_replay tests/bench tests/test_extensions.py tests/test_python_page.py
 
-test-all: test-slow test-demo test-readme test-faults test-browser test-dataflow test-bench test-xla test-flink  ## every test there is (hours)
+test-all: test-slow test-demo test-readme test-faults test-browser test-dataflow test-bench test-xla test-flink test-containers  ## every test there is (hours)
 
 test-slow: $(INSTALLED_DEV)  ## the tests of `make test` and the slow ones beside them
 	$(PYTEST) $(SIDE_BY_SIDE) -m "slow or not slow"
@@ -118,6 +118,15 @@ build/flink/lib: | $(INSTALLED)
 	tar -xzf build/flink/apache-flink-libraries-$(FLINK).tar.gz -C build/flink --strip-components=2 --wildcards '*/deps/lib/flink-dist-*' '*/deps/lib/log4j-*'
 	rm build/flink/apache-flink-libraries-$(FLINK).tar.gz
 
+DOCKER_COMPOSE := v2.40.3
+test-containers: $(if $(shell docker compose version 2>/dev/null),,build/containers/docker-compose) $(INSTALLED_DEV)  ## deploy/compose.yaml in Docker (20 GB; its daemon, or root, docker.io, debootstrap and Go)
+	$(PYTEST) -s tests/containers
+
+build/containers/docker-compose:
+	mkdir -p build/containers
+	source=$$(go mod download -json github.com/docker/compose/v2@$(DOCKER_COMPOSE) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') && \
+	cd "$$source" && go build -o $(abspath $@) ./cmd
+
 MODULE ?= $(basename $(notdir $(wildcard tests/mutants/modules/*.toml)))
 SAMPLE ?= 40
 mutants: $(VENV_MUTANTS)/.installed  ## change the code that decides numbers and bytes: do its tests notice? (tests/README.md)
@@ -145,8 +154,9 @@ AUDITED := constraints.txt $(wildcard deploy/requirements*.txt deploy/*/requirem
 audit: build/audit/.installed  ## ask PyPI's advisories about all pinned packages, those of the images too
 	failed=0; for file in $(AUDITED); do echo $$file; build/audit/bin/pip-audit --strict --no-deps --disable-pip -r $$file || failed=1; done; exit $$failed
 
-sbom: build/audit/.installed  ## write build/sbom.json, the pinned packages in CycloneDX's form
-	build/audit/bin/cyclonedx-py requirements deploy/requirements-local.txt -o build/sbom.json
+sbom: build/audit/.installed  ## write build/sbom.json, the pinned packages in CycloneDX's form; IMAGE=amazon-electra: all that an image has, CUDA too
+	$(if $(IMAGE),docker run --rm --entrypoint pip $(IMAGE) list --format freeze --exclude-editable,cat constraints.txt) > build/sbom.txt
+	build/audit/bin/cyclonedx-py requirements build/sbom.txt -o build/sbom.json
 
 build/audit/.installed:
 	$(PYTHON) -m venv build/audit

@@ -194,25 +194,19 @@ def build_app(champions: dict[str, Champion], token: str, limits: Limits) -> Fas
         if len(texts) > limits.texts:
             raise HTTPException(413, f"{len(texts):,} texts; at most {limits.texts:,} a request")
 
-    def get(name: str) -> Champion:
+    def find(name: str, number: str | None) -> tuple[Champion, Version | None]:
         if name not in champions:
             raise HTTPException(404, f"no model {name!r}; served: {', '.join(champions)}")
-        return champions[name]
-
-    def find(name: str, number: str | None) -> tuple[Champion, Version | None]:
-        champion = get(name)
+        champion = champions[name]
         try:
             return champion, champion.find(number)
         except LookupError as missing:
             raise HTTPException(404 if champion.versions else 503, str(missing)) from None
 
-    def is_ready() -> bool:
-        return all(champion.versions for champion in champions.values())
-
     @app.get("/health/ready")
     @app.get("/v2/health/ready")
     def ready() -> dict[str, bool]:
-        if not is_ready():
+        if not all(champion.versions for champion in champions.values()):
             raise HTTPException(503, "a model has no champion yet")
         return {"ready": True}
 

@@ -1,0 +1,146 @@
+"""What deploy/compose.yaml promises, in containers: one stack, one test after another."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from base64 import b64encode
+
+import pytest
+
+from tests.containers.stack import serve_stack
+from tests.hosts import read_children
+from tests.patience import eventually
+from tests.served import CLEAN, Servers, pointed_at
+
+PARAMETERS = {
+    "dump": {"paths": ["sample:3000"]},
+    "pretraining": {"steps": 60, "settings": {"checkpoint_every": "20"}},
+    "finetuning": {"seeds": [0], "tasks": ["polarity"]},
+}
+MODEL = "amazon-electra-polarity"
+TEXTS = ["Works as described, five stars.", "Broke after a day. Awful."]
+HANDED_BACK_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    logged_as_json = {"PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json"}
+    with serve_stack(tmp_path_factory.mktemp("containers"), **logged_as_json) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def served(stack, tmp_path_factory):
+    """Both servers as this machine reaches them: by their published ports."""
+    folder = tmp_path_factory.mktemp("client")
+    served = Servers(folder, "http://127.0.0.1:4200", "http://127.0.0.1:5000")
+    name = "PREFECT_API_AUTH_STRING"
+    with pointed_at(served, {name: stack.dotenv[name]}):
+        yield served
+
+
+def ask(url, body=None, **headers):
+    """What a server answers."""
+    content = None if body is None else json.dumps(body).encode()
+    headers |= {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, content, headers)) as answer:
+        return answer.read().decode()
+
+
+def find_running(served, run, name):
+    children = read_children(served, run)
+    return [child for child in children if child.name.startswith(name) and child.state.is_running()]
+
+
+def test_a_run_in_three_pools_outlives_a_killed_worker(stack, served):
+    run = served.start("domain-adaptation", **PARAMETERS)
+    eventually(lambda: find_running(served, run, "pretraining"), lambda: served.told(run), 1000)
+    stack.crash("worker-accelerator")
+    served.wait(run, "Completed")
+    found = [one for one in read_children(served, run) if one.name.startswith("pretraining")]
+    assert sorted(one.state.name for one in found) == ["Completed", "Crashed"]
+
+
+def test_logs_are_json_by_one_variable(stack, served):
+    for service in ("prefect", "worker-flows", "worker-cpu", "worker-accelerator"):
+        lines = stack("logs", "--no-log-prefix", service).splitlines()
+        logged = [json.loads(line) for line in lines if line.startswith("{")]
+        assert logged, service
+        assert all(one["msg"] and one["levelname"] for one in logged)
+
+
+def test_the_champion_is_fetched_without_the_store_and_served(stack, served, tmp_path):
+    from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+
+    names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    access = {"MLFLOW_TRACKING_URI": served.mlflow} | {name: stack.dotenv[name] for name in names}
+    words = ["mlflow", "artifacts", "download", "-u", f"models:/{MODEL}@champion", "-d", tmp_path]
+    subprocess.run([sys.executable, "-m", *words], env=CLEAN | access, check=True)
+    [config] = tmp_path.rglob("artifacts/*/config.json")
+    expected = load_classifier(str(config.parent), "fp32").compute_probabilities(TEXTS)
+
+    stack("--profile", "endpoint", "up", "-d", "--no-build", "--wait", "endpoint")
+    token = {"Authorization": f"Bearer {stack.dotenv['AMAZON_ELECTRA_TOKEN']}"}
+    answer = json.loads(ask("http://127.0.0.1:8080/classify", {"texts": TEXTS}, **token))
+    assert (answer["model"], answer["version"]) == (MODEL, "1")
+    given = [list(one["probabilities"].values()) for one in answer["results"]]
+    assert given == pytest.approx(expected, abs=1e-6)
+
+
+def test_metrics_answer(stack, served):
+    ours = ask("http://127.0.0.1:9464/metrics").splitlines()
+    assert 'amazon_electra_runs{state="complete"} 1.0' in ours
+    assert f'amazon_electra_champion_version{{model="{MODEL}"}} 1.0' in ours
+    password = b64encode(stack.dotenv["PREFECT_API_AUTH_STRING"].encode()).decode()
+    assert "# TYPE" in ask(f"{served.prefect}/api/metrics", Authorization=f"Basic {password}")
+
+
+def test_what_people_set_survives_another_up(stack, served):
+    from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
+
+    def read():
+        with served.client() as client:
+            names = ("domain-adaptation", "score", "watch-dumps")
+            found = [client.read_deployment_by_name(f"{name}/{name}") for name in names]
+            pools = [client.read_work_pool(name) for name in ("flows", "cpu", "accelerator")]
+        schedules = [[(one.active, one.schedule) for one in each.schedules] for each in found]
+        return (
+            [(each.parameters, each.paused) for each in found],
+            schedules,
+            [(pool.is_paused, pool.concurrency_limit) for pool in pools],
+        )
+
+    with served.client() as client:
+        adaptation = client.read_deployment_by_name("domain-adaptation/domain-adaptation")
+        edited = adaptation.parameters | {"dump": {"paths": ["/data/store/inbox/mine.csv"]}}
+        client.update_deployment(adaptation.id, DeploymentUpdate(parameters=edited))
+        client.pause_deployment(client.read_deployment_by_name("score/score").id)
+        client.update_work_pool("cpu", WorkPoolUpdate(concurrency_limit=5))
+        client.update_work_pool("flows", WorkPoolUpdate(is_paused=True))
+    before = read()
+    stack("up", "-d", "--no-build")
+    assert read() == before
+    with served.client() as client:
+        client.update_work_pool("flows", WorkPoolUpdate(is_paused=False))
+
+
+def test_a_stopped_worker_leaves_nothing_running(stack, served):
+    from prefect.client.schemas.filters import FlowRunFilter
+
+    def list_running():
+        with served.client() as client:
+            wanted = FlowRunFilter(state={"type": {"any_": ["RUNNING"]}})
+            return [run.name for run in client.read_flow_runs(flow_run_filter=wanted)]
+
+    anew = PARAMETERS | {"finetuning": {"seeds": [1], "tasks": ["polarity"]}}
+    run = served.start("domain-adaptation", **anew)
+    eventually(lambda: find_running(served, run, ""), lambda: served.told(run), 1000)
+    began = time.monotonic()
+    stack("stop", "worker-flows")
+    eventually(lambda: not list_running(), list_running, HANDED_BACK_SECONDS)
+    assert time.monotonic() - began < HANDED_BACK_SECONDS
+    assert served.state(run) == "AwaitingRetry"
+    stack("start", "worker-flows")
+    served.wait(run, "Completed")

@@ -56,6 +56,7 @@ from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.options import ExportOptions
 from amazon_electra.model.questions.drift import MAX_KNOWN, write_profile
 from amazon_electra.model.questions.of_model import answer_questions
+from amazon_electra.model.questions.of_sets import answer_set_questions
 from amazon_electra.model.report.document import render_template
 from amazon_electra.model.report.owner import COST
 from amazon_electra.model.results import ExportResult
@@ -180,17 +181,16 @@ def write_model(
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     exported = fitted.export(output, examples, temperature, task)
-    held_out = tested = None
-    questions: dict[str, Any] = {}
+    held_out = OutOfFold.of_predictions(dev, temperature)
+    tested = OutOfFold.of_predictions(test, temperature) if test else None
     if task.shape == "multilabel":
         if decision != DEFAULT_DECISION:
             about = "no target accuracy and no costs: a text may have several answers"
             print(f"{task.name}: {about}", file=sys.stderr)
         several = {"thresholds": list_thresholds(best.held_out, temperature)}
         exported = replace(exported, config={**exported.config, **several})
+        questions = answer_set_questions(held_out, tested, task, data, output)
     else:
-        held_out = OutOfFold.of_predictions(dev, temperature)
-        tested = OutOfFold.of_predictions(test, temperature) if test else None
         questions = answer_questions(
             held_out,
             tested,
@@ -214,9 +214,10 @@ def write_model(
     trained_on = load_examples(
         task, data, "train", choose_sampling(settings, "train", trained["seed"])
     )
-    if held_out:
-        costs, known = decision.find_costs(task.labels), trained_on[:MAX_KNOWN]
-        write_profile(held_out, tested, known, task, data, output, costs)
+    costs, known = decision.find_costs(task.labels), trained_on[:MAX_KNOWN]
+    if task.shape == "multilabel":
+        costs = []
+    write_profile(held_out, tested, known, task, data, output, costs)
     if texts := [one.text for one in examples[: self_test.TEXTS]]:
         expected = predict_texts(fitted, temperature, texts, task.shape == "multilabel")
         self_test.SelfTest(list(task.labels), texts, expected).write(output)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
-from amazon_electra.beam_jobs.core.model_folder import take_logarithms
+from amazon_electra.beam_jobs.core.model_folder import apply_temperature
 from amazon_electra.model.evaluation.predictions import (
     Predictions,
     compute_log_loss,
@@ -51,14 +51,15 @@ class OutOfFold:
 
     @cached_property
     def probabilities(self) -> np.ndarray:
-        """Softmax of the logits, float64 [n, classes]."""
+        """Softmax of the logits, of a multi-label task sigmoid of each, float64 [n, classes]."""
+        if self.labels.ndim == 2:
+            return apply_temperature(self.logits, 1.0, is_multilabel=True)
         return np.exp(compute_log_softmax(self.logits))
 
     @classmethod
     def of_predictions(cls, predictions: Predictions, temperature: float) -> Self:
         """Return predictions with logits that are divided by the temperature."""
-        assert predictions.probabilities is not None
-        logits = take_logarithms(predictions.probabilities) / temperature
+        logits = predictions.logits / temperature
         none = np.zeros(len(predictions), np.int64)
         return cls(predictions.ids, np.asarray(predictions.labels, np.int64), logits, none)
 

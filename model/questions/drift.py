@@ -45,12 +45,17 @@ def write_profile(
         return
     ids = {tested.ids[place] for place in chosen}
     texts = [records[tested.ids[place]]["text"] for place in chosen]
+    labels, probabilities = tested.labels[chosen], tested.probabilities[chosen]
+    if labels.ndim == 2:  # an answer is the likeliest class, which is right or not
+        likeliest = probabilities.argmax(1)
+        is_right = labels[np.arange(len(labels)), likeliest] == 1
+        labels = np.where(is_right, likeliest, (likeliest + 1) % labels.shape[1])
     profile = Profile.of_texts(
         task.labels,
         (example.text for example in train if example.id not in ids),
         texts,
-        tested.probabilities[chosen],
-        tested.labels[chosen],
+        probabilities,
+        labels,
         read_languages(data),
         count_cut(folder, texts),
         {str(stars): task.labels[place] for stars, place in task.stars.items()},

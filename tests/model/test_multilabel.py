@@ -1,11 +1,13 @@
 """A column with several values, from the dump to the exported model: arms answer with lists."""
 
+import csv
 import json
 
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
+from amazon_electra.beam_jobs.core.drift import compare_texts
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.model import export
 from amazon_electra.model.arms.out_of_fold import OutOfFold
@@ -83,6 +85,41 @@ def test_an_arm_answers_with_lists_wherever_it_is_loaded(corpus, arm):
     expected = [[CLASSES[c] for c in np.flatnonzero(row)] for row in found]
     assert np.mean([a == b for a, b in zip(answers, expected, strict=True)]) > 0.98
     assert (probabilities.sum(1) > 1).any(), "each class by itself"
+
+
+def test_the_wrong_labels_of_several_are_listed_and_a_new_file_is_compared(tmp_path):
+    """Of 500 reviews 15 lack an aspect that their text names."""
+    generator, records, lacking = np.random.default_rng(1), [], set()
+    for i in range(500):
+        has = generator.random(3) < 0.4
+        words = [WORDS[name] for name, own in zip(CLASSES, has, strict=True) if own]
+        aspects = [name for name, own in zip(CLASSES, has, strict=True) if own]
+        if aspects and len(lacking) < 15:
+            aspects, _ = aspects[1:], lacking.add(f"n{i}")
+        text = ". ".join([f"kettle number {i}", *words, "bye"])
+        records.append(review(i, text) | {"aspects": aspects, "review_id": f"n{i}"})
+    dump = write_lines(tmp_path / "d.json", records)
+    run_job(tmp_path / "corpus", "--input", dump, "--label", "aspects")
+    config = FinetuneConfig(arm="tfidf", task=TASK, settings={"selection": "cross-validation"})
+    finetune(config, tmp_path / "corpus", tmp_path / "cell", evaluation=tmp_path / "test")
+    cell, model = export.ExportCell("tfidf", tmp_path / "cell", tmp_path / "test"), tmp_path / "m"
+    results = export.export([cell], TASK, tmp_path / "corpus", model)
+    wrong = results.content["questions"]["wrong_labels"]
+    assert wrong["low"] <= 15 <= wrong["high"]
+    with (model / "suspicious.csv").open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    first = {f"n{int(row['row']) - 1}" for row in rows[:15]}
+    assert len(first & lacking) >= 12
+    row = next(row for row in rows if f"n{int(row['row']) - 1}" in lacking)
+    assert len(row["suggested"].split(" | ")) == len([*filter(None, row["given"].split(" | "))]) + 1
+    classifier = load_classifier(str(model), "fp32")
+    profile = classifier.profile
+    alike = [record["reviewText"] for record in records[400:]]
+    other = [f"El libro {i} llegó roto y sin tapa." for i in range(99)]
+    for texts, is_new in ((alike, False), (other, True)):
+        tally = profile.count(texts, classifier.score(texts), {}, 0)
+        drift = compare_texts(profile, tally)
+        assert bool(drift.findings) == is_new
 
 
 def test_thresholds_give_the_best_f1():

@@ -198,6 +198,10 @@ def _check_label(column: str, previews: Sequence[Preview], folds: bool) -> None:
     if is_whole and len(counts) < 2:
         shown = f"only {next(iter(counts))!r}" if counts else "no value"
         records = sum(len(preview.records) for preview in previews)
+        raw = (record.get(column) for preview in previews for record in preview.records)
+        odd = next((value for value in raw if value not in (None, "", [])), None)
+        if odd is not None and not counts:
+            shown = f"values such as {str(odd)[:40]}, which are neither classes nor lists of them"
         line = describe_contradictions(several) or describe_values(
             typed, decide_values([typed], folds), records
         )

@@ -1,5 +1,6 @@
 """A task that can have no example is told in the first seconds, and by the corpus's counts."""
 
+import json
 import shlex
 
 import pytest
@@ -147,6 +148,24 @@ def test_a_column_that_holds_no_classes_is_told_by_the_first_records(tmp_path, v
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["why"])))
     with pytest.raises(UserError, match="`labels='reason'`: no file of the dump has this column"):
         settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["reason"])))
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (lambda i: [["a", "b"], ["c"]], "[['a', 'b'], ['c']]"),
+        (lambda i: f"class {i % 300}", " values have 10 reviews"),
+        (lambda i: "good", "'good'"),
+    ],
+)
+def test_a_column_of_no_use_is_refused_with_what_is_in_it(tmp_path, value, named):
+    path = tmp_path / "own.jsonl"
+    lines = [json.dumps({"text": f"kettle number {i}", "kind": value(i)}) for i in range(3_600)]
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError) as refused:
+        settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["kind"])))
+    assert named in str(refused.value)
+    assert "kind" in str(refused.value)
 
 
 def foretell(folder, rows, header="text,stars,why,date", corpus=None, **dump):

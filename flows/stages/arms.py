@@ -30,7 +30,9 @@ asked for something else: with 800 it was no better than `joined`, with 4,170 it
 (docs/results.md).
 """
 CURVE = (50, 200, 800)
-"""Labels of the curve, where there are more than twice as many as its last point has."""
+"""Labels of the curve: the points of which there are more than twice as many labels. Fewer than
+MIN_CURVE points are no curve; where one is missing it is that of TF-IDF alone."""
+MIN_CURVE = 2
 CURVE_TESTS = 1_000
 
 
@@ -198,8 +200,8 @@ def choose_finetuning(
 def list_curve_cells(
     parameters: Parameters, store: Store, corpus: Stage, encoder: Stage, origin: Stage | None = None
 ) -> Iterator[Cell]:
-    """Yield the cells of the label curve: the arms that cost seconds, trained with fewer labels
-    than there are and evaluated on CURVE_TESTS test examples at most.
+    """Yield the cells of the label curve: the arms that cost seconds, of few labels TF-IDF alone,
+    trained with fewer labels than there are and evaluated on CURVE_TESTS test examples at most.
     """
     settings = choose_settings(parameters, store, corpus, origin)
     made = store.manifest(corpus)
@@ -207,9 +209,12 @@ def list_curve_cells(
     arms = [arm for arm in every if find_arm(arm.start.arm).is_cheap]
     for task in parameters.finetuning.tasks:
         labelled = count_labelled(task, made["result"]) if made else 0
-        has_curve = labelled > 2 * max(CURVE) and parameters.recipe != "sample"
-        counts = CURVE if has_curve else ()
-        for labels, arm, seed in itertools.product(counts, arms, parameters.finetuning.seeds):
+        counts = [n for n in CURVE if labelled > 2 * n and parameters.recipe != "sample"]
+        own = arms
+        if len(counts) < len(CURVE):
+            own = [arm for arm in arms if arm.start.arm == "tfidf"]
+            counts = counts if len(counts) >= MIN_CURVE else []
+        for labels, arm, seed in itertools.product(counts, own, parameters.finetuning.seeds):
             few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
             chosen = choose_finetuning(parameters, corpus, arm, task, seed, few)
             yield build_cell(chosen, arm.name, labels=labels)

@@ -148,13 +148,17 @@ def fill(store, *settings, recipe="published"):
 
 @pytest.mark.parametrize(
     ("labelled", "points"),
-    [(1601, [("TF-IDF", 50), ("TF-IDF", 200), ("TF-IDF", 800)]), (1600, [])],
+    [
+        (1601, [(arm, n) for n in (50, 200, 800) for arm in ("TF-IDF", "origin, frozen")]),
+        (1600, [("TF-IDF", 50), ("TF-IDF", 200)]),
+        (401, [("TF-IDF", 50), ("TF-IDF", 200)]),
+        (400, []),
+    ],
 )
 def test_many_labels_give_a_curve(store, encoder, labelled, points):
-    p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,pre-trained")
-    trained = ExistingStage("pretraining", 1, {"recipe": "published"})
+    p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,frozen,origin")
     store.publish(CORPUS, {"stars": {"train.1": labelled}})
-    cells = list(list_curve_cells(p, store, CORPUS, trained, ORIGIN))
+    cells = list(list_curve_cells(p, store, CORPUS, ORIGIN, ORIGIN))
     assert [(cell.arm, cell.labels) for cell in cells] == points
     for cell in cells:
         settings = cell.finetuned.parameters["settings"]

@@ -49,6 +49,9 @@ Z = 3.5
 """Standard errors from which on a difference is no chance: one in 2,000."""
 MIN_CHANGE = {"language": 0.1, "unlike": 0.15, "cut": 0.1, "class": 0.1, "accuracy": 0.02}
 """Changes of a share below which nothing is said, however many texts show them."""
+DOUBT = 1.5
+"""Times the share of unlike texts, which is one at least, by which the lower end of the expected
+accuracy goes down: on 30 pairs of six shops 24 intervals with 1 held the accuracy, 29 with 1.5."""
 ALL = 0.995
 """Share that is shown as 100%."""
 KEPT_WORDS, SHOWN_WORDS = 200, 5
@@ -430,6 +433,6 @@ def estimate_accuracy(
     known = float((weights * accuracy).sum())
     sure = max(known, float(new[..., 1].sum() / n))
     guess = min(guess, known)
-    low = known - unlike * (known - guess) - margin
+    low = known - min(1.0, DOUBT * unlike) * (known - guess) - margin
     high = known + unlike * (sure - known + (1 - sure) / 2) + margin
     return known - unlike * (known - guess) / 2, max(0.0, low), min(1.0, high)

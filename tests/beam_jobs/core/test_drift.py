@@ -77,6 +77,22 @@ def test_new_words_languages_cuts_and_classes_are_said():
     assert [one for one in only.findings if "100% of the answers are good" in one]
 
 
+def test_the_interval_holds_where_unlike_texts_are_right_by_chance():
+    profile, is_inside, widths = make_profile(), [], []
+    for seed in range(30):
+        draw = np.random.default_rng(200 + seed)
+        texts, probabilities, right = draw_reviews(draw, 200)
+        unlike = draw.integers(40, 201)
+        texts[:unlike] = draw_reviews(draw, unlike, NEW_WORDS)[0]
+        is_right = probabilities.argmax(1) == right
+        is_right[:unlike] = draw.random(unlike) < 0.5
+        found = compare_texts(profile, profile.count(texts, probabilities, {"en": 200}, 1))
+        is_inside.append(found.low <= is_right.mean() <= found.high)
+        widths.append(found.high - found.low)
+    assert sum(is_inside) >= 28
+    assert np.mean(widths) < 0.6
+
+
 def test_a_profile_and_a_tally_survive_json_and_tallies_of_parts_add_up():
     profile, draw = make_profile(), np.random.default_rng(8)
     again = Profile.from_json(json.dumps(profile.to_json()))

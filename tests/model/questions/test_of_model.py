@@ -33,7 +33,10 @@ def write_corpus(folder, ids):
             "month": f"2026-0{1 + place % 5}",
             "product": 1 + place % 4 if place < 400 else 5 + place % 2,
             "stars": 2 if place % 20 == 0 else 4,
-            "sentences": ["=HYPERLINK(1)" if place == 2 else f"Text {place}.", "It ended."],
+            "sentences": [
+                "=HYPERLINK(1)" if place == 2 else f"Text {place}.",
+                "It ended too early.",
+            ],
         }
         for place, one in enumerate(ids)
     ]
@@ -65,6 +68,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
         tmp_path,
         lambda texts: np.tile([0.0, 0.02, 0.98], (len(texts), 1)),
         DecisionSettings(target_accuracy=0.9, class_targets=["bad=0.97"], costs=["bad=5"]),
+        compute_states=lambda texts: np.random.default_rng(0).normal(size=(len(texts), 8)),
     )
     with (tmp_path / "suspicious.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -75,7 +79,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     suspicious = rows[place_of["x2"]]
     assert (suspicious["file"], suspicious["row"]) == ("shop.csv", "4")
     assert (suspicious["given"], suspicious["suggested"]) == ("fine", "bad")
-    assert suspicious["text"] == "'=HYPERLINK(1) It ended."
+    assert suspicious["text"] == "'=HYPERLINK(1) It ended too early."
     both = rows[place_of["both"]]
     assert (both["row"], both["given"], both["suggested"]) == ("9000", "bad and good", "good")
     assert both["contradicted"] == "yes"
@@ -83,6 +87,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     assert confidences[0] > 0.99 > confidences[-1]
 
     assert found["wrong_labels"]["n"] == 600
+    assert sum(one["sentences"] for one in found["topics"]) > 0
     assert found["giveaway"] is None
     trust = found["trust"]
     assert trust["asked"]["n"] + trust["by_class"]["bad"]["n"] == 400  # more than test has
@@ -101,7 +106,8 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     cells = write_cells(tmp_path, {"bert": lambda _, seed: said(0.8, seed)}, seeds=[0])
     _, text = render(tmp_path, cells, models=["."])
     assert f": it is weak here: {escape_markdown(found['slices'][0]['says'])}" in text
-    for title in ("Which labels look wrong?", "Where can it be trusted?", "Where is it weak?"):
+    titles = ("Which labels look wrong?", "Where can it be trusted?", "Where is it weak?")
+    for title in (*titles, "What are they about?"):
         assert f"## {title}" in text
     shown = [line for line in text.splitlines() if line.startswith("| shop.csv | ")]
     assert len(shown) == 10

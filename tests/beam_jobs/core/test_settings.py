@@ -83,7 +83,7 @@ def test_a_mistake_names_the_field_and_its_line_the_option(words, field):
 
 
 def test_a_setting_without_a_value_is_named():
-    with pytest.raises(UserError, match=r"^epochs: "):
+    with pytest.raises(UserError, match="epochs"):
         read("--set", "a=1", "epochs")
 
 
@@ -119,7 +119,7 @@ def test_a_message_is_spelled_as_a_shell_takes_it():
 
 
 def test_what_is_required_is_asked_for():
-    with pytest.raises(UserError, match="required: --folder"):
+    with pytest.raises(UserError, match="--folder"):
         read_options(Options, [], "job", "")
 
 

@@ -59,8 +59,9 @@ def test_brackets_in_the_name_of_a_file_are_no_pattern(folder):
 
 
 def test_what_stands_for_nothing_is_named(folder):
-    with pytest.raises(UserError, match=r"^`withhold='.*\.csv'`: no such file"):
+    with pytest.raises(UserError) as wrong:
         storage.expand_patterns([f"{folder}/*.csv"], "withhold")
+    assert (wrong.value.field, wrong.value.value) == ("withhold", f"{folder}/*.csv")
 
 
 def test_named_files_of_a_store_are_each_asked_for_once_and_side_by_side(tmp_path, monkeypatch):
@@ -141,7 +142,7 @@ def test_a_file_with_others_of_its_bytes_is_another(place, tmp_path, monkeypatch
         storage.check_unchanged(before)
         storage.write_bytes(path, b"two")
         assert storage.describe_identity(path)[1] == before[1]
-        with pytest.raises(UserError, match=r"reviews\.json changed while it was read"):
+        with pytest.raises(UserError, match=r"reviews\.json"):
             storage.check_unchanged(before)
         storage.expand_patterns([path])
         assert storage.describe_identity(path) != before

@@ -28,7 +28,7 @@ def test_small_inputs_stay_in_one_process(monkeypatch, input_bytes, small):
 
 def test_unknown_options_are_refused_but_passed_to_job_servers():
     for words in (["--ouput=x"], ["--ouput", "x"], ["--direct_num_worker=2"]):
-        with pytest.raises(UserError, match=f"unknown option {words[0].partition('=')[0]}: "):
+        with pytest.raises(UserError, match=words[0].partition("=")[0]):
             beam_options.resolve_beam_options(words, 0)
     with serve_grpc() as address:
         words = ["--runner=FlinkRunner", f"--job_endpoint={address}", "--unknown_here=3"]
@@ -51,7 +51,7 @@ def test_a_job_may_take_longer_than_the_job_server_to_answer(given, seconds):
 
 
 def test_a_job_server_or_a_cluster_that_does_not_fit_is_told_before_a_job_is_sent():
-    with pytest.raises(TransientError, match="`job_endpoint='localhost:1'` cannot be reached: "):
+    with pytest.raises(TransientError, match="job_endpoint='localhost:1'"):
         beam_options.resolve_beam_options(
             ["--runner=PortableRunner", "--job_endpoint=localhost:1"], 0
         )
@@ -59,12 +59,12 @@ def test_a_job_server_or_a_cluster_that_does_not_fit_is_told_before_a_job_is_sen
         words = ["--runner=PortableRunner", f"--job_endpoint={address}"]
         with serve_flink(2, jars=["beam-runners-flink-1.19-2.50.0.jar"]) as flink:
             given = [*words, f"--flink_master={flink.address}"]
-            with pytest.raises(UserError, match=r"^`flink_master='\S+'`: .* is of Beam 2\.50"):
+            with pytest.raises(UserError, match=r"^`flink_master='\S+'`.*2\.50"):
                 beam_options.resolve_beam_options(given, 0)
         beam_options.resolve_beam_options(given, 0)  # Flink is away
 
 
 def test_a_runner_that_starts_a_server_in_java_needs_java(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="there is no java on PATH; install Java 17, or "):
+    with pytest.raises(UserError, match="Java 17"):
         beam_options.resolve_beam_options(["--runner=FlinkRunner"], 0)

@@ -36,15 +36,15 @@ def test_a_job_is_followed_to_its_end(capsys):
 
 
 @pytest.mark.parametrize(
-    ("state", "stacktrace", "kind", "words"),
+    ("state", "stacktrace", "kind", "named"),
     [
-        ("FAILED", USER_ERROR, UserError, "^d.json: no column$"),
-        ("FAILED", "x.NoResourceAvailableException: slots", TransientError, "Exception: slots; "),
-        ("CANCELED", "", JobFailed, "cancelled on Flink"),
-        ("gone", "", TransientError, r"JobManager at localhost:\d+ has forgotten the job; "),
+        ("FAILED", USER_ERROR, UserError, r"^d\.json"),
+        ("FAILED", "x.NoResourceAvailableException: slots", TransientError, "slots"),
+        ("CANCELED", "", JobFailed, "Flink"),
+        ("gone", "", TransientError, r"localhost:\d+"),
     ],
 )
-def test_a_job_that_does_not_end_well_is_told(state, stacktrace, kind, words):
+def test_a_job_that_does_not_end_well_is_told(state, stacktrace, kind, named):
     with serve_flink(2, jobs=["nightly"]) as server:
         job = FlinkJob(server.address, "nightly")
         assert not job.has_finished()
@@ -52,7 +52,7 @@ def test_a_job_that_does_not_end_well_is_told(state, stacktrace, kind, words):
         server.stacktrace = stacktrace
         if state == "gone":
             server.jobs.clear()
-        with pytest.raises(kind, match=words):
+        with pytest.raises(kind, match=named):
             job.has_finished()
 
 
@@ -60,10 +60,10 @@ def test_a_job_manager_that_is_away_is_waited_for_and_told_in_the_end(monkeypatc
     with serve_flink(2, jobs=["nightly"]) as server:
         job = FlinkJob(server.address, "nightly")
     assert not job.has_finished()
-    with pytest.raises(TransientError, match=r"JobManager at \S+ gives no answer: "):
+    with pytest.raises(TransientError, match=server.address):
         job.raise_failure()  # the job server has given the job up
     monkeypatch.setattr(flink, "AWAY_SECONDS", 0.0)
-    with pytest.raises(TransientError, match=r"JobManager at \S+ gives no answer for \d+ s: "):
+    with pytest.raises(TransientError, match=server.address):
         job.has_finished()
 
 
@@ -100,31 +100,27 @@ def test_older_jobs_of_the_same_folder_are_cancelled_and_no_others(capsys):
 
 
 @pytest.mark.parametrize(
-    ("jar", "words"),
+    ("jar", "versions"),
     [
-        (
-            "beam-runners-flink-1.18-2.62.0.jar",
-            r"beam-runners-flink-1\.18-2\.62\.0\.jar is for Flink 1\.18, and the cluster is Flink "
-            r"1\.19\.3; put Beam's jars for Flink 1\.19 into its lib folder",
-        ),
-        (
-            "beam-runners-flink-1.19-job-server-2.50.0.jar",
-            rf"is of Beam 2\.50\.0, and the jobs have Beam {re.escape(beam.__version__)}; take the",
-        ),
-        ("beam-runners-flink-1.19-2.62.0-SNAPSHOT.jar", r"is of Beam 2\.62\.0-SNAPSHOT, and "),
-        ("beam-runners-flink-1.19-2.62.0.jar", ""),
-        (f"beam-runners-flink-1.19-job-server-{beam.__version__}.jar", ""),
-        ("beam-runners-core-java-2.50.0.jar", ""),
+        ("beam-runners-flink-1.18-2.62.0.jar", ["1.18", "1.19.3"]),
+        ("beam-runners-flink-1.19-job-server-2.50.0.jar", ["2.50.0", beam.__version__]),
+        ("beam-runners-flink-1.19-2.62.0-SNAPSHOT.jar", ["2.62.0-SNAPSHOT", beam.__version__]),
     ],
 )
-def test_jars_of_other_versions_are_told(jar, words):
-    with serve_flink(2, jars=["flink-dist-1.19.3.jar", jar]) as server:
-        if not words:
-            flink.check_cluster(server.address, "flink_master")
-            return
-        with pytest.raises(UserError, match=rf"^`flink_master='.*'`.*{words}") as told:
-            flink.check_cluster(server.address, "flink_master")
+def test_jars_of_other_versions_are_told(jar, versions):
+    given = ["flink-dist-1.19.3.jar", jar]
+    with serve_flink(2, jars=given) as server, pytest.raises(UserError) as told:
+        flink.check_cluster(server.address, "flink_master")
+    assert told.value.field == "flink_master"
+    assert all(name in str(told.value) for name in (jar, *versions))
     assert "\n" not in str(told.value)
+
+
+def test_jars_of_the_same_versions_and_of_other_packages_are_taken():
+    names = ["flink-1.19-2.62.0", f"flink-1.19-job-server-{beam.__version__}", "core-java-2.50.0"]
+    for name in names:
+        with serve_flink(2, jars=["flink-dist-1.19.3.jar", f"beam-runners-{name}.jar"]) as server:
+            flink.check_cluster(server.address, "flink_master")
 
 
 @pytest.mark.parametrize(
@@ -144,8 +140,8 @@ def test_an_address_without_a_job_server_is_told_in_one_line(address, kind):
 
 
 def test_a_server_of_another_kind_is_told_in_one_line(monkeypatch):
-    with serve_grpc() as address, pytest.raises(UserError, match="is no JobManager of Flink"):
+    with serve_grpc() as address, pytest.raises(UserError, match="flink_master"):
         flink.check_cluster(address, "engine.flink_master")
     monkeypatch.setattr(flink, "CONNECT_SECONDS", 1.0)
-    with serve_flink(2) as server, pytest.raises(UserError, match="is no Beam job server; "):
+    with serve_flink(2) as server, pytest.raises(UserError, match="job_endpoint"):
         flink.check_job_server(server.address, "job_endpoint")

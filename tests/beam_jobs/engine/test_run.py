@@ -99,7 +99,7 @@ def test_a_cancelled_job_is_cancelled_on_the_engine(tmp_path, server):
     ("state", "end"),
     [
         ("FINISHED", nullcontext()),
-        ("FAILED", pytest.raises(UserError, match=r"^d\.json: no column")),
+        ("FAILED", pytest.raises(UserError, match=r"^d\.json")),
     ],
 )
 def test_the_end_of_a_job_is_what_flink_says(tmp_path, server, state, end):
@@ -115,7 +115,7 @@ def test_the_end_of_a_job_is_what_flink_says(tmp_path, server, state, end):
 def test_a_killed_job_server_is_told_at_once(tmp_path):
     with (
         start_job_server(tmp_path / "server") as (process, port),
-        pytest.raises(TransientError, match=r"^the engine's job server went away: "),
+        pytest.raises(TransientError, match="job server"),
     ):
         run_waiting_graph(tmp_path, port, process.kill)
 

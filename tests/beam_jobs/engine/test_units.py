@@ -40,9 +40,7 @@ def test_what_fails_four_times_is_written_down_and_ends_the_job_later(tmp_path, 
     assert len(tried) == 4
     told = json.loads((tmp_path / "0000000-00001.json").read_text())
     assert "in work" in told["traceback"]
-    with pytest.raises(
-        JobFailed, match=r"^d\.json: a part of it failed 4 times: .*x.*run the same"
-    ) as end:
+    with pytest.raises(JobFailed, match=r"^d\.json") as end:
         units.check_failed(str(tmp_path))
     assert type(end.value) is kind
     list(units.attempt(fail_times(0, error)[0], "0000000-00001", "d.json", str(tmp_path)))

@@ -62,37 +62,27 @@ def test_a_pipeline_with_anything_but_known_types_is_not_loaded(tmp_path):
     pipeline.steps.append(("other", np.random.Generator))
     pipeline.steps[-1] = ("other", re.compile("harmless").__class__)
     io.dump(pipeline, folder / "model.skops")
-    with pytest.raises(UserError, match=r"cannot be loaded.*re\.Pattern"):
-        load_classifier(str(folder), "fp32")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("config.json", "[]", "config.json is not that of a classifier"),
-        ("config.json", '{"id2label": {"0": "a"}}', "id2label"),
-        ("model.onnx", "junk", "cannot be loaded"),
-        ("tokenizer.json", "{}", "cannot be loaded"),
-        ("model.onnx", None, "has no model.onnx"),
-        ("config.json", None, "has no config.json"),
-    ],
-)
-def test_a_broken_folder_is_a_mistake(tmp_path, name, content, words):
-    folder = write_network(tmp_path)
-    (folder / name).unlink()
-    if content is not None:
-        (folder / name).write_text(content)
-    with pytest.raises(UserError, match=rf"`model='{re.escape(str(folder))}'`: .*{words}"):
-        load_classifier(str(folder), "fp32")
+    refuse(folder, "re.Pattern")
 
 
 def refuse(folder, name):
     """Check that the folder is refused in one line that names it and the fault."""
     with pytest.raises(UserError) as caught:
         load_classifier(str(folder), "fp32")
+    assert caught.value.field == "model"
     assert str(folder) in str(caught.value)
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.onnx"])
+@pytest.mark.parametrize("content", ["[]", "{}", "junk", None])
+def test_a_broken_folder_is_a_mistake(tmp_path, name, content):
+    folder = write_network(tmp_path)
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    refuse(folder, "" if content else name)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +105,13 @@ def test_labels_and_temperature_fit_the_network(tmp_path, labels, temperature, n
     refuse(folder, name)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_logits_that_are_no_numbers_are_refused_when_the_model_is_loaded(tmp_path, value):
-    vectors = np.full_like(VECTORS, value)
-    refuse(write_network(tmp_path, vectors=vectors), "NaN")
-
-
-def test_one_column_of_logits_is_not_that_of_every_label(tmp_path):
-    refuse(write_network(tmp_path, vectors=VECTORS[:, :1]), "[1, 1]")
+@pytest.mark.parametrize(
+    ("vectors", "name"),
+    [(VECTORS * np.nan, "NaN"), (VECTORS * np.inf, "NaN"), (VECTORS[:, :1], "[1, 1]")],
+    ids=["NaN", "infinite", "one column"],
+)
+def test_logits_are_a_number_for_each_label(tmp_path, vectors, name):
+    refuse(write_network(tmp_path, vectors=vectors), name)
 
 
 @pytest.mark.parametrize("place", ["initializer", "node"])
@@ -194,12 +183,12 @@ def test_a_fifo_is_refused(tmp_path, name):
 
 def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):
     folder = write_network(tmp_path)
-    with pytest.raises(UserError, match=r"`precision='int8'`: .* has no model_quantized.onnx"):
+    with pytest.raises(UserError, match=r"`precision='int8'`.*model_quantized\.onnx"):
         hash_model(str(folder), "int8")
     (folder / "model.onnx").rename(folder / "model_quantized.onnx")
     load_classifier(str(folder), "int8")
     write_config(folder, "skops", LABELS)
-    with pytest.raises(UserError, match="is no network"):
+    with pytest.raises(UserError, match="precision"):
         hash_model(str(folder), "int8")
 
 

@@ -59,6 +59,14 @@ def make_once(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def vocabulary(tmp_path_factory):
+    """The folder of a vocabulary of a few words, to be read or copied."""
+    from tests.tokenizer_kinds import write_mixer_vocabulary
+
+    return write_mixer_vocabulary(tmp_path_factory.mktemp("vocabulary"))
+
+
+@pytest.fixture(scope="session")
 def mlflow_template(make_once):
     """An MLflow database with no run, to be copied: MLflow takes seconds to make one."""
 

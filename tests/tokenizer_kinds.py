@@ -24,6 +24,7 @@ TEXT = [
 ]
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+MIXER_WORDS = ("the", "mixer", "works", "great", "broke", "after", "a", "week", "##s", "!", ".")
 
 
 def _finish(tokenizer: Tokenizer, specials: tuple[str, ...], cls: str, sep: str) -> Tokenizer:
@@ -86,6 +87,21 @@ def build_unigram(
     tokenizer.add_tokens(list(added))
     cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
     return _finish(tokenizer, specials, cls, sep)
+
+
+def write_mixer_vocabulary(folder: Path) -> Path:
+    """Write the vocabulary of a few words, with the files that the jobs read."""
+    entries = [*BERT, *MIXER_WORDS]
+    words = models.WordPiece({word: i for i, word in enumerate(entries)}, unk_token="[UNK]")
+    tokenizer = Tokenizer(words)
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_special_tokens(list(BERT))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.txt").write_text("\n".join(entries) + "\n")
+    (folder / "tokenizer_config.json").write_text("{}\n")
+    return folder
 
 
 def write_published(tokenizer: Tokenizer, folder: Path, specials: tuple[str, ...]) -> Path:

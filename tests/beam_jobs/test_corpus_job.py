@@ -79,7 +79,7 @@ def test_a_file_that_cannot_be_cut_or_counted_is_tried_four_times_and_told(tmp_p
     options, flags = read_known_options(CorpusOptions, words, "", "")
     work = Path(plan.plan_corpus(options, flags).folders.work)
     (work / blocked).mkdir(parents=True)
-    with pytest.raises(JobFailed, match=r"a\.json: a part of it failed 4 times: IsADirectory"):
+    with pytest.raises(JobFailed, match=r"a\.json.*IsADirectory"):
         corpus_job.run(words)
     assert not list((work / "prepared").glob("*.arrow"))
     (work / blocked).rmdir()
@@ -102,7 +102,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
 
     with monkeypatch.context() as patched:
         patched.setattr(prepare, "clean_text", fail)
-        with pytest.raises(JobFailed, match=r"b\.json: a part of it failed 4 times: IndexError"):
+        with pytest.raises(JobFailed, match=r"b\.json.*IndexError"):
             corpus_job.run([*arguments, str(tmp_path / "again")])
     prepared = tmp_path.glob("again/_work-*/prepared/*.json")
     assert sorted(path.stem for path in prepared) == ["0000000-00000", "0000002-00000"]
@@ -111,20 +111,10 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
     assert digests(tmp_path / "again") == digests(tmp_path / "whole")
 
 
-def test_rows_hold_sentences_and_labels(tmp_path):
-    dump = write_lines(
-        tmp_path / "Toys_5.json", [review(3, "It broke.  Sad &amp; angry!<br />Never again")]
-    )
-    run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus")])
-    (row,) = rows_of(tmp_path / "corpus")
-    assert row["sentences"] == ["It broke.", "Sad & angry!", "Never again"]
-    assert (row["stars"], row["source"]) == (4, "Toys_5")
-
-
 @pytest.mark.parametrize("records", [[], [review(1, ""), review(2, " ")]])
 def test_nothing_usable_is_the_users_mistake(tmp_path, records):
     dump = write_lines(tmp_path / "dump.json", records)
-    with pytest.raises(UserError, match=f"no usable review in the dump: read {len(records)}"):
+    with pytest.raises(UserError, match=f"read {len(records)}"):
         run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus")])
 
 
@@ -132,9 +122,7 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     dump = tmp_path / "out" / "corpus-2023.json"
     dump.parent.mkdir()
     write_lines(dump, [review(i) for i in range(20)])
-    with pytest.raises(
-        UserError, match=r"`output='.*/out'`: .*corpus-2023.json, an input, lies in it"
-    ):
+    with pytest.raises(UserError, match=r"`output='.*/out'`.*corpus-2023\.json"):
         run_steps(["--input", str(dump), "--output", str(tmp_path / "out")])
     assert dump.exists()
     (tmp_path / "out" / "corpus-notes").mkdir()
@@ -154,14 +142,9 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     assert "corpus-0000001-00000.parquet" not in left
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("--encoding undefined", "`encoding='undefined'`: not an encoding"),
-        ("--runner NopeRunner", "`runner='NopeRunner'`: not one that Apache Beam knows: .*FnApi"),
-    ],
-)
-def test_an_option_that_names_what_is_not_there(tmp_path, option, message):
+@pytest.mark.parametrize(("field", "value"), [("encoding", "undefined"), ("runner", "NopeRunner")])
+def test_an_option_that_names_what_is_not_there(tmp_path, field, value):
     dump = write_lines(tmp_path / "d.json", [review(1)])
-    with pytest.raises(UserError, match=message):
-        run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus"), *option.split()])
+    with pytest.raises(UserError) as wrong:
+        run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus"), f"--{field}", value])
+    assert (wrong.value.field, wrong.value.value) == (field, value)

@@ -133,9 +133,7 @@ def test_the_column_of_ids_is_found_by_its_name(model, tmp_path, column, is_foun
 
 def test_a_column_of_ids_that_is_not_there_is_a_mistake(model, tmp_path):
     dump = write_csv(tmp_path / "shop.csv", [5])
-    with pytest.raises(
-        UserError, match=r"`id='order'`: .*shop.csv has no such column; it has comm"
-    ):
+    with pytest.raises(UserError, match=r"`id='order'`.*shop\.csv.*comment"):
         score(model, tmp_path / "scores", dump, more=["--id", "order"])
 
 
@@ -263,7 +261,7 @@ def test_an_interrupted_job_is_continued_by_itself_alone(model, tmp_path, monkey
 
 def test_a_folder_that_is_no_model_is_a_mistake(tmp_path):
     dump = write_csv(tmp_path / "dump.csv", [1])
-    with pytest.raises(UserError, match=r"`model='.*'`: .*has no config\.json.*model\.export"):
+    with pytest.raises(UserError, match=r"`model='.*'`.*config\.json"):
         score(tmp_path, tmp_path / "scores", dump)
 
 
@@ -280,7 +278,7 @@ def test_reviews_in_lists_have_a_row_each_as_pandas_numbers_them(model, tmp_path
     expected = pd.json_normalize(products, record_path="reviews")["id"]
     assert [row["id"] for row in rows] == list(expected)
     assert [row["row"] for row in rows] == [1, 2, 3]
-    with pytest.raises(UserError, match=r"no such column; it has .*, reviews\[\]\.id"):
+    with pytest.raises(UserError, match=r"reviews\[\]\.id"):
         score(model, tmp_path / "other", dump, more=[*columns, "--id", "reviews[].uid"])
 
 

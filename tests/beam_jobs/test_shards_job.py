@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer
 
 from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
@@ -18,9 +18,7 @@ from amazon_electra.beam_jobs.packing import corpus_units, shards
 from amazon_electra.beam_jobs.packing.plan import VOCABULARY_FILES
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.corpus_folder import write_corpus
-
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = ["the", "mixer", "works", "great", "broke", "after", "a", "week", "##s", "!", "."]
+from tests.tokenizer_kinds import MIXER_WORDS
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +27,9 @@ def reviews() -> list[list[str]]:
 
     def sentence():
         return (
-            " ".join(draw.choice([*WORDS[:8], "Weeks", "café"]) for _ in range(draw.randint(2, 14)))
+            " ".join(
+                draw.choice([*MIXER_WORDS[:8], "Weeks", "café"]) for _ in range(draw.randint(2, 14))
+            )
             + "."
         )
 
@@ -39,22 +39,6 @@ def reviews() -> list[list[str]]:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory, reviews) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"), reviews, files=3)
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("vocabulary")
-    tokenizer = Tokenizer(
-        models.WordPiece({w: i for i, w in enumerate(SPECIAL + WORDS)}, unk_token="[UNK]")
-    )
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.add_special_tokens(SPECIAL)
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "vocab.txt").write_text("\n".join(SPECIAL + WORDS) + "\n")
-    (folder / "tokenizer_config.json").write_text("{}\n")
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +126,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
 
     with monkeypatch.context() as patched:
         patched.setattr(shards, "write_shard", fail)
-        with pytest.raises(JobFailed, match=r"corpus-.*a part of it failed 4 times: IndexError"):
+        with pytest.raises(JobFailed, match=r"corpus-.*IndexError"):
             shards_job.run(words)
     assert sorted((tmp_path / "again").glob("shard-*"))[1].name == "shard-00002.parquet"
     again = shards_job.run(words)
@@ -178,7 +162,7 @@ def test_another_split_and_texts_of_no_token(vocabulary, tmp_path):
         job(tmp_path / "corpus", vocabulary, tmp_path / "dev", "--split", "dev")["empty_documents"]
         == 1
     )
-    with pytest.raises(UserError, match="`split`: no review of split 'pretrain'"):
+    with pytest.raises(UserError, match="`split`"):
         job(tmp_path / "corpus", vocabulary, tmp_path / "pretrain")
 
 
@@ -202,14 +186,14 @@ def test_a_sample_is_of_the_first_units_and_may_be_empty(vocabulary, reviews, tm
         empty = job(other, vocabulary, tmp_path / name, *asked, "5")
         assert (empty["sequences"], empty["fill"]) == (0, 0)
     words = ["--general-text", "x", "--sample_reviews", "5", "--vocabulary", str(vocabulary)]
-    with pytest.raises(UserError, match="`sample_reviews`: it is for `corpus`"):
+    with pytest.raises(UserError, match="`sample_reviews`"):
         shards_job.run([*words, "--output", str(tmp_path)])
 
 
 def test_a_corpus_that_is_not_what_it_says(vocabulary, tmp_path):
     corpus = write_corpus(tmp_path / "corpus", [["The mixer."]])
     (corpus / "corpus.json").write_text(json.dumps({"splits": {"pretrain": 2}}))
-    with pytest.raises(UserError, match="counts 2 reviews"):
+    with pytest.raises(UserError, match=r"corpus\.json"):
         job(corpus, vocabulary, tmp_path / "out")
 
 
@@ -217,22 +201,22 @@ def test_a_run_that_fails_leaves_no_result_of_an_earlier_one(corpus, vocabulary,
     job(corpus, vocabulary, tmp_path / "out")
     broken = shutil.copytree(corpus, tmp_path / "broken")
     next(broken.glob("corpus-*.parquet")).write_bytes(b"PAR1 not really")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="corpus-"):
         job(broken, vocabulary, tmp_path / "out")
     assert not (tmp_path / "out" / "shards.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken", "named"),
     [
-        (["--max_length", "8"], "`max_length='8'`: must be greater than or equal to 16"),
-        (["--corpus", "/nowhere"], "`corpus`: no corpus-"),
-        (["--vocabulary", "/nowhere"], "`vocabulary`: no tokenizer.json"),
-        (["--max_lenght", "128"], "unknown option --max_lenght"),
+        (["--max_length", "8"], "max_length='8'"),
+        (["--corpus", "/nowhere"], "`corpus`"),
+        (["--vocabulary", "/nowhere"], "`vocabulary`"),
+        (["--max_lenght", "128"], "--max_lenght"),
     ],
 )
-def test_mistakes_are_named(corpus, vocabulary, tmp_path, broken, message):
-    with pytest.raises(UserError, match=message):
+def test_mistakes_are_named(corpus, vocabulary, tmp_path, broken, named):
+    with pytest.raises(UserError, match=named):
         job(corpus, vocabulary, tmp_path, *broken)
 
 
@@ -247,7 +231,7 @@ def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refuse
     assert not (tmp_path / "out" / "shard-99999.parquet").exists()
     shutil.copytree(corpus, tmp_path / "unfinished")
     (tmp_path / "unfinished" / "corpus.json").unlink()
-    with pytest.raises(UserError, match=r"no corpus.json in .*: corpus_job has not ended"):
+    with pytest.raises(UserError, match=r"corpus\.json"):
         job(tmp_path / "unfinished", vocabulary, tmp_path / "out2")
 
 
@@ -256,6 +240,6 @@ def test_a_tokenizer_that_is_no_encoders_is_a_mistake(corpus, vocabulary, tmp_pa
     shutil.copytree(vocabulary, tmp_path / "v")
     (tmp_path / "v" / "tokenizer.json").write_text(content)
     job(corpus, vocabulary, tmp_path / "out")
-    with pytest.raises(UserError, match=r"tokenizer\.json is not an encoder's tokenizer"):
+    with pytest.raises(UserError, match=r"tokenizer\.json"):
         job(corpus, tmp_path / "v", tmp_path / "out")
     assert (tmp_path / "out" / "shards.json").exists()

@@ -23,7 +23,7 @@ from apache_beam.transforms import environments
 
 from amazon_electra.beam_jobs import corpus_job, shards_job
 from tests.beam_jobs.dumps import review, write_lines
-from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units, vocabulary  # noqa: F401
+from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units  # noqa: F401
 from tests.gcs_server import serve_gcs
 
 apiclient = pytest.importorskip(

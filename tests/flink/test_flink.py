@@ -15,7 +15,6 @@ from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.engine import flink
 from tests.beam_jobs.dumps import review, run_job, write_lines
-from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401 - a fixture
 from tests.flink.cluster import NEEDED, PYTHON_WORKER, WORKERS, start_cluster
 from tests.patience import eventually
 
@@ -73,11 +72,7 @@ def wait_for_units(cluster, *outputs):
 
 @pytest.mark.smoke
 def test_both_jobs_make_the_bytes_of_the_local_engine(
-    cluster,
-    data,
-    expected,
-    vocabulary,  # noqa: F811 - the fixture
-    tmp_path,
+    cluster, data, expected, vocabulary, tmp_path
 ):
     make_corpus(cluster, "corpus")
     assert read_results(cluster, "corpus") == expected

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.deduplication import buckets
+from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
 from amazon_electra.beam_jobs.deduplication.overlaps import RUN
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -63,3 +64,40 @@ def test_parts_are_all_buckets_once(monkeypatch):
         assert len(parts) == min(of, buckets.MAX_PARTS)
         found = [bucket for part in parts for bucket in buckets.list_buckets_of(part)]
         assert found == list(range(of))
+
+
+MANY = 3 << 19
+"""Reviews of two units: 1.5 of the rows that a bucket has on average at most."""
+
+
+@pytest.mark.parametrize(
+    ("list_parts", "parts", "of"),
+    [
+        (lambda: exact.list_parts([PreparedUnit("a", 99_999)]), 1, 1),
+        (lambda: exact.list_parts(units_of(MANY)), 8, 8),  # so that several workers share them
+        (lambda: exact.list_parts(units_of(MANY), 8 * MANY), 16, 16),  # with those seen before
+        (lambda: exact.list_parts(units_of(MANY), 400 * MANY), 128, 1024),
+        (lambda: near.list_parts(units_of(MANY), 0.8), 32, 32),  # a row for each band
+        (lambda: held_out.list_run_parts(units_of(9, held_out.BUCKET_RUNS - 1)), 1, 1),
+        (lambda: held_out.list_run_parts(units_of(9, 3 * held_out.BUCKET_RUNS)), 4, 4),
+        (lambda: held_out.list_run_parts(units_of(9, 300 * held_out.BUCKET_RUNS)), 128, 512),
+        (lambda: held_out.list_run_parts(units_of(buckets.SHARED_REVIEWS, 9)), 8, 8),
+    ],
+)
+def test_as_many_buckets_as_the_rows_need(list_parts, parts, of):
+    assert list(list_parts()) == [(part, parts, of) for part in range(parts)]
+
+
+def units_of(reviews, runs=0):
+    return [PreparedUnit("a", reviews - 5, held_out_runs=runs), PreparedUnit("b", 5)]
+
+
+def test_runs_of_other_files_count_too(monkeypatch):
+    monkeypatch.setattr(buckets.BucketedFiles, "count_rows", lambda _: 2 * held_out.BUCKET_RUNS)
+    assert len(list(held_out.list_run_parts(units_of(9)))) == 4
+
+
+def test_the_most_buckets():
+    assert buckets.count_buckets((1 << 20) - 1, 1 << 20) == 1
+    assert buckets.count_buckets(1 << 20, 1 << 20) == 2
+    assert buckets.count_buckets(1 << 40, 1 << 20) == buckets.MOST_BUCKETS

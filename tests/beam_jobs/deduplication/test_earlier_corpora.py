@@ -158,24 +158,22 @@ def refused(dumps, output: Path, *arguments) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("field", "value"),
     [
-        (["--seed", "7"], "made with seed 0, this call has 7"),
-        (
-            ["--split", "pretrain=1,test=1"],
-            "split pretrain=80,train=8,dev=4,test=8, this call has "
-            "pretrain=50,train=0,dev=0,test=50",
-        ),
-        (["--mask_personal_data", "false"], "mask_personal_data true, this call has false"),
-        (["--repair_run_ons", "false"], "repair_run_ons true, this call has false"),
-        (["--max_characters", "100"], "max_characters 20000, this call has 100"),
-        (["--min_words", "3"], "min_words 1, this call has 3"),
-        (["--languages", "en"], 'languages [], this call has ["en"]'),
-        (["--near_duplicates", "0.8"], "near_duplicates 0.0, this call has 0.8"),
+        ("seed", "7"),
+        ("split", "pretrain=1,test=1"),
+        ("mask_personal_data", "false"),
+        ("repair_run_ons", "false"),
+        ("max_characters", "100"),
+        ("min_words", "3"),
+        ("languages", "en"),
+        ("near_duplicates", "0.8"),
     ],
 )
-def test_other_settings_are_refused_by_name(dumps, in_turn, tmp_path, arguments, said):
-    assert said in refused(dumps, tmp_path / "new", "--seen", in_turn[0], *arguments)
+def test_other_settings_are_refused_by_name(dumps, in_turn, tmp_path, field, value):
+    said = refused(dumps, tmp_path / "new", "--seen", in_turn[0], f"--{field}", value)
+    assert str(in_turn[0]) in said
+    assert f" {field} " in said
 
 
 def test_other_evaluation_texts_are_refused(dumps, in_turn, tmp_path):
@@ -183,26 +181,27 @@ def test_other_evaluation_texts_are_refused(dumps, in_turn, tmp_path):
     said = refused(
         dumps, tmp_path / "new", "--seen", in_turn[0], "--withhold", tmp_path / "evaluation.txt"
     )
-    assert 'withhold [], this call has ["evaluation.txt ' in said
+    assert " withhold " in said
+    assert "evaluation.txt" in said
 
 
 def test_what_is_no_whole_corpus_is_refused(dumps, in_turn, tmp_path):
-    assert "no corpus.json in it" in refused(dumps, tmp_path / "new", "--seen", dumps[0])
-    assert "`seen` names it too" in refused(dumps, in_turn[0], "--seen", in_turn[0])
+    assert str(dumps[0]) in refused(dumps, tmp_path / "new", "--seen", dumps[0])
+    assert "`seen`" in refused(dumps, in_turn[0], "--seen", in_turn[0])
     assert len(rows_of(in_turn[0])) > 0
     broken = tmp_path / "broken"
     shutil.copytree(in_turn[0], broken)
     next(broken.glob("*.parquet")).unlink()
-    assert "its files hold other reviews" in refused(dumps, tmp_path / "new", "--seen", broken)
+    assert str(broken) in refused(dumps, tmp_path / "new", "--seen", broken)
     (broken / "corpus.json").write_text('{"kept": 1}')
-    assert "is not one of corpus_job's" in refused(dumps, tmp_path / "new", "--seen", broken)
+    assert "corpus.json" in refused(dumps, tmp_path / "new", "--seen", broken)
 
 
 def test_corpora_cut_into_sentences_differently_need_a_choice(dumps, in_turn, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(in_turn[0], other)
     (other / "punkt.json").write_text("{}")
-    assert "different punkt.json" in refused(dumps, tmp_path / "new", "--seen", in_turn[0], other)
+    assert "punkt.json" in refused(dumps, tmp_path / "new", "--seen", in_turn[0], other)
     found = earlier_corpora.inspect_corpora(
         [str(in_turn[0]), str(other)], agreed_of(in_turn[0]), "new", str(in_turn[0])
     )

@@ -85,25 +85,6 @@ def test_the_same_copies_stay_in_any_order(tmp_path):
     assert kept[0] == kept[1]
 
 
-def test_as_many_buckets_as_all_reviews_need_with_those_of_earlier_corpora():
-    """A bucket has at most 1,048,576 rows on average; their number is a power of two, and 8 where
-    several workers are to share them.
-    """
-    reviews = 3 << 19
-    counts = [PreparedUnit("a", reviews - 5), PreparedUnit("b", 5)]
-    assert list(exact.list_parts([PreparedUnit("a", 9)])) == [(0, 1, 1)]
-    assert list(exact.list_parts([PreparedUnit("a", 99_999)])) == [(0, 1, 1)]
-    assert list(exact.list_parts(counts)) == [(i, 8, 8) for i in range(8)]
-    seen = 8 * reviews
-    assert list(exact.list_parts(counts, seen)) == [(i, 16, 16) for i in range(16)]
-    seen = 400 * reviews
-    assert list(exact.list_parts(counts, seen)) == [(i, 128, 1024) for i in range(128)]
-    assert buckets.count_buckets((1 << 20) - 1, 1 << 20) == 1
-    assert buckets.count_buckets(1 << 20, 1 << 20) == 2
-    assert buckets.count_buckets(1 << 40, 1 << 20) == buckets.MOST_BUCKETS
-    assert buckets.count_buckets(1, 1 << 20, reviews=buckets.SHARED_REVIEWS) == 8
-
-
 def find_starts(rows):
     return buckets.find_starts(rows["high"].astype(np.uint64))
 

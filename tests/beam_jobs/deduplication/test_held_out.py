@@ -107,16 +107,6 @@ def test_as_many_matches_are_read_at_once_as_fit(tmp_path, reviews, most, groups
     assert (places[0][0], places[-1][1]) == (0, os.path.getsize(path))
 
 
-@pytest.mark.parametrize(("words", "is_near"), [(15, True), (14, True), (13, False)])
-def test_half_of_the_runs_are_enough(tmp_path, words, is_near):
-    """Of a text of 20 words, 13 runs, a review shares its first words: 8, 7 or 6 runs."""
-    [text] = draw_texts(1, 5, 20, 21)
-    review = " ".join([*text.split()[:words], *(f"z{i}" for i in range(30))])
-    unit = write_unit(tmp_path, "u", [text, review], np.array([True, False]))
-    for of in (1, 16):
-        assert find_near(tmp_path, [unit], of) == {"u": [False, is_near]}
-
-
 @pytest.mark.parametrize("words", [MIN_WORDS - 1, MIN_WORDS, 7, 8])
 def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
     text = " ".join(f"w{i}" for i in range(words))
@@ -292,22 +282,6 @@ def test_matches_of_a_bucket_are_written_once(tmp_path, reviews):
     first = write_own_matches(tmp_path, unit, (0, 2, 2))
     (tmp_path / "u.runs").unlink()
     assert write_own_matches(tmp_path, unit, (0, 2, 2)) == first
-
-
-def test_many_held_out_runs_make_many_buckets(monkeypatch):
-    """As many as hold BUCKET_RUNS each, and of many reviews enough for several workers."""
-
-    def list_of(runs, reviews=9):
-        return list(held_out.list_run_parts([PreparedUnit("", reviews, held_out_runs=runs)]))
-
-    most = held_out.BUCKET_RUNS
-    assert list_of(most - 1) == [(0, 1, 1)]
-    assert list_of(3 * most) == [(i, 4, 4) for i in range(4)]
-    assert list_of(300 * most) == [(i, 128, 512) for i in range(buckets.MAX_PARTS)]
-    assert list_of(10_000 * most)[-1] == (127, 128, 1 << 14)
-    assert len(list_of(9, reviews=buckets.SHARED_REVIEWS)) == buckets.SHARED_BUCKETS
-    monkeypatch.setattr(buckets.BucketedFiles, "count_rows", lambda others: 2 * most)
-    assert len(list_of(0)) == 4, "others count too"
 
 
 def test_matches_beyond_four_billion_keep_their_places(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ import pytest
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from tests.beam_jobs.deduplication.word_texts import find_withheld
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, texts_in, write_lines
-from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
 
 CHINESE = "这个手机很好用电池也很耐用屏幕清晰价格便宜物流很快"
 PHRASE = "I received this product for free in exchange for my honest and unbiased review."

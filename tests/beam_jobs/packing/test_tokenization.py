@@ -203,7 +203,7 @@ def test_a_text_has_one_special_token_before_and_one_after_it():
     assert isinstance(read, TextIds)
     assert find_specials(read.tokenizer) == (0, 2)
     assert count_rows(made) == made.get_vocab_size()
-    with pytest.raises(ValueError, match="one special token before a text and one after"):
+    with pytest.raises(ValueError, match="special"):
         load_tokenizer(tokenizer().to_str())
 
 

@@ -69,7 +69,12 @@ from amazon_electra.beam_jobs.deduplication import (
     near,
 )
 from amazon_electra.beam_jobs.engine import beam_options
-from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
+from amazon_electra.beam_jobs.engine.run import (
+    Spread,
+    run_beam_graph,
+    sort_largest_first,
+    start_clock,
+)
 from amazon_electra.beam_jobs.reading import work_units
 
 get_plain_size = attrgetter("plain_size")
@@ -156,7 +161,7 @@ class MakeCorpus(beam.PTransform):
 
 def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
     """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
-    units = cut_files(pipeline, plan) | "Spread units" >> beam.Reshuffle()
+    units = cut_files(pipeline, plan) | "Spread units" >> Spread(plan.engine)
     time, failed = None, plan.folders.failed
     if plan.options.split_by == "time":
         columns = work_units.name_columns(plan.files, "timestamp")
@@ -189,7 +194,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
     written = (
         {"prepared": counts_by_unit, **duplicates}
         | "Join duplicates with units" >> beam.CoGroupByKey()
-        | "Spread joined units" >> beam.Reshuffle()  # Flink deals them out by a hash of the name
+        | "Spread joined units" >> Spread(plan.engine)  # Flink deals them out by a hash of the name
         | "Write units"
         >> beam.ParDo(
             WriteUnits(plan.folders, plan.preparation),
@@ -223,7 +228,7 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
                 | f"Cut files {how}" >> beam.FlatMap(cut_into_units, size, cuts, failed)
             )
     units = branches | "Join units" >> beam.Flatten()
-    if beam_options.is_local(plan.engine):
+    if beam_options.is_local(plan.engine) and not beam_options.has_one_process(plan.engine):
         units = (
             units
             | "Collect units" >> beam.combiners.ToList()
@@ -243,7 +248,7 @@ def search_duplicates(
     parts = (
         sizes
         | "List buckets" >> beam.FlatMap(exact.list_parts, plan.earlier.reviews)
-        | "Spread buckets" >> beam.Reshuffle()
+        | "Spread buckets" >> Spread(plan.engine)
     )
     hashes = write_others(pipeline, "seen hashes", runs, earlier_corpora.write_text_hashes, seen)
     duplicates = {
@@ -261,7 +266,7 @@ def search_duplicates(
         links = (
             sizes
             | "List bands" >> beam.FlatMap(near.list_parts, similarity, plan.earlier.reviews)
-            | "Spread bands" >> beam.Reshuffle()
+            | "Spread bands" >> Spread(plan.engine)
             | "Find near-duplicates"
             >> beam.Map(near.write_links, prepared, folder, similarity, units, earlier)
             | "Collect links" >> beam.combiners.ToList()
@@ -357,7 +362,7 @@ def match_held_out(
     parts = (
         sizes
         | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, others)
-        | "Spread run buckets" >> beam.Reshuffle()
+        | "Spread run buckets" >> Spread(plan.engine)
     )
     prepared, folder = plan.folders.prepared, plan.folders.matches
     compared = prepared, folder, beam.pvalue.AsSingleton(sizes), copies, others
@@ -368,7 +373,7 @@ def match_held_out(
     counts = beam.pvalue.AsList(
         sizes
         | "List held-out texts" >> beam.FlatMap(held_out.list_held_out_files, prepared, others)
-        | "Spread held-out texts" >> beam.Reshuffle()
+        | "Spread held-out texts" >> Spread(plan.engine)
         | "Count common n-grams"
         >> beam.FlatMap(common_ngrams.write_counts, folder, held_out.HELD_RUN, common, levels)
     )

@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.ids import add_id_column
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
-from amazon_electra.beam_jobs.text import sentences, splits
+from amazon_electra.beam_jobs.text import splits
 
 VERSION = 24
 """Has to be raised when the same dump gives another corpus."""
@@ -135,7 +135,9 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     corpora that do not fit.
     """
     if args.punkt:
-        sentences.read_punkt(args.punkt)
+        from amazon_electra.beam_jobs.text.punkt import read_punkt
+
+        read_punkt(args.punkt)
     listed = work_units.list_dump_files(args, args.labels)
     files = [add_id_column(file, "") for file in listed]
     work_units.check_split_field(args.split_by, files)

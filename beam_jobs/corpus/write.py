@@ -31,13 +31,7 @@ from amazon_electra.beam_jobs.reading.fields import LABEL
 from amazon_electra.beam_jobs.reading.label_values import LabelValues, decide_values, hash_value
 from amazon_electra.beam_jobs.reading.stars import Scale
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, check_damage
-from amazon_electra.beam_jobs.text.sentences import (
-    SentenceSplitter,
-    decode_punkt,
-    encode_punkt,
-    read_punkt,
-    train_punkt,
-)
+from amazon_electra.beam_jobs.text.sentences import SentenceSplitter
 from amazon_electra.beam_jobs.text.splits import SPLITS
 
 CORPUS_SCHEMA = pa.schema(
@@ -115,6 +109,8 @@ def write_punkt(
     They are trained on the samples of all units, in the order of the texts' hashes, each text once.
     The languages of the first LANGUAGE_TEXTS of them are counted.
     """
+    from amazon_electra.beam_jobs.text.punkt import encode_punkt, read_punkt, train_punkt
+
     check_damage(units, max_damaged_files)
     sample: dict[str, str] = {}
     paths = [storage.join_path(folders.prepared, f"{unit.unit}.sample") for unit in units]
@@ -193,6 +189,8 @@ class WriteUnits(beam.DoFn):
         `common` those of `write_common`; `labels` is what `decide_labels` found.
         """
         if self.splitter is None:
+            from amazon_electra.beam_jobs.text.punkt import decode_punkt
+
             self.splitter = SentenceSplitter(decode_punkt(punkt))
             reviews = sum(unit.prepared for unit in units)
             self.products = choose_product_share(reviews, self.preparation.bounds)

@@ -101,6 +101,12 @@ def is_local(options: PipelineOptions) -> bool:
     return options.view_as(StandardOptions).runner == "FnApiRunner"
 
 
+def has_one_process(options: PipelineOptions) -> bool:
+    """Return whether the graph runs in this process alone."""
+    mode = options.view_as(DirectOptions).direct_running_mode
+    return is_local(options) and mode != "multi_processing"
+
+
 def is_dataflow(options: PipelineOptions) -> bool:
     """Return whether Dataflow runs the graph."""
     return options.view_as(StandardOptions).runner == "DataflowRunner"

@@ -82,7 +82,7 @@ def run_beam_graph(
         graph = GraphThread(pipeline, waits=not beam_options.is_staged_only(options))
         if not beam_options.is_local(options):
             run_elsewhere(graph, options, look)
-        elif options.view_as(DirectOptions).direct_running_mode == "multi_processing":
+        elif not beam_options.has_one_process(options):
             run_with_processes(graph, look)
         else:
             graph.start()
@@ -212,6 +212,19 @@ def cancel_job(graph: GraphThread, job: FlinkJob | None) -> None:
     if job:
         job.cancel(CANCEL_SECONDS)
     asking.join(max(0.0, deadline - time.monotonic()))
+
+
+class Spread(beam.PTransform):
+    """Deals elements out to all workers; where there is one process only, it does nothing, since
+    Beam takes a twentieth of a second to build and run a step.
+    """
+
+    def __init__(self, options: PipelineOptions) -> None:
+        super().__init__()
+        self.has_one_process = beam_options.has_one_process(options)
+
+    def expand(self, elements: beam.PCollection) -> beam.PCollection:
+        return elements if self.has_one_process else elements | beam.Reshuffle()
 
 
 def start_clock() -> Callable[[], dict[str, Any]]:

@@ -32,7 +32,7 @@ from tokenizers import Tokenizer
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from amazon_electra.beam_jobs import corpus_job, shards_job
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
-from amazon_electra.beam_jobs.text import sentences
+from amazon_electra.beam_jobs.text.punkt import decode_punkt
 from amazon_electra.model import vocabulary
 from tests.bench.dumps import write_dump
 from tests.bench.measuring import Measured, measure
@@ -118,7 +118,7 @@ def run_plain(dump: Path, punkt: Path, vocabulary: Path, output: Path) -> None:
     16 bits.
     """
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    splitter = PunktSentenceTokenizer(sentences.decode_punkt(punkt.read_text()))
+    splitter = PunktSentenceTokenizer(decode_punkt(punkt.read_text()))
     tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
     with open(output, "wb") as rows:
         for file in sorted(dump.iterdir()):

@@ -17,14 +17,14 @@ from nltk.tokenize.punkt import (
 
 from amazon_electra.beam_jobs.reading import fields, work_units
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
-from amazon_electra.beam_jobs.text import sentences
+from amazon_electra.beam_jobs.text import punkt, sentences
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from tests.beam_jobs.dumps import look_at, shared_data, text_of
 
 TRAINING = [text_of(i, 6) for i in range(300)] + [
     "He met Mr. Smith of the U.S. on Jan. 5. They left."
 ] * 20
-TRAINED = sentences.train_punkt(TRAINING)
+TRAINED = punkt.train_punkt(TRAINING)
 OURS, NLTK = sentences.SentenceSplitter(TRAINED), PunktSentenceTokenizer(TRAINED)
 
 
@@ -35,18 +35,18 @@ def split(splitter: sentences.SentenceSplitter, texts: list[str]) -> list[list[s
 def test_training_gives_nltks_parameters():
     trainer = PunktTrainer()
     trainer.train("\n".join(TRAINING), finalize=True)
-    assert sentences.encode_punkt(trainer.get_params()) == sentences.encode_punkt(TRAINED)
+    assert punkt.encode_punkt(trainer.get_params()) == punkt.encode_punkt(TRAINED)
     assert {"mr", "jan"} <= TRAINED.abbrev_types
 
 
 @given(st.text(st.sampled_from("aB1 .,-!?'\"()[]{}`:;&#*@…“”‘«\u00a0\u2028\t\n\x1cé"), max_size=30))
 @settings(max_examples=300)
 def test_words_are_nltks(text):
-    assert sentences.LanguageVars().word_tokenize(text) == PunktLanguageVars().word_tokenize(text)
+    assert punkt.LanguageVars().word_tokenize(text) == PunktLanguageVars().word_tokenize(text)
 
 
 def test_parameters_survive_json():
-    again = sentences.decode_punkt(sentences.encode_punkt(TRAINED))
+    again = punkt.decode_punkt(punkt.encode_punkt(TRAINED))
     assert vars(again) == vars(TRAINED)
 
 
@@ -124,7 +124,7 @@ def parameters(draw) -> PunktParameters:
 )
 def test_what_breaks_alone_breaks_before_every_word(drawn, word, following):
     theirs = PunktSentenceTokenizer(drawn)
-    if sentences.Breaks(drawn).breaks_after(word):
+    if punkt.Breaks(drawn).breaks_after(word):
         assert all(theirs.text_contains_sentbreak(f"{word} {other}") for other in following)
 
 
@@ -158,7 +158,7 @@ def test_real_reviews(count):
     texts = read_real_reviews(data, count)
     assert len(texts) > 4 * count
     tab = str(data / "nltk_data" / "tokenizers" / "punkt_tab" / "english")
-    for known in (TRAINED, sentences.read_punkt_tab(tab)):
+    for known in (TRAINED, punkt.read_punkt_tab(tab)):
         theirs = PunktSentenceTokenizer(known)
         pairs = zip(texts, split(sentences.SentenceSplitter(known), texts), strict=True)
         assert [text for text, found in pairs if found != theirs.tokenize(text)] == []

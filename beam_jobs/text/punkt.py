@@ -1,0 +1,162 @@
+"""NLTK's Punkt: trained on texts, kept as JSON, asked where sentences end.
+
+Importing NLTK costs as much CPU time as importing Beam, so only what trains or splits imports this
+module, and does it late.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from nltk.tokenize.punkt import (
+    PunktLanguageVars,
+    PunktParameters,
+    PunktSentenceTokenizer,
+    PunktToken,
+    PunktTrainer,
+)
+
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+
+MARK = r"""[)";}\]*:@'({\[\u2018\u2019\u201c\u201d\xab\xbb!?]"""
+RUN = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)"
+END = rf"\s|$|{MARK}|{RUN}"
+WORDS = re.compile(rf"{RUN}|(?=[^(\"`{{\[:;&#*@)}}\]\-,])\S+?(?={END}|,(?={END}))|\S")
+"""NLTK's own expression for words (3.10), for Python's engine, which is faster."""
+
+
+class LanguageVars(PunktLanguageVars):
+    """NLTK's, with a faster `word_tokenize`."""
+
+    def word_tokenize(self, s: str) -> list[str]:
+        # the engines agree on " " as white space, and other is not printable
+        return WORDS.findall(s) if s.isprintable() else super().word_tokenize(s)
+
+
+@lru_cache(1 << 15)
+def compute_type(tok: str) -> str:
+    """Return the token in lower case, numbers as ##number##, as NLTK's token does."""
+    return tok.lower() if tok.isalpha() else PunktToken(tok).type
+
+
+class Token(PunktToken):
+    """NLTK's token with cached answers, with which Punkt trains in half the time."""
+
+    def __init__(
+        self, tok: str, parastart: bool | None = None, linestart: bool | None = None
+    ) -> None:
+        self.tok = tok
+        self.type = compute_type(tok)
+        self.period_final = tok[-1:] == "."
+        self.parastart, self.linestart = parastart, linestart
+        self.sentbreak = self.abbr = self.ellipsis = None
+
+    @property
+    def is_ellipsis(self) -> Any:
+        return self.tok[:2] == ".." and super().is_ellipsis
+
+    @property
+    def is_initial(self) -> Any:
+        return self.tok[1:] == "." and super().is_initial
+
+
+def train_punkt(texts: Iterable[str]) -> PunktParameters:
+    """Train Punkt on texts, whose order decides which rare words count as abbreviations."""
+    trainer = PunktTrainer(lang_vars=LanguageVars(), token_cls=Token)
+    trainer.train("\n".join(texts), finalize=True)
+    return trainer.get_params()
+
+
+def encode_punkt(parameters: PunktParameters) -> str:
+    """Encode parameters as JSON; the same parameters give the same bytes."""
+    return json.dumps(
+        {
+            "abbrev_types": sorted(parameters.abbrev_types),
+            "collocations": sorted(parameters.collocations),
+            "sent_starters": sorted(parameters.sent_starters),
+            "ortho_context": dict(sorted(parameters.ortho_context.items())),
+        },
+        ensure_ascii=False,
+    )
+
+
+def decode_punkt(text: str) -> PunktParameters:
+    """Return the parameters that `encode_punkt` was given."""
+    stored = json.loads(text)
+    parameters = PunktParameters()
+    parameters.abbrev_types = set(stored["abbrev_types"])
+    parameters.collocations = {tuple(pair) for pair in stored["collocations"]}
+    parameters.sent_starters = set(stored["sent_starters"])
+    parameters.ortho_context.update(stored["ortho_context"])
+    return parameters
+
+
+def read_punkt(path: str) -> PunktParameters:
+    """Read what `--punkt` names: punkt.json, the corpus it is in, or NLTK's published folder."""
+    inside = storage.join_path(path, "punkt.json")
+    if path.endswith(".json") or storage.exists(inside):
+        file = path if path.endswith(".json") else inside
+        try:
+            return decode_punkt(storage.read_bytes(file).decode())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"not the punkt.json of a corpus ({error!r})", "punkt", file) from None
+    return read_punkt_tab(path)
+
+
+def read_punkt_tab(folder: str) -> PunktParameters:
+    """Read NLTK's published parameters from a folder such as …/tokenizers/punkt_tab/english.
+
+    NLTK itself refuses symbolic links and folders outside its own data path.
+    """
+    names = ("abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab")
+    if missing := [name for name in names if not storage.exists(storage.join_path(folder, name))]:
+        raise UserError(f"has no {', '.join(missing)}", "punkt", folder)
+    texts = [storage.read_bytes(storage.join_path(folder, n)).decode().split("\n") for n in names]
+    rows = [[line.split("\t") for line in lines if line] for lines in texts]
+    parameters = PunktParameters()
+    parameters.abbrev_types = {word for (word,) in rows[0]}
+    parameters.collocations = {(first, second) for first, second in rows[1]}
+    parameters.sent_starters = {word for (word,) in rows[2]}
+    parameters.ortho_context.update({word: int(flags) for word, flags in rows[3]})
+    return parameters
+
+
+PLAIN_WORD = re.compile(r"[A-Za-z]{2,}([.!?])")
+MAX_REMEMBERED = 1 << 16
+"""Words, and as many pairs of words; a review has 1.5 new words and 0.3 new pairs at first."""
+
+
+class Breaks:
+    """Punkt's answers, each asked for once."""
+
+    def __init__(self, parameters: PunktParameters) -> None:
+        language = LanguageVars()
+        self.punkt = PunktSentenceTokenizer(parameters, lang_vars=language, token_cls=Token)
+        self._split_words = language.word_tokenize
+        self._abbreviations = parameters.abbrev_types
+        self._first_of_collocation = {first for first, _ in parameters.collocations}
+        self.breaks_after = lru_cache(MAX_REMEMBERED)(self._breaks_after)
+        self.breaks_in = lru_cache(MAX_REMEMBERED)(self.punkt.text_contains_sentbreak)
+
+    def _breaks_after(self, word: str) -> bool:
+        """Return whether Punkt surely breaks after `word` and a space, whatever follows.
+
+        A word that ends a sentence by itself goes on only if it is an initial, a number or the
+        first of a collocation.
+        """
+        if plain := PLAIN_WORD.fullmatch(word):
+            kind = word[:-1].lower()
+            known = kind in self._abbreviations or kind in self._first_of_collocation
+            return plain[1] != "." or not known
+        last = Token(self._split_words(word)[-1])
+        if last.tok in ("!", "?"):
+            return True
+        if not last.period_final or last.tok.endswith(".."):
+            return False
+        kind = last.type_no_period
+        if {kind, kind.split("-")[-1]} & self._abbreviations:
+            return False
+        return not (kind in self._first_of_collocation or last.is_initial or last.is_number)

@@ -141,3 +141,9 @@ def test_the_commands_start_without_a_large_library():
     assert not large & list_loaded(["amazon_electra.flows.cli.run_commands"]), (
         "each adds seconds to --help"
     )
+
+
+def test_the_jobs_start_without_nltk():
+    """It takes as long as Beam, and only what trains or asks Punkt needs it."""
+    names = [f"amazon_electra.beam_jobs.{job}_job" for job in ("corpus", "shards", "scoring")]
+    assert not {"nltk", "scipy", "sklearn", "datasketch"} & list_loaded(names)

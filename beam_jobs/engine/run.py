@@ -17,7 +17,6 @@ import apache_beam as beam
 import grpc
 import psutil
 from apache_beam.options.pipeline_options import (
-    DirectOptions,
     GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,

@@ -26,7 +26,7 @@ ADAPTED, AS_PUBLISHED = "adapted", " as published"
 """
 MIN_FINETUNED = 2_000
 """Labels of the task with most from which on a run fine-tunes a published encoder unless it is
-asked for something else: with 800 it was no better than `joined`, with 4,170 it was
+asked for something else: with 800 it was no better than `joined`, with 3,000 it was
 (docs/results.md).
 """
 CURVE = (50, 200, 800)

@@ -44,7 +44,7 @@ def test_a_name_on_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
 def test_a_package_is_known_by_its_version(tmp_path):
     stage = build_origin_stage("package:transformers", Store(tmp_path))
     assert set(stage.parameters["source"]) == {"package", "version"}
-    with pytest.raises(UserError, match=r"no package no_such_encoder is installed here"):
+    with pytest.raises(UserError, match="no_such_encoder"):
         build_origin_stage("package:no_such_encoder", Store(tmp_path))
 
 
@@ -215,7 +215,7 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     assert stages["adapted · polarity · seed 0"].parameters["settings"]["max_length"] == 80
     told = "mini-bert has positions for 80 tokens: sequences have 80 instead of the recipe's 128"
     assert told in {record.getMessage() for record in heard.records}
-    with pytest.raises(UserError, match=r"shards\.max_length=100.* 80 tokens"):
+    with pytest.raises(UserError, match=r"shards\.max_length=100.* 80"):
         list_stages(start, "shards.max_length=100")
 
 

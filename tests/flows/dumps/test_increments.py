@@ -190,12 +190,12 @@ def test_a_base_by_its_name(turns):
     whole = later.read_bytes()
     later.unlink()
     assert named("last", other) == encoders[1], "of what is whole, the newest"
-    with pytest.raises(UserError, match="which is not in"):
+    with pytest.raises(UserError, match=encoders[-1]):
         named(encoders[-1], other)
     later.write_bytes(whole)
-    with pytest.raises(UserError, match=r"`increment\.base`: the registry has no champion"):
+    with pytest.raises(UserError, match="champion"):
         named("champion", other)
-    with pytest.raises(UserError, match="began with this dump"):
+    with pytest.raises(UserError, match="last"):
         named("last", kept["zebra"])
-    with pytest.raises(UserError, match="is no model in"):
+    with pytest.raises(UserError, match="feedbeef"):
         named("feedbeef", other)

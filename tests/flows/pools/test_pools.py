@@ -64,17 +64,17 @@ def test_pools_that_are_not_there_are_told_before_anything_is_made(tmp_path):
             except ObjectNotFound:
                 continue
             client.delete_deployment(known.id)
-    with pytest.raises(UserError, match=r"has no pool accelerator that makes stages: .*\.sh"):
+    with pytest.raises(UserError, match="pool accelerator"):
         maker.check_pools(stages)
     for pool in ("cpu", "accelerator"):
         run_stage.to_deployment(name=f"run-stage-{pool}", work_pool_name=pool).apply()
-    with pytest.raises(UserError, match=r"no worker of the pool accelerator is online: start one"):
+    with pytest.raises(UserError, match="worker of the pool accelerator"):
         maker.check_pools(stages)
     maker.check_pools([])
 
 
 def test_a_bucket_needs_an_mlflow_that_all_hosts_reach(tmp_path):
-    with pytest.raises(UserError, match="set MLFLOW_TRACKING_URI to a server that all hosts reach"):
+    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI"):
         create_maker(Store(tmp_path), "s3://bucket/runs").check_pools([])
 
 

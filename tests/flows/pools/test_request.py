@@ -60,18 +60,18 @@ def change(given, old, new):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
+    ("old", "new", "named"),
     [
-        ('"title": false', '"title": true', r"corpus is corpus/[0-9a-f]{16} here and corpus/"),
-        ('"corpus/', '"../corpus/', "no folder of a stage"),
-        ('"corpus/', '"os-system/', "no stage os-system"),
-        ('"version": "', '"version": "1', "install the same one"),
+        ('"title": false', '"title": true', r"corpus/[0-9a-f]{16} .* corpus/"),
+        ('"corpus/', '"../corpus/', r"\.\./corpus/"),
+        ('"corpus/', '"os-system/', "os-system"),
+        ('"version": "', '"version": "1', r"\(1"),
         ('"title": false', '"module": "os"', "module"),
     ],
 )
-def test_a_host_with_other_code_says_so_before_it_makes_anything(store, old, new, why):
+def test_a_host_with_other_code_says_so_before_it_makes_anything(store, old, new, named):
     [corpus, *_] = plan(store, "corpus.title=false")
-    with pytest.raises(UserError, match=rf"^this worker's code \(.*\) is not the run's .*{why}"):
+    with pytest.raises(UserError, match=named):
         change(send([corpus]), old, new).read_stages()
 
 
@@ -116,7 +116,7 @@ def test_a_sample_is_written_again_on_the_other_host_and_other_files_are_refused
     [there] = dump.locate_dump(reviews, other)
     assert there == str(other.root / "samples" / path.name)
     path.write_bytes(whole[:-1])
-    with pytest.raises(UserError, match="differs on this host"):
+    with pytest.raises(UserError, match="sample"):
         dump.locate_dump(reviews, store)
     file = tmp_path / "reviews.json"
     file.write_text('{"reviewText": "good", "overall": 5}')
@@ -162,11 +162,11 @@ def test_what_a_study_takes_from_elsewhere_is_the_same_on_the_other_host(tmp_pat
     cell = ExistingStage("finetuning", 1, {}, {"data": task})
     check_sources(cell, store)
     (folder / "train.tsv").write_text("sentence\tother")
-    with pytest.raises(UserError, match="task differs on this host"):
+    with pytest.raises(UserError, match=str(folder)):
         check_sources(cell, store)
     (folder / "train.tsv").unlink()
     folder.rmdir()
-    with pytest.raises(UserError, match="task is not on this host"):
+    with pytest.raises(UserError, match=str(folder)):
         check_sources(cell, store)
 
 
@@ -177,5 +177,5 @@ def test_a_worker_finds_what_is_complete_and_refuses_what_no_run_asked_for(store
     [corpus, *_] = plan(store)
     store.publish(corpus, {"read": 50})
     assert run_stage(**send([corpus]), store=str(store.root)) == [corpus.path]
-    with pytest.raises(UserError, match="run-stage is started by runs"):
+    with pytest.raises(UserError, match="run-stage"):
         run_stage(store=str(store.root))

@@ -23,15 +23,15 @@ def test_flink_is_asked_once_its_hosts_are_allowed(monkeypatch):
             f"engine.job_endpoint={server}",
             f"engine.flink_master={cluster.address}",
         )
-        with pytest.raises(UserError, match=r"AMAZON_ELECTRA_PRIVATE_HOSTS=localhost allows it"):
+        with pytest.raises(UserError, match="AMAZON_ELECTRA_PRIVATE_HOSTS=localhost"):
             check(*given)
         monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "localhost")
         check(*given)
         check(*given, "engine.workers=2")
-        with pytest.raises(UserError, match="is no JobManager of Flink: give its REST address"):
-            check(*given, f"engine.flink_master={server}")
-        with pytest.raises(UserError, match="is no Beam job server"):
-            check(*given, f"engine.job_endpoint={cluster.address}")
+        swapped = {"engine.flink_master": server, "engine.job_endpoint": cluster.address}
+        for field, address in swapped.items():
+            with pytest.raises(UserError, match=field):
+                check(*given, f"{field}={address}")
     with pytest.raises(TransientError) as raised:
         check(*given)
     assert str(raised.value).startswith(f"`engine.job_endpoint='{server}'`")
@@ -53,8 +53,8 @@ def test_a_cluster_with_too_few_slots_is_told_before_anything_is_made(monkeypatc
 
 
 def test_dataflow_is_told_what_it_cannot_see(tmp_path):
-    with pytest.raises(UserError, match=r"do not see the folder .*; give a store in gs://"):
+    with pytest.raises(UserError, match="gs://"):
         check(*DATAFLOW, store=str(tmp_path))
-    with pytest.raises(UserError, match=r"do not see d\.json; put it into gs://"):
+    with pytest.raises(UserError, match=r"d\.json.*gs://"):
         check(*DATAFLOW, store="gs://bucket/store", dump={"paths": ["gs://bucket/x", "d.json"]})
     check(*DATAFLOW, store="gs://bucket/store", dump={"paths": ["gs://bucket/x"]})

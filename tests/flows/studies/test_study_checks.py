@@ -26,6 +26,10 @@ def arms(*described):
     return {"arms": [ONE, *described]}
 
 
+def one_arm(**own):
+    return {"arms": [{"name": "x", **own}]}
+
+
 def task(name, **own):
     return {"tasks": [{"task": name, "data": "d", **own}]}
 
@@ -39,90 +43,66 @@ def parse(**changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "field"),
     [
-        ({"colour": 1}, "colour: unknown field"),
-        ({"tasks": []}, "a study needs at least one arm, one task"),
-        ({"arms": []}, "a study needs at least one arm, one task"),
-        ({"seeds": [0, 1, 0]}, "seeds: a seed is named twice: 0"),
-        (arms(ONE), "arms: two arms have the same name: one"),
-        (task("stars", seeds=[4, 4]), r"tasks\[0\].seeds: a seed is named twice: 4"),
-        (task("stars", arms=["x"]), r"tasks\[0\].arms: no arm 'x'; there are one, two"),
-        ({"tasks": 2 * task("stars")["tasks"]}, "tasks: two tasks have .*`title`.*: stars"),
-        ({"settings": {"epoch": 1}}, "settings.epoch: unknown field; valid: learning_rates"),
-        ({"settings": {"epochs": 0}}, "settings.epochs: must be greater"),
-        (
-            arms({**TWO, "settings": {"batch": -3}}),
-            r"arms\[1\].settings.batch: must be greater",
-        ),
-        (
-            space(learnin_rate=[1e-3]),
-            "search.space.learnin_rate: unknown field; valid: learning_rate,",
-        ),
-        (
-            space(epochs={"low": 3, "high": 1}),
-            "search.space.epochs: low and high must be numbers, low the smaller",
-        ),
-        (task("squad2", settings={"loss": "focal"}), "one on squad2: loss has no effect on squad2"),
-        (space(max_length=[64]), "search.space.max_length: has no effect in a search"),
+        ({"colour": 1}, "colour"),
+        ({"tasks": []}, ".* task"),
+        ({"arms": []}, ".* arm"),
+        ({"seeds": [0, 1, 0]}, "seeds"),
+        (arms(ONE), "arms: .*one"),
+        (task("stars", seeds=[4, 4]), r"tasks\[0\].seeds"),
+        (task("stars", arms=["x"]), r"tasks\[0\].arms: .*'x'.* one, two"),
+        ({"tasks": 2 * task("stars")["tasks"]}, "tasks: .*`title`.*: stars"),
+        ({"settings": {"epoch": 1}}, "settings.epoch: .* learning_rates"),
+        ({"settings": {"epochs": 0}}, "settings.epochs"),
+        (arms({**TWO, "settings": {"batch": -3}}), r"arms\[1\].settings.batch"),
+        (space(learnin_rate=[1e-3]), "search.space.learnin_rate: .* learning_rate,"),
+        (space(epochs={"low": 3, "high": 1}), "search.space.epochs"),
+        (task("squad2", settings={"loss": "focal"}), "one on squad2: loss"),
+        (space(max_length=[64]), "search.space.max_length"),
         (
             space(batch=[8, 16]) | arms({**TWO, "settings": {"batch": 8}}),
-            r"search.space.batch: arms\[1\].settings.batch would hold, not what is found",
+            r"search.space.batch: arms\[1\].settings.batch",
         ),
         (
             space(epochs=[1]) | task("stars", settings={"epochs": 3}),
-            r"search.space.epochs: tasks\[0\].settings.epochs would hold, not what is found",
+            r"search.space.epochs: tasks\[0\].settings.epochs",
         ),
-        (space(soft_weight=[0.5]), "search.space.soft_weight: has no effect without a teacher"),
-        (
-            {"comparisons": [["one", "three"]]},
-            r"comparisons\[0\]: no arm 'three'; there are one, two",
-        ),
+        (space(soft_weight=[0.5]), "search.space.soft_weight"),
+        ({"comparisons": [["one", "three"]]}, r"comparisons\[0\]: .*'three'.* one, two"),
     ],
 )
-def test_mistakes_are_named(changes, words):
-    with pytest.raises(UserError, match=f"here: {words}"):
+def test_mistakes_are_named(changes, field):
+    with pytest.raises(UserError, match=f"here: {field}"):
         parse(**changes)
 
 
+SAME = "pretraining.same_flops_as"
+
+
 @pytest.mark.parametrize(
-    ("arm", "words"),
+    ("arm", "field"),
     [
-        ({}, "give `encoder` or `pretraining`"),
-        ({"encoder": "e", "pretraining": SHARDS}, "give `encoder` or `pretraining`, not both"),
-        (
-            {"pretraining": SHARDS | {"set": {"step": 1}}},
-            "pretraining.set: `step='1'`: unknown field",
-        ),
-        (
-            {"pretraining": SHARDS | {"same_flops_as": "y"}},
-            "pretraining.same_flops_as: no arm 'y'; its arms are one",
-        ),
-        (
-            {"pretraining": SHARDS | {"same_flops_as": "one"}},
-            "pretraining.same_flops_as: 'one' is not pre-trained by the study",
-        ),
-        (
-            {"pretraining": SHARDS | {"same_flops_as": "x"}},
-            "pretraining.same_flops_as: 'x' must say its own steps",
-        ),
+        ({}, ".*`pretraining`"),
+        ({"encoder": "e", "pretraining": SHARDS}, ".*`pretraining`"),
+        ({"pretraining": SHARDS | {"set": {"step": 1}}}, "pretraining.set: `step='1'`"),
+        ({"pretraining": SHARDS | {"same_flops_as": "y"}}, f"{SAME}: .*'y'.* one"),
+        ({"pretraining": SHARDS | {"same_flops_as": "one"}}, f"{SAME}: 'one'"),
+        ({"pretraining": SHARDS | {"same_flops_as": "x"}}, f"{SAME}: 'x'"),
         (
             {"pretraining": SHARDS | {"same_flops_as": "x", "same_tokens_as": "x"}},
-            "pretraining: give same_flops_as or same_tokens_as, not both",
+            "pretraining: .*same_tokens_as",
         ),
-        ({"encoder": "tfidf", "teacher": "arm:one"}, "teacher: has no effect on `tfidf`"),
-        ({"encoder": "half"}, "encoder: `half` is a part of a teacher: give `teacher`"),
-        ({"encoder": "half", "teacher": "arm:y"}, "teacher: no arm 'y'; its arms are one, x"),
-        ({"encoder": "half", "teacher": "arm:x"}, "teacher: the arm is taught by itself: x ← x"),
-        ({"encoder": "random"}, "architecture: belongs to `encoder: random`; name a folder or arm"),
-        ({"encoder": "e", "architecture": "arm:one"}, "architecture: belongs to `encoder: random`"),
-        (
-            {"encoder": "random", "architecture": "arm:x"},
-            "architecture: 'x' has no folder of its own",
-        ),
+        ({"encoder": "tfidf", "teacher": "arm:one"}, "teacher"),
+        ({"encoder": "half"}, "encoder: .*`teacher`"),
+        ({"encoder": "half", "teacher": "arm:y"}, "teacher: .*'y'.* one, x"),
+        ({"encoder": "half", "teacher": "arm:x"}, "teacher: .*x ← x"),
+        ({"encoder": "random"}, "architecture"),
+        ({"encoder": "e", "architecture": "arm:one"}, "architecture"),
+        ({"encoder": "random", "architecture": "arm:x"}, "architecture: 'x'"),
         (
             {"pretraining": SHARDS | {"start_from": "org/mini", "set": {"layers": 3}}},
-            "pretraining.set.layers: the shape is that of org/mini; leave it out",
+            "pretraining.set.layers: .*org/mini",
         ),
         ({"pretraining": {"corpus": "c"}}, "pretraining.start_from: "),
         ({"pretraining": TITLES | {"shards": "s"}}, "pretraining.shards: "),
@@ -130,8 +110,8 @@ def test_mistakes_are_named(changes, words):
         ({"pretraining": TITLES | {"set": {"steps": 9}}}, "pretraining.set: `steps="),
     ],
 )
-def test_mistakes_of_an_arm_are_named(arm, words):
-    with pytest.raises(UserError, match=rf"here: arms\[1\](\.|: ){words}"):
+def test_mistakes_of_an_arm_are_named(arm, field):
+    with pytest.raises(UserError, match=rf"here: arms\[1\](\.|: ){field}"):
         parse(**arms({"name": "x", **arm}))
 
 
@@ -145,7 +125,7 @@ def test_two_tasks_that_resolve_to_equal_settings_are_refused(first, second):
         {"task": "polarity", "data": "d", "title": "b", "settings": second},
     ]
     own = [{**arm, "settings": {"batch": 16}} for arm in (ONE, TWO)]
-    with pytest.raises(UserError, match="b' is 'a' again, with the same data and settings: leave"):
+    with pytest.raises(UserError, match=r"'b'.*'a'"):
         parse(recipe="sample", arms=own, tasks=tasks)
     for others in (
         [tasks[0], tasks[1] | {"data": "e"}],
@@ -157,42 +137,27 @@ def test_two_tasks_that_resolve_to_equal_settings_are_refused(first, second):
 
 def test_arms_that_teach_each_other_are_told():
     taught = [{"name": a, "encoder": "e", "teacher": f"arm:{b}"} for a, b in ("ab", "bc", "ca")]
-    with pytest.raises(
-        UserError, match=r"arms\[0\].teacher: the arm is taught by itself: a ← b ← c ← a"
-    ):
+    with pytest.raises(UserError, match=r"arms\[0\].teacher: .*a ← b ← c ← a"):
         parse(arms=taught)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"tasks": [{"task": "polarity", "data": "none"}]},
-            r"tasks\[0\].data: none: no such file or folder",
-        ),
+        ({"tasks": [{"task": "polarity", "data": "none"}]}, r"tasks\[0\].data: none"),
         ({"tasks": [{"task": "table:text=a,label=b", "data": "electra"}]}, r"tasks\[0\]: "),
+        (one_arm(encoder="./none"), r"arms\[0\].encoder: ./none"),
+        (one_arm(encoder="half", teacher="electra"), "teacher: electra"),
+        (one_arm(pretraining={"shards": "none"}), "pretraining.shards: none"),
         (
-            {"arms": [{"name": "x", "encoder": "./none"}]},
-            r"arms\[0\].encoder: ./none is no model folder",
-        ),
-        (
-            {"arms": [{"name": "x", "encoder": "half", "teacher": "electra"}]},
-            "electra is no fine-tuned model",
-        ),
-        (
-            {"arms": [{"name": "x", "pretraining": {"shards": "none"}}]},
-            r"pretraining.shards: none is no folder of shards",
-        ),
-        (
-            {"arms": [{"name": "x", "pretraining": {"shards": "<s>", "start_from": "/nowhere"}}]},
-            r"pretraining.start_from: /nowhere is no model folder",
+            one_arm(pretraining={"shards": "<s>", "start_from": "/nowhere"}),
+            "pretraining.start_from: /nowhere",
         ),
     ],
 )
 def test_what_must_be_there_is_looked_for(changes, words, made, monkeypatch):
     monkeypatch.chdir(made)
-    there = {"arms": [{"name": "x", "encoder": "electra"}]}
-    there["tasks"] = [{"task": "polarity", "data": "corpus"}]
+    there = one_arm(encoder="electra") | {"tasks": [{"task": "polarity", "data": "corpus"}]}
     assert list(study_checks.find_missing_places(Study(**there))) == []
     [mistake] = study_checks.find_missing_places(Study(**there | changes))
     assert re.search(words, mistake)
@@ -201,10 +166,7 @@ def test_what_must_be_there_is_looked_for(changes, words, made, monkeypatch):
 def test_what_is_not_yaml_is_told_in_one_line(tmp_path):
     file = tmp_path / "here"
     file.write_text("arms: [{name: a\n")
-    with pytest.raises(
-        UserError,
-        match=r"here: not valid YAML: while parsing [^\n]*line 1, column 8[^\n]*$",
-    ):
+    with pytest.raises(UserError, match=r"here: [^\n]*line 1, column 8[^\n]*$"):
         study_reading.read_yaml(file)
 
 

@@ -30,28 +30,29 @@ def test_without_general_text_its_arms_and_their_students_are_left_out(tmp_path)
     assert "give" not in loaded.left_out["student"]
     whole = load_content(written, tmp_path, general_text=["g.txt"])
     assert (len(whole.study.arms), whole.left_out) == (5, {})
-    with pytest.raises(UserError, match=r"general text alone: give `study.general_text`"):
+    with pytest.raises(UserError, match=r"study.general_text"):
         load_content({"arms": arms[1:2], "tasks": tasks}, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "refusal"),
+    ("name", "setting", "is_read"),
     [
-        ("where_it_pays", "pretraining.steps=60", "reads pretraining.steps; its arms say"),
-        ("domain_adaptation", "pretraining.seed=3", "reads pretraining.seed; its arms say"),
-        ("domain_adaptation", "pretraining.steps=60", ""),
-        ("losses", "pretraining.batch=8", ""),
-        ("where_it_pays", "engine.placement=pools", ""),
+        ("where_it_pays", "pretraining.steps=60", False),
+        ("domain_adaptation", "pretraining.seed=3", False),
+        ("domain_adaptation", "pretraining.steps=60", True),
+        ("losses", "pretraining.batch=8", True),
+        ("where_it_pays", "engine.placement=pools", True),
     ],
 )
-def test_a_setting_that_no_stage_reads_is_refused(name, setting, refusal, tmp_path):
-    with pytest.raises(UserError, match=refusal) if refusal else nullcontext():
+def test_a_setting_that_no_stage_reads_is_refused(name, setting, is_read, tmp_path):
+    field = setting.partition("=")[0]
+    with nullcontext() if is_read else pytest.raises(UserError, match=field):
         load_study(fill_parameters([setting], store=str(tmp_path)), StudyChoice(file=name))
 
 
 def test_a_setting_that_every_task_says_itself_changes_nothing_and_is_refused(tmp_path):
     choice = StudyChoice(file="where_it_pays", settings={"epochs": "1"})
-    with pytest.raises(UserError, match=r"where_it_pays: `epochs='1'` changes nothing"):
+    with pytest.raises(UserError, match=r"where_it_pays.*epochs='1'"):
         load_study(Parameters(store=str(tmp_path)), choice)
     changed = choice.model_copy(update={"settings": {"n_dev": "100", "pretraining_seeds": "0,1"}})
     study = load_study(Parameters(store=str(tmp_path)), changed).study
@@ -62,9 +63,7 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
     tmp_path, encoder
 ):
     choice = StudyChoice(file="adapt_published", general_text=["some text.txt"])
-    with pytest.raises(
-        UserError, match=r"adapts a published encoder: give `pretraining.start_from`"
-    ):
+    with pytest.raises(UserError, match=r"pretraining\.start_from"):
         load_study(Parameters(store=str(tmp_path)), choice)
     given = fill_parameters([f"pretraining.start_from={encoder}"], recipe="sample")
     loaded = load_study(given, choice)
@@ -75,5 +74,5 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
     named = choice.model_copy(update={"variables": {"sst2": str(tmp_path / "sst2")}})
     assert "sst-2" in {task.task for task in load_study(given, named).study.tasks}
     wrong = choice.model_copy(update={"variables": {"origin": "org/mini"}})
-    with pytest.raises(UserError, match=r"set `origin` with `pretraining.start_from='org/mini'`"):
+    with pytest.raises(UserError, match=r"pretraining.start_from='org/mini'"):
         load_study(given, wrong)

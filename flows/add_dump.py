@@ -58,12 +58,12 @@ def prepare_addition(form: Addition, plan: Plan) -> AdditionParameters:
 
 def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     """Base → dump → corpus → labels → (shards →) training → fine-tuning → report."""
-    arms.check_parameters(p)
+    arms.check_split(p.corpus.split)
     base = increments.resolve_base(p.increment.base, make)
     dump = make(list_dump(p.dump, make))
     p = labels.inherit_labels(p, base.rounds[0].corpus, dump, make)
     earlier = [one.corpus for one in base.rounds]
-    corpus = make(build_corpus_stage(p, dump, make.store, earlier))
+    corpus = make(build_corpus_stage(p.corpus, p.dump, p.engine, dump, make.store, earlier))
     made = make.store.manifest(corpus)
     if made and not made["result"]["kept"]:
         find_run_logger().warning(
@@ -82,7 +82,7 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
         grown = increments.add_round(p, base, dump, corpus, make)  # … → pre-training
     added, encoder = grown.rounds[-1], grown.encoder
 
-    if length := find_length(p, make.store, joined, base.origin):
+    if length := find_length(p.finetuning, p.recipe, make.store, joined, base.origin):
         find_run_logger().info(length.describe())
     compared = encoder, None if kept else base.encoder, base.origin
     cells = list(arms.list_cells(p, make.store, joined, *compared))

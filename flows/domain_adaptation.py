@@ -34,21 +34,25 @@ from amazon_electra.flows.stages.pretraining import (
     is_worth_adapting,
     shares_cores,
 )
-from amazon_electra.flows.stages.shards import build_dev_stage, build_shards_stage, fit_length
+from amazon_electra.flows.stages.shards import (
+    build_dev_stage,
+    build_shards_stage,
+    choose_sequence_length,
+)
 from amazon_electra.flows.stages.text_length import find_length
 from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Resources, Stage
 
 
 def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → (vocabulary → shards →) pre-training → arms × tasks → model, report."""
-    arms.check_parameters(p)
-    origin = make_origin(p, make)  # the published encoder, where training starts from one
-    p = fit_length(p, origin, make.store)
+    arms.check_split(p.corpus.split)
+    origin = make_origin(p.pretraining, make)  # where training starts from a published encoder
+    length = choose_sequence_length(p.shards, p.recipe, origin, make.store)
 
     dump = make(list_dump(p.dump, make))
     p = labels.resolve_tasks(p, dump, make)
-    corpus = make(build_corpus_stage(p, dump, make.store))
+    corpus = make(build_corpus_stage(p.corpus, p.dump, p.engine, dump, make.store))
     labels.check_corpus(p.finetuning.tasks, corpus, make.store, p.finetuning)
     asked, p = p, arms.choose_arms(p, corpus, make.store)
     if origin:
@@ -56,19 +60,20 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     made = [dump, corpus, *([origin] if origin else [])]
     at_once = p.finetuning.at_once
     if origin and adapts_by_contrast(p, corpus, make.store):
-        encoder: Stage = build_contrastive_stage(p, corpus, origin, beside=at_once - 1)
+        encoder: Stage = build_contrastive_stage(p.pretraining, corpus, origin, beside=at_once - 1)
         made.append(encoder)
     elif origin and not is_worth_adapting(p, corpus, make.store):
         encoder = origin
     else:
-        vocabulary = make(build_vocabulary_stage(p, corpus, origin))
-        shards = make(build_shards_stage(p, corpus, vocabulary))
-        dev = make(build_dev_stage(p, corpus, vocabulary))
+        vocabulary = make(build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin))
+        engine = Resources(engine=p.engine, workers=p.corpus.workers)
+        shards = make(build_shards_stage(length, corpus, vocabulary, engine))
+        dev = make(build_dev_stage(length, corpus, vocabulary))
         encoder = build_pretraining_stage(p, shards, origin=origin, dev=dev, beside=at_once - 1)
         made = [dump, corpus, vocabulary, shards, dev, encoder]
 
-    if length := find_length(p, make.store, corpus, origin):
-        find_run_logger().info(length.describe())
+    if read := find_length(p.finetuning, p.recipe, make.store, corpus, origin):
+        find_run_logger().info(read.describe())
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
     cells, curve = list(list_cells()), list[Cell]()
     is_new = encoder is not origin
@@ -80,11 +85,11 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
             make.make_side_by_side(list_chains(first), at_once)
         # What else needs no new encoder is made beside its training, the rest after it.
         waiting = [cell for cell in without if not (cell.parts or cell.is_cheap)]
-        early = waiting if shares_cores(p) else []
+        early = waiting if shares_cores(p.pretraining.device, p.engine) else []
         if chains := [*([(encoder,)] if is_new else []), *list_chains(early)]:
             make.make_side_by_side(chains, at_once)
         late = [cell for cell in cells if not cell.is_among([*first, *early])]
-        curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
+        curve = list(list_cells(is_curve=True))
         make_cells(make, [*late, *curve], at_once)
     except Terminated:
         raise

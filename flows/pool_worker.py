@@ -13,7 +13,8 @@ from prefect.runtime import flow_run
 import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form_tools import take_fields
-from amazon_electra.flows.runner.pools.maker import StageRequest
+from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.pools.maker import StageRequest, build_failed_state
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run
@@ -30,11 +31,19 @@ from amazon_electra.model.tracking.mlflow_run import Tracking
 
 @flow(name=PART_FLOW, flow_run_name="{title}")
 @take_fields(StageRequest)
-def run_stage(**given: Any) -> list[str]:
+def run_stage(**given: Any) -> Any:
     """Make stages of another run's graph; return their folders. Where there are none, try whether
     this host could make some.
     """
-    request = StageRequest(**given)
+    try:
+        return answer_request(StageRequest(**given))
+    except Exception as error:
+        find_run_logger().exception("the stages could not be made")
+        return build_failed_state(error)
+
+
+def answer_request(request: StageRequest) -> list[str]:
+    """Do what a run asks for."""
     if not request.code:
         raise UserError("run-stage is started by runs with engine.placement=pools, not by hand")
     store = Store(request.store)

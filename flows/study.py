@@ -27,10 +27,10 @@ from amazon_electra.flows.stages.shards import (
     build_dev_stage,
     build_general_shards_stage,
     build_shards_stage,
-    fit_length,
+    choose_sequence_length,
 )
 from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
 from amazon_electra.flows.studies.study_report import build_study_report
 from amazon_electra.flows.studies.study_stages import DEV, StudyStages
@@ -75,27 +75,32 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     places = [Path(task.data).expanduser() for task in loaded.study.tasks]
     found = [file for place in places if place.exists() for file in list_place_files(place)]
     withheld = [*p.corpus.withhold, *sorted({str(path.resolve()) for path in found})]
-    p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": withheld})})
-    origin = make_origin(p, make)
-    p = fit_length(p, origin, make.store)
+    chosen = p.corpus.replace(withhold=withheld)
+    origin = make_origin(p.pretraining, make)
+    length = choose_sequence_length(p.shards, p.recipe, origin, make.store)
     made = {"origin": origin} if origin else {}
     if wanted == {"origin"}:
         return made
     dump = made["dump"] = make(list_dump(p.dump, make))
-    labels.check_dump(loaded.labelled_tasks, p.dump, dump, make, p.corpus)
-    corpus = made["corpus"] = make(build_corpus_stage(p, dump, make.store))
+    labels.check_dump(loaded.labelled_tasks, p.dump, dump, make, chosen)
+    corpus = made["corpus"] = make(build_corpus_stage(chosen, p.dump, p.engine, dump, make.store))
     labels.check_corpus(loaded.labelled_tasks, corpus, make.store)
     if not wanted & {"shards", "general_shards", "encoder"}:
         return made
-    vocabulary = made["vocabulary"] = make(build_vocabulary_stage(p, corpus, origin))
-    dev_shards = made[DEV] = make(build_dev_stage(p, corpus, vocabulary))
+    vocabulary = made["vocabulary"] = make(
+        build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin)
+    )
+    dev_shards = made[DEV] = make(build_dev_stage(length, corpus, vocabulary))
+    engine = Resources(engine=p.engine, workers=p.corpus.workers)
     if wanted & {"shards", "encoder"}:
-        made["shards"] = make(build_shards_stage(p, corpus, vocabulary))
+        made["shards"] = make(build_shards_stage(length, corpus, vocabulary, engine))
     if "general_shards" in wanted:
         texts = [f for given in loaded.choice.general_text for f in list_files(given, make.store)]
         kept_out = [f for given in withheld for f in list_files(given, make.store)]
         made["general_shards"] = make(
-            build_general_shards_stage(p, texts, kept_out, corpus, vocabulary, make.store)
+            build_general_shards_stage(
+                length, texts, kept_out, corpus, vocabulary, engine, make.store
+            )
         )
     if "encoder" in wanted:
         made["encoder"] = make(
@@ -111,7 +116,7 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
     """
     trained = sum(bool(arm.pretraining) for arm in loaded.study.arms)
     at_once = min(loaded.choice.at_once, trained * len(loaded.study.pretraining_seeds))
-    if at_once < 2 or not shares_cores(p):
+    if at_once < 2 or not shares_cores(p.pretraining.device, p.engine):
         return 1, 0
     return at_once, max(1, (os.cpu_count() or 1) // at_once)
 

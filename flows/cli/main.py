@@ -1,5 +1,5 @@
 """The `amazon-electra` command. Exit codes: 0 done, 1 failed, 2 the user's mistake (one line that
-says what to do).
+says what to do), 75 failed by what another attempt may mend.
 
 Each command imports what it needs when it is typed: `--help` answers at once.
 """
@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
 
@@ -94,7 +94,6 @@ def attempt(arguments: argparse.Namespace) -> int:
     """Run a command and return its exit code; a known cause of a failure is printed in one line."""
     from amazon_electra.flows.cli.options import build_store
     from amazon_electra.flows.configuration.form import spell_for_commands
-    from amazon_electra.flows.runner.processes import JobFailed
     from amazon_electra.flows.servers.access import restrict_store
     from amazon_electra.flows.servers.health import ServerFailed
     from amazon_electra.flows.servers.prefect_server import check_database_file

@@ -41,12 +41,12 @@ from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.servers import prefect_server
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.arms import MIN_FINETUNED, is_effort_automatic
-from amazon_electra.flows.stages.contrastive_adaptation import MIN_TITLES, is_contrast_automatic
+from amazon_electra.flows.stages.contrastive_adaptation import MIN_TITLES
 from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
 from amazon_electra.flows.stages.origin import describe_origin, make_origin
-from amazon_electra.flows.stages.pretraining import MIN_TOKENS, PASSES, is_adaptation_optional
+from amazon_electra.flows.stages.pretraining import MIN_TOKENS, PASSES
 from amazon_electra.flows.stages.text_length import foretell_length
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.plan_page import list_lines
 from amazon_electra.model.encoders.known import warn_of_languages
@@ -213,13 +213,13 @@ def print_plan(form: Parameters | Addition) -> None:
             "note: the base's encoder is kept, and the dump gives its labels alone, if the corpus "
             f"job finds fewer than {MIN_PAIRS} new reviews with a title that can be used"
         )
-    if not is_known and isinstance(form, Parameters) and is_contrast_automatic(form):
+    if not is_known and isinstance(form, Parameters) and form.is_contrast_automatic:
         print(
             "note: the corpus job decides how the encoder is adapted: by contrast if "
             f"{MIN_TITLES:,} reviews have a title that can be used, else on the text alone if "
             f"{PASSES} passes over it have {MIN_TOKENS / 1e6:.0f} million tokens, else not at all"
         )
-    elif not is_known and is_adaptation_optional(form):
+    elif not is_known and form.is_adaptation_optional:
         print(
             f"note: the run skips pre-training, and the stages that need it, if {PASSES} passes "
             f"over the dump's text have fewer than {MIN_TOKENS / 1e6:.0f} million tokens"
@@ -230,7 +230,9 @@ def print_plan(form: Parameters | Addition) -> None:
     if "origin" in made and isinstance(form, Parameters):
         given = (review.text for each in previews for review in each.reviews)
         texts = [text for text in given if isinstance(text, str)]
-        if length := foretell_length(form, plan.store, texts, made["origin"][0]):
+        if length := foretell_length(
+            form.finetuning, form.recipe, plan.store, texts, made["origin"][0]
+        ):
             print(f"length    {length.describe()}")
     if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
         about = describe_origin(plan.store, made["origin"][0])
@@ -297,7 +299,7 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
     store.place.check_access()
     if isinstance(form, Parameters):  # an addition needs no labels of its own
         labels.resolve_tasks(form, list_dump(form.dump, Plan(store)), Plan(store))
-        make_origin(form, Plan(store))
+        make_origin(form.pretraining, Plan(store))
 
     def run() -> dict[str, Any]:
         from amazon_electra.flows.add_dump import add_dump
@@ -398,9 +400,8 @@ def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
         for path in ([given] if is_remote(given) else list_files(given, store))
     ]
     config = scoring.build_config((), form)
-    made = scoring_job.score(
-        config, model, paths, form.output, beam_options=scoring.list_workers(form)
-    )
+    options = Resources(workers=form.model.workers).beam_options
+    made = scoring_job.score(config, model, paths, form.output, beam_options=options)
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")

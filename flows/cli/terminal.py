@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -21,14 +21,11 @@ from rich.text import Text
 
 from amazon_electra.beam_jobs.core.progress import ProgressBars, format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls
-from amazon_electra.flows.configuration.form import spell_for_commands
+from amazon_electra.flows.configuration.form import Addition, Parameters, spell_for_commands
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.ui.headlines import summarize_manifest
 from amazon_electra.model.report.formats import format_change, format_with_interval, get_title
-
-if TYPE_CHECKING:
-    from amazon_electra.flows.configuration.form import Addition, Parameters
 
 LINE_SECONDS = 10.0
 """Time between two plain lines about the same stage."""
@@ -114,7 +111,7 @@ def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Te
 
 
 def run_in_terminal(
-    form: "Parameters | Addition", run: Callable[[], dict[str, Any]]
+    form: Parameters | Addition, run: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return what `run` returns: it imports and calls a flow, once the Prefect server is known."""
     from amazon_electra.flows.servers import health, prefect_server

@@ -35,8 +35,14 @@ from amazon_electra.beam_jobs.core.settings import (
 )
 from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES
 from amazon_electra.flows.configuration.addresses import Address
+from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form_tools import fill_form, make_form_field
-from amazon_electra.flows.configuration.study_file import MAX_AT_ONCE, Seed
+from amazon_electra.flows.configuration.study_file import (
+    MAX_AT_ONCE,
+    Seed,
+    Seeds,
+    refuse_duplicates,
+)
 from amazon_electra.model.arms import list_arms
 from amazon_electra.model.config import (
     ClassCost,
@@ -93,119 +99,6 @@ class DumpFiles(Settings):
 
 class Dump(LimitConfig, RepairConfig, LabelConfig, FormatConfig, DumpFiles):
     """The reviews, as they were published."""
-
-
-HOST_AND_PORT = r"^[\w.-]+:\d{1,5}$"
-WORKER_IDLE_MILLISECONDS = 10_000
-"""A Python worker waits so long for the job's next stage: to start one takes CPU seconds. Flink
-waits longer before it starts tasks again (deploy/flink/config.yaml): it would get a dead one.
-"""
-REQUIRED = {
-    "flink": ("job_endpoint", "flink_master"),
-    "dataflow": ("project", "region", "temp_location"),
-}
-
-
-class Engine(Settings):
-    """Where stages are made. They have the same bytes and fingerprints anywhere."""
-
-    placement: Literal["one process tree", "pools"] = Field(
-        default="one process tree",
-        description="one process tree: the run makes every stage itself; pools: workers of the "
-        "pool cpu make the data, workers of training_pool train, and the run waits for them",
-    )
-    training_pool: Literal["accelerator", "tpu"] = Field(
-        default="accelerator",
-        description="For pools: the work pool whose workers train, fine-tune and evaluate",
-    )
-
-    kind: Literal["local", "flink", "dataflow"] = Field(
-        default="local",
-        description="Where the Beam jobs run. local: in processes of one machine; flink: on a "
-        "cluster behind Beam's job server; dataflow: on Google's service",
-    )
-    job_endpoint: str | None = Field(
-        default=None,
-        pattern=HOST_AND_PORT,
-        description="For flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
-    )
-    worker_address: str = Field(
-        default="localhost:50000",
-        pattern=HOST_AND_PORT,
-        description="For flink: HOST:PORT of the pool of Python workers, as a TaskManager sees "
-        "it; the default is a sidecar of each TaskManager",
-    )
-    flink_master: str | None = Field(
-        default=None,
-        pattern=HOST_AND_PORT,
-        description="For flink: HOST:PORT of the JobManager's REST API, which reports the state "
-        "of a job and cancels it together with its run",
-    )
-    project: str | None = Field(
-        default=None, pattern=r"^\w[\w.:-]*$", description="For dataflow: the Google Cloud project"
-    )
-    region: str | None = Field(
-        default=None,
-        pattern=r"^\w[\w-]*$",
-        description="For dataflow: the region, for example europe-west4",
-    )
-    temp_location: str | None = Field(
-        default=None,
-        pattern=r"^gs://[\w.-]+(/.*)?$",
-        description="For dataflow: a gs:// folder for temporary files",
-    )
-    workers: int | None = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="For flink: slots; for dataflow: workers at most; none: as the engine decides. "
-        "For local, set corpus.workers",
-    )
-
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        for kind, names in REQUIRED.items():
-            for name in names:
-                if kind == self.kind and not getattr(self, name):
-                    raise UserError(f"missing; `engine.kind={kind!r}` needs it", name)
-                if kind != self.kind and getattr(self, name):
-                    raise UserError(f"it is for `engine.kind={kind!r}`", name, getattr(self, name))
-        if self.workers and self.kind == "local":
-            raise UserError("not for `engine.kind='local'`: give `corpus.workers`", "workers")
-        if self.training_pool != "accelerator" and self.placement != "pools":
-            raise UserError("it is for `engine.placement='pools'`", "training_pool")
-        return self
-
-    @property
-    def is_far(self) -> bool:
-        """Return whether the Beam jobs run elsewhere than in processes of one machine."""
-        return self.kind != "local"
-
-    def list_options(self, local_workers: int | None = None) -> list[str]:
-        """Return the options by which a Beam job runs on this engine."""
-        if not self.is_far:
-            return ["--direct_num_workers", str(local_workers)] if local_workers else []
-        given: dict[str, Any]
-        if self.kind == "flink":
-            given = {
-                "runner": "PortableRunner",
-                "job_endpoint": self.job_endpoint,
-                "environment_type": "EXTERNAL",
-                "environment_config": self.worker_address,
-                "environment_cache_millis": WORKER_IDLE_MILLISECONDS,
-                "flink_master": self.flink_master,
-                "parallelism": self.workers,
-            }
-        else:
-            given = {
-                "runner": "DataflowRunner",
-                "project": self.project,
-                "region": self.region,
-                "temp_location": self.temp_location,
-                "max_num_workers": self.workers,
-            }
-        chosen = {name: value for name, value in given.items() if value is not None}
-        return [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
 
 
 SHAPE = (
@@ -379,7 +272,7 @@ class Finetuning(Settings):
         description="Tokens of a text that networks read; none: as the recipe says, or up to 512 "
         "where over a quarter of the texts are longer",
     )
-    seeds: list[Seed] = Field(
+    seeds: Seeds = Field(
         default=[0],
         min_length=1,
         description="One fine-tuning for each; several show how much results vary",
@@ -398,16 +291,9 @@ class Finetuning(Settings):
         description="Fine-tunings that run side by side and share the cores",
     )
 
-    @field_validator("arms", "tasks", "seeds", "learning_rates", "class_targets", "costs")
-    @classmethod
-    def _refuse_duplicates(cls, chosen: list[Any]) -> list[Any]:
-        """Refuse what is named twice: a seed counted twice would make intervals narrower than they
-        are.
-        """
-        for value in chosen:
-            if chosen.count(value) > 1:
-                raise ValueError(f"{value} is named twice")
-        return chosen
+    _refuse_duplicates = field_validator(
+        "arms", "tasks", "learning_rates", "class_targets", "costs"
+    )(refuse_duplicates)
 
     def list_class_names(self) -> list[tuple[str, str]]:
         """Return the classes that costs and targets are of, each with the name of the field."""
@@ -701,6 +587,23 @@ class Parameters(Settings):
     def sizes(self) -> RecipeName:
         """Return the recipe that settings are checked by; of defaults no recipe is chosen."""
         return "published" if self.recipe == "auto" else self.recipe
+
+    @property
+    def is_contrast_automatic(self) -> bool:
+        """Return whether the titles of the corpus decide: nobody asks for another training."""
+        chosen = self.pretraining
+        is_asked = chosen.objective or chosen.steps or chosen.settings
+        return self.recipe == "published" and not is_asked
+
+    @property
+    def is_adaptation_optional(self) -> bool:
+        """Return whether a dump with too little text goes without adaptation: nobody asks for
+        it.
+        """
+        chosen = self.pretraining
+        is_asked = chosen.objective or chosen.steps or "steps" in chosen.settings
+        is_asked = is_asked or "pre-trained" in self.finetuning.arms
+        return self.recipe == "published" and not is_asked
 
     @property
     def chosen_arms(self) -> list[Arm]:

@@ -5,15 +5,29 @@ Prefect UI that names such a file.
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.model.arms import find_arm
+from amazon_electra.model.config import RecipeName
 from amazon_electra.model.finetuning.request import is_part_of_teacher, split_arm
 from amazon_electra.model.finetuning.tasks import TASKS
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def refuse_duplicates(chosen: list[Any]) -> list[Any]:
+    """Raise ValueError for what is named twice: a seed counted twice would make intervals narrower
+    than they are.
+    """
+    for value in chosen:
+        if chosen.count(value) > 1:
+            raise ValueError(f"{value} is named twice")
+    return chosen
+
+
+Seeds = Annotated[list[Seed], AfterValidator(refuse_duplicates)]
 MAX_AT_ONCE = 64
 """Jobs that a user may have side by side."""
 
@@ -29,7 +43,7 @@ class Pretraining(Settings):
         description="In the place of shards the folder of a corpus, or ${corpus}: the encoder is "
         "adapted to its titles and bodies by contrast",
     )
-    recipe: str = Field(default="sample", description="Size of the encoder")
+    recipe: RecipeName = Field(default="sample", description="Size of the encoder")
     start_from: str = Field(
         default="",
         description="Published encoder whose weights and shape to start from: a folder, a name on "
@@ -143,9 +157,7 @@ class StudyTask(Settings):
         "failing",
     )
     arms: list[str] = Field(default=[], description="Arms to run on this task; empty: all")
-    seeds: list[Seed] = Field(
-        default=[], description="Seeds of fine-tuning, if this task has its own"
-    )
+    seeds: Seeds = Field(default=[], description="Seeds of fine-tuning, if this task has its own")
     settings: dict[str, Any] = Field(
         default={}, description="Settings of fine-tuning that differ in this task"
     )
@@ -176,18 +188,18 @@ class Study(Settings):
     question: str = Field(
         default="Which arm is better?", description="The question that the report answers"
     )
-    recipe: str = Field(
-        default="", description="Recipe whose fine-tuning settings are the defaults"
+    recipe: RecipeName | None = Field(
+        default=None, description="Recipe whose fine-tuning settings are the defaults"
     )
-    seeds: list[Seed] = Field(default=[0, 1, 2], description="One fine-tuning for each")
-    pretraining_seeds: list[Seed] = Field(
+    seeds: Seeds = Field(default=[0, 1, 2], min_length=1, description="One fine-tuning for each")
+    pretraining_seeds: Seeds = Field(
         default=[0],
         min_length=1,
         description="Every arm that the study pre-trains is pre-trained once with each, and "
         "fine-tuned with all seeds",
     )
-    arms: list[Arm] = Field(default=[], description="Ways to get an encoder")
-    tasks: list[StudyTask] = Field(default=[], description="What the arms are judged by")
+    arms: list[Arm] = Field(min_length=1, description="Ways to get an encoder")
+    tasks: list[StudyTask] = Field(min_length=1, description="What the arms are judged by")
     comparisons: list[tuple[str, str]] = Field(
         default=[],
         description="Pairs of arms; empty: the first with each of the others",

@@ -43,10 +43,15 @@ from amazon_electra.flows.stages.joined_corpus import JoinedCorpus, make_joined_
 from amazon_electra.flows.stages.origin import Origin
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.stages.report import Report
-from amazon_electra.flows.stages.shards import PackedShards, build_dev_stage, build_shards_stage
+from amazon_electra.flows.stages.shards import (
+    PackedShards,
+    build_dev_stage,
+    build_shards_stage,
+    choose_sequence_length,
+)
 from amazon_electra.flows.stages.vocabulary import Vocabulary
 from amazon_electra.flows.stages.vocabulary_fit import build_vocabulary_fit_stage
-from amazon_electra.flows.store.stage import ExistingStage, Stage, dict_of
+from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage, dict_of
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS
 from amazon_electra.model.recipes import RECIPES
@@ -314,11 +319,13 @@ def add_round(
     """Return the base with the dump and its corpus added, after its encoder was trained further."""
     first, vocabulary = base.rounds[0], base.vocabulary
     if vocabulary is None:
-        encoder = make(build_contrastive_stage(p, corpus, base.encoder))
+        encoder = make(build_contrastive_stage(p.pretraining, corpus, base.encoder))
         return replace(base, rounds=(*base.rounds, Round(dump, corpus, encoder)))
     fit = make(build_vocabulary_fit_stage(corpus, vocabulary))
-    shards = make(build_shards_stage(p, corpus, vocabulary))
-    dev_shards = make(build_dev_stage(p, first.corpus, vocabulary))
+    length = choose_sequence_length(p.shards, p.recipe, None, make.store)
+    engine = Resources(engine=p.engine, workers=p.corpus.workers)
+    shards = make(build_shards_stage(length, corpus, vocabulary, engine))
+    dev_shards = make(build_dev_stage(length, first.corpus, vocabulary))
 
     # How often the first round went through its own shards: replayed text does not count.
     packed = [one.shards for one in base.rounds if one.shards]

@@ -10,9 +10,9 @@ from prefect.context import FlowRunContext
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.transactions import CommitMode, transaction
 
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.runner.processes import JobFailed, end_children_on_error
+from amazon_electra.flows.runner.processes import end_children_on_error
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
 from amazon_electra.flows.store.stage import ACCELERATOR, Stage
 
@@ -28,11 +28,10 @@ def is_transient_failure(task: Any, run: Any, state: Any) -> bool:
     """
     try:
         state.result()
-    except (JobFailed, TransientError, ConnectionError, TimeoutError) as failure:
-        is_transient = failure.transient if isinstance(failure, JobFailed) else True
-        if is_transient and run.run_count <= len(RETRY_DELAYS):
+    except (TransientError, ConnectionError, TimeoutError) as failure:
+        if run.run_count <= len(RETRY_DELAYS):
             find_run_logger().warning("tried again after attempt %d: %s", run.run_count, failure)
-        return is_transient
+        return True
     except BaseException:
         return False
     return False
@@ -93,13 +92,9 @@ def raise_failures(futures: Sequence[Any]) -> None:
     if not failures:
         return
     undone = sum(not future.state.is_completed() for future in futures)
-    first, how_many = failures[0], f"{undone} of {len(futures)} failed; the first"
-    if undone > 1 and isinstance(first, JobFailed):
-        raise JobFailed(
-            f"{how_many}: {first.name}", first.code, first.cause, first.log, first.transient
-        )
-    if undone > 1 and isinstance(first, UserError):
-        raise UserError(f"{how_many}: {first}")
+    first = failures[0]
+    if undone > 1 and isinstance(first, JobFailed | UserError):
+        raise type(first)(f"{undone} of {len(futures)} failed; the first: {first}")
     raise first
 
 

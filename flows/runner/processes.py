@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Self, TypeVar
 
 import psutil
 
-from amazon_electra.beam_jobs.core.errors import NETWORK_ERRORS, UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.guard import GRACE_SECONDS, guard_command
 from amazon_electra.beam_jobs.core.variables import read_number_variable
 from amazon_electra.flows.runner.logs import find_run_logger
@@ -32,8 +32,6 @@ from amazon_electra.flows.runner.logs import find_run_logger
 POLL_SECONDS = 0.1
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 """Children write at once, and run no code of the folder in which the user happens to stand."""
-TRANSIENT_EXIT_CODES = {75}
-"""EX_TEMPFAIL of sysexits.h."""
 TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
 """Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and
 ends so again.
@@ -60,18 +58,15 @@ class Terminated(KeyboardInterrupt):
     """A SIGTERM: the run ends at once, where after Ctrl-C it keeps the best so far."""
 
 
-class JobFailed(RuntimeError):
-    """A job ended with an exit code that is neither 0 nor the user's mistake."""
-
-    def __init__(self, name: str, code: int, cause: str, log: Path, transient: bool):
-        again = (
-            "a second attempt may pass"
-            if transient
-            else "the same command continues at this stage once the cause is fixed"
-        )
-        super().__init__(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
-        self.name, self.code, self.cause = name, code, cause
-        self.log, self.transient = log, transient
+def build_failure(name: str, code: int, cause: str, log: Path) -> JobFailed:
+    """Return the error of a job that ended with this exit code, which is neither 0 nor that of the
+    user's mistake: a TransientError where another attempt may pass.
+    """
+    may_pass = code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
+    again = "the same command continues at this stage once the cause is fixed"
+    again = "a second attempt may pass" if may_pass else again
+    kind = TransientError if may_pass else JobFailed
+    return kind(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
 
 
 @dataclass(frozen=True)
@@ -113,8 +108,8 @@ def run_job(
                 follow(progress)
         except JobStalled as hangs:
             find_run_logger().warning("%s hangs: %s; it is ended", name, hangs)
-            code, cause = 128 + signal.SIGKILL, f"{hangs}: it was ended"
-            raise JobFailed(name, code, cause, log, True) from None
+            cause = f"{hangs}: it was ended"
+            raise build_failure(name, 128 + signal.SIGKILL, cause, log) from None
         return child.collect_result(name)
 
 
@@ -304,20 +299,16 @@ class Child:
         return seconds
 
     def collect_result(self, name: str) -> JobResult:
-        """Return the result of a job that is over; raise UserError or JobFailed where it failed."""
+        """Return the result of a job that is over; raise UserError, TransientError or JobFailed
+        where it failed.
+        """
         code = self._guard.returncode
         assert code is not None
         assert self._usage is not None
         if code == 2:
             raise UserError(self.find_last_line().removeprefix("error: "))
         if code != 0:
-            cause = self.find_cause()
-            transient = (
-                read_signal(code) in TRANSIENT_SIGNALS
-                or code in TRANSIENT_EXIT_CODES
-                or cause.split(":")[0].split(".")[-1] in NETWORK_ERRORS
-            )
-            raise JobFailed(name, code, cause, self.log, transient)
+            raise build_failure(name, code, self.find_cause(), self.log)
         self._stdout.seek(0)
         result = json.loads(self._stdout.read().decode() or "{}")
         cpu = self._usage.ru_utime + self._usage.ru_stime

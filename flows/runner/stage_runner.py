@@ -14,13 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError
-from amazon_electra.flows.runner.processes import (
-    JobFailed,
-    WarmWorkers,
-    read_hang_seconds,
-    run_job,
-)
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.flows.runner.processes import WarmWorkers, read_hang_seconds, run_job
 from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store, read_result_of_earlier_job

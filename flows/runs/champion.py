@@ -26,7 +26,7 @@ from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core.model_folder import shorten_task
-from amazon_electra.flows.configuration.form import Parameters, Promotion
+from amazon_electra.flows.configuration.form import Promotion
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.store.stage import ExistingStage, Stage
@@ -92,15 +92,15 @@ def read_champion(uri: str, store: Store, task: str) -> Champion:
     return Champion(tags.get("version", ""), model if is_here else None, behind)
 
 
-def check_registry(parameters: Parameters, uri: str) -> None:
+def check_registry(wish: Promotion, uri: str) -> None:
     """Raise RegistryAway where the run is to register its models and MLflow does not answer."""
-    if parameters.promotion.mode != "off":
+    if wish.mode != "off":
         call_with_retries("champion", partial(list_registries, uri))
 
 
-def find_champion(parameters: Parameters, store: Store, uri: str, task: str) -> Champion:
+def find_champion(wish: Promotion, store: Store, uri: str, task: str) -> Champion:
     """Return the registry's champion of a task where this run needs it, else an empty one."""
-    if parameters.promotion.mode == "off":
+    if wish.mode == "off":
         return Champion()
     champion = call_with_retries("champion", partial(read_champion, uri, store, task))
     if not champion.is_here:
@@ -114,7 +114,7 @@ def find_champion(parameters: Parameters, store: Store, uri: str, task: str) -> 
 
 
 def register_models(
-    parameters: Parameters,
+    wish: Promotion,
     maker: PrefectStageMaker,
     find: Callable[[str], Champion],
     last: Stage,
@@ -126,18 +126,18 @@ def register_models(
     made = [stage for stage in maker.stages if stage.name == "model"]
     if not made or last.name != "report":
         return ""
-    if parameters.promotion.mode == "off":
+    if wish.mode == "off":
         return "not registered: promotion.mode=off"
     report = json.loads((maker.store.fetch(last) / "report.json").read_text(encoding="utf-8"))
     lines = []
     for model in made:
-        became = register_model(parameters, maker, model, find, last, report, tracking)
+        became = register_model(wish, maker, model, find, last, report, tracking)
         lines.append(f"{model.config.task}: {became}" if len(made) > 1 else became)
     return "\n".join(lines)
 
 
 def register_model(
-    parameters: Parameters,
+    wish: Promotion,
     maker: PrefectStageMaker,
     model: Stage,
     find: Callable[[str], Champion],
@@ -164,7 +164,7 @@ def register_model(
         if stage.name == "comparison" and stage.inputs["model"].fingerprint == model.fingerprint
     ]
     if compared and compared[0]:
-        found, margin = compared[0]["result"], parameters.promotion.margin
+        found, margin = compared[0]["result"], wish.margin
         decision = decide_promotion(found, margin, champion.behind)
     else:
         decision = decide_first(results)
@@ -178,7 +178,7 @@ def register_model(
     with TemporaryDirectory(dir=store.root / "runs") as scratch:  # until MLflow has it
         write_served_model(folder, Path(scratch, "model"))
         tracking.log_folder(Path(scratch, "model"), artifact)
-        return consider_promotion(parameters.promotion, report, tracking, *asked)
+        return consider_promotion(wish, report, tracking, *asked)
 
 
 def find_encoder(stages: Sequence[Stage], results: Mapping[str, Any]) -> Stage | None:

@@ -110,8 +110,8 @@ def run_graph(
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
     (store.root / "runs" / str(flow_run.id)).mkdir(parents=True, exist_ok=True)
     crash_lost_runs(store)
-    find = partial(find_champion, parameters, store, tracking.uri)
-    check_registry(parameters, tracking.uri)  # fails before anything is made
+    find = partial(find_champion, parameters.promotion, store, tracking.uri)
+    check_registry(parameters.promotion, tracking.uri)  # fails before anything is made
     find_later = cache(find)  # once the models are made, hours later, it may be another one
     shown = [artifacts.PrefectRun(), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags)
@@ -137,7 +137,7 @@ def run_graph(
                 maker.check_pools(planned)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
-            became = register_models(parameters, maker, find_later, last, tracking)
+            became = register_models(parameters.promotion, maker, find_later, last, tracking)
             summary |= {"registered": became} if became else {}
             status = "FINISHED"
     except Pause:

@@ -3,15 +3,16 @@ and their cells.
 """
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.form import Arm, Parameters
+from amazon_electra.flows.configuration.form import Arm, Finetuning, Parameters
 from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.stages import finetuning
 from amazon_electra.flows.stages.cells import Cell, build_cell
 from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
-from amazon_electra.flows.stages.finetuning import Finetuning, Start
+from amazon_electra.flows.stages.finetuning import Start
 from amazon_electra.flows.stages.origin import get_name
 from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, find_length, find_positions
 from amazon_electra.flows.store.stage import Stage
@@ -36,15 +37,15 @@ MIN_CURVE = 2
 CURVE_TESTS = 1_000
 
 
-def check_parameters(parameters: Parameters) -> None:
+def check_split(split: str) -> None:
     """Raise UserError, before anything is made, where fine-tuning would fail hours later."""
-    shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
+    shares = dict(part.split("=") for part in split.split(","))
     if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
         raise UserError(
             f"fine-tuning needs at least 1 for each of "
             f"train, dev and test, here {' and '.join(empty)} would be empty",
             "corpus.split",
-            parameters.corpus.split,
+            split,
         )
 
 
@@ -87,7 +88,7 @@ class RunArm:
 
 
 def list_arms(
-    parameters: Parameters,
+    chosen: Sequence[Arm],
     store: Store,
     encoder: Stage,
     base: Stage | None = None,
@@ -98,13 +99,7 @@ def list_arms(
     A model that goes on from another, the `base`, is compared with that one. States are read of the
     published encoder and of the adapted one; an arm that combines others takes the first network
     that is fine-tuned.
-
-    Unless the form names the arms, the published encoder is not fine-tuned beside one that is
-    adapted by contrast: the regressions on both have shown for seconds what adaptation was worth.
     """
-    chosen = parameters.chosen_arms
-    if isinstance(encoder, ContrastiveAdaptation) and not (base or parameters.finetuning.arms):
-        chosen = [arm for arm in chosen if arm != "origin"]
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
         chosen = [arm for arm in chosen if arm != "pre-trained"]
     written = find_written(store, encoder)
@@ -165,59 +160,46 @@ def find_written(store: Store, encoder: Stage) -> Stage:
 
 
 def list_cells(
-    parameters: Parameters,
+    p: Parameters,
     store: Store,
     corpus: Stage,
     encoder: Stage,
     base: Stage | None = None,
     origin: Stage | None = None,
+    is_curve: bool = False,
 ) -> Iterator[Cell]:
     """Yield the cells of a run in the order of the report; `base` is the model that this one goes
     on from, `origin` the published one that all of them began with, if any.
+
+    `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels TF-IDF
+    alone, trained with fewer labels than there are and evaluated on CURVE_TESTS test examples at
+    most.
+
+    Unless the form names the arms, the published encoder is not fine-tuned beside one that is
+    adapted by contrast: the regressions on both have shown for seconds what adaptation was worth.
     """
-    settings = choose_settings(parameters, store, corpus, origin)
-    arms = list_arms(parameters, store, encoder, base, origin)
-    for task in parameters.finetuning.tasks:
-        for seed in parameters.finetuning.seeds:
-            for arm in arms:
-                chosen = choose_finetuning(parameters, corpus, arm, task, seed, settings)
-                yield build_cell(chosen, arm.name)
-
-
-def choose_finetuning(
-    parameters: Parameters,
-    corpus: Stage,
-    arm: RunArm,
-    task: str,
-    seed: int,
-    settings: Mapping[str, str],
-) -> Finetuning:
-    """Return the fine-tuning of an arm as a run asks for it."""
-    device = parameters.pretraining.finetuning_device
-    return Finetuning(arm.start, task, seed, corpus, settings, parameters.recipe, device)
-
-
-def list_curve_cells(
-    parameters: Parameters, store: Store, corpus: Stage, encoder: Stage, origin: Stage | None = None
-) -> Iterator[Cell]:
-    """Yield the cells of the label curve: the arms that cost seconds, of few labels TF-IDF alone,
-    trained with fewer labels than there are and evaluated on CURVE_TESTS test examples at most.
-    """
-    settings = choose_settings(parameters, store, corpus, origin)
+    chosen, device = p.finetuning, p.pretraining.finetuning_device
+    names = p.chosen_arms
+    if isinstance(encoder, ContrastiveAdaptation) and not chosen.arms:
+        names = [arm for arm in names if arm != "origin"]
+    arms = list_arms(names, store, encoder, base, origin)
+    settings = choose_settings(chosen, p.recipe, store, corpus, origin)
     made = store.manifest(corpus)
-    every = list_arms(parameters, store, encoder, None, origin)
-    arms = [arm for arm in every if find_arm(arm.start.arm).is_cheap]
-    for task in parameters.finetuning.tasks:
-        labelled = count_labelled(task, made["result"]) if made else 0
-        counts = [n for n in CURVE if labelled > 2 * n and parameters.recipe != "sample"]
-        own = arms
-        if len(counts) < len(CURVE):
-            own = [arm for arm in arms if arm.start.arm == "tfidf"]
-            counts = counts if len(counts) >= MIN_CURVE else []
-        for labels, arm, seed in itertools.product(counts, own, parameters.finetuning.seeds):
-            few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
-            chosen = choose_finetuning(parameters, corpus, arm, task, seed, few)
-            yield build_cell(chosen, arm.name, labels=labels)
+    for task in chosen.tasks:
+        points, own = [0], arms
+        if is_curve:
+            labelled = count_labelled(task, made["result"]) if made else 0
+            points = [n for n in CURVE if labelled > 2 * n and p.recipe != "sample"]
+            own = [arm for arm in arms if find_arm(arm.start.arm).is_cheap]
+            if len(points) < len(CURVE):
+                own = [arm for arm in arms if arm.start.arm == "tfidf"]
+                points = points if len(points) >= MIN_CURVE else []
+        for labels, seed, arm in itertools.product(points, chosen.seeds, own):
+            few = {"n_train": str(labels), "n_test": str(CURVE_TESTS)} if labels else {}
+            asked = finetuning.Finetuning(
+                arm.start, task, seed, corpus, {**settings, **few}, p.recipe, device
+            )
+            yield build_cell(asked, arm.name, labels=labels)
 
 
 def pair_adapted(arms: Collection[str], origin: Stage) -> list[tuple[str, str]]:
@@ -229,25 +211,24 @@ def pair_adapted(arms: Collection[str], origin: Stage) -> list[tuple[str, str]]:
 
 
 def choose_settings(
-    parameters: Parameters, store: Store, corpus: Stage, origin: Stage | None
+    chosen: Finetuning, recipe: str, store: Store, corpus: Stage, origin: Stage | None
 ) -> dict[str, str]:
     """Return the settings of fine-tuning in which a run differs from its recipe: of all its arms,
     since a published encoder takes other learning rates than one that a recipe trains, and may have
     positions for fewer tokens; and of few labels a dev split is too small to choose by.
     """
-    default = RECIPES[parameters.recipe].finetuning.max_length or DEFAULT_TOKENS
-    read = find_length(parameters, store, corpus, origin)
+    default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
+    read = find_length(chosen, recipe, store, corpus, origin)
     positions = find_positions(store, origin) if origin else None
-    length = parameters.finetuning.max_length or min(default, positions or default)
+    length = chosen.max_length or min(default, positions or default)
     length = read.tokens if read else length
-    rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
-    labels = parameters.finetuning.labels
+    rates = ",".join(str(rate) for rate in chosen.learning_rates)
     made = store.manifest(corpus)
-    has_few = made and not has_dev(parameters.finetuning.tasks, made["result"])
+    has_few = made and not has_dev(chosen.tasks, made["result"])
     return {
-        **(RECIPES[parameters.recipe].finetuning_of_published if origin else {}),
+        **(RECIPES[recipe].finetuning_of_published if origin else {}),
         **({"learning_rates": rates} if rates else {}),
-        **({"n_train": str(labels)} if labels else {}),
+        **({"n_train": str(chosen.labels)} if chosen.labels else {}),
         **({"selection": "cross-validation"} if has_few else {}),
         **({"max_length": str(length)} if length != default else {}),
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import replace_settings
-from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.form import CONTRASTIVE, Parameters, Pretraining
 from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.stages.origin import get_name
 from amazon_electra.flows.stages.pretraining import divide_cores, locate_encoder
@@ -65,13 +65,12 @@ class ContrastiveAdaptation(Stage):
 
 
 def build_contrastive_stage(
-    parameters: Parameters, corpus: Stage, start: Stage, beside: int = 0
+    chosen: Pretraining, corpus: Stage, start: Stage, beside: int = 0
 ) -> ContrastiveAdaptation:
     """Return the adaptation that the form describes, of a published encoder or further of one that
     was adapted so; on a CPU it leaves `beside` cores to jobs that run at the same time.
     """
-    chosen = parameters.pretraining
-    settings = chosen.settings if chosen.objective == "contrastive" else {}
+    settings = chosen.settings if chosen.objective == CONTRASTIVE else {}
     config = ContrastiveConfig(seed=chosen.seed)
     [config] = replace_settings([config], settings, "pretraining")
     is_published = start.name == "origin"
@@ -85,17 +84,14 @@ def build_contrastive_stage(
     )
 
 
-def adapts_by_contrast(parameters: Parameters, corpus: Stage, store: Store) -> bool:
+def adapts_by_contrast(p: Parameters, corpus: Stage, store: Store) -> bool:
     """Return whether the published encoder of a run is adapted by contrast: where the form says so,
     or says nothing of its training and the corpus has enough titles. Until the corpus is made it is
     taken to have them.
     """
-    chosen = parameters.pretraining
-    if chosen.objective:
-        return chosen.objective == "contrastive"
-    if not is_contrast_automatic(parameters):
-        return False
-    return has_titles(corpus, store, MIN_TITLES)
+    if objective := p.pretraining.objective:
+        return objective == CONTRASTIVE
+    return p.is_contrast_automatic and has_titles(corpus, store, MIN_TITLES)
 
 
 def has_titles(corpus: Stage, store: Store, enough: int) -> bool:
@@ -110,10 +106,3 @@ def has_titles(corpus: Stage, store: Store, enough: int) -> bool:
                 yield store.fetch(corpus, name) / name
 
     return has_pairs(fetch_files(), enough)
-
-
-def is_contrast_automatic(parameters: Parameters) -> bool:
-    """Return whether the titles of the corpus decide: nobody asks for another training."""
-    chosen = parameters.pretraining
-    is_asked = chosen.objective or chosen.steps or chosen.settings
-    return parameters.recipe == "published" and not is_asked

@@ -6,7 +6,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration import form
 from amazon_electra.flows.stages.dump import hash_files, list_files, locate_dump, locate_files
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
@@ -25,7 +25,7 @@ class Corpus(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.beam_jobs.corpus_job import make_corpus
 
-        far = self.resources.is_far
+        far = self.on_engine
         withheld = self.files.get("withhold", ())
         return make_corpus(
             self.config,
@@ -33,17 +33,21 @@ class Corpus(Stage):
             store.open_output(folder, far),
             seen=[store.open_input(corpus, far) for corpus in self.reads.values()],
             withhold=locate_files(withheld, store, "corpus.withhold"),
-            beam_options=self.resources.engine,
+            beam_options=self.resources.beam_options,
         ).content
 
 
 def build_corpus_stage(
-    parameters: Parameters, dump: Stage, store: Store, earlier: Sequence[Stage] = ()
+    chosen: form.Corpus,
+    reading: form.Dump,
+    engine: form.Engine,
+    dump: Stage,
+    store: Store,
+    earlier: Sequence[Stage] = (),
 ) -> Corpus:
     """Return the corpus that the form asks for; `earlier` are the corpora whose texts are not taken
     again, oldest first.
     """
-    chosen = parameters.corpus
     if earlier and chosen.split_by == "time":
         raise UserError(
             "time; an earlier corpus has its own latest reviews as test; a dump "
@@ -54,12 +58,12 @@ def build_corpus_stage(
         path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")
     ]
     config = CorpusConfig(
-        **parameters.dump.pick(CorpusConfig)
+        **reading.pick(CorpusConfig)
         | chosen.pick(CorpusConfig)
         | {
             "languages": sorted(chosen.languages),
             "dates": chosen.dates if chosen.split_by == "time" else None,
-            "fold_labels": parameters.dump.fold_labels or not (parameters.dump.labels or earlier),
+            "fold_labels": reading.fold_labels or not (reading.labels or earlier),
         }
     )
     return Corpus(
@@ -67,11 +71,5 @@ def build_corpus_stage(
         {"dump": dump, **({"earlier": earlier[-1]} if earlier else {})},
         files={"withhold": hash_files(withheld, store)} if withheld else {},
         reads={f"earlier {number}": corpus for number, corpus in enumerate(earlier, 1)},
-        resources=choose_engine(parameters, chosen.workers),
+        resources=Resources(engine=engine, workers=chosen.workers),
     )
-
-
-def choose_engine(parameters: Parameters, workers: int | None) -> Resources:
-    """Return where a Beam job runs: on the form's engine, or in `workers` local processes."""
-    engine = parameters.engine
-    return Resources(engine=tuple(engine.list_options(workers)), is_far=engine.is_far)

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import Parameters, name_origin
+from amazon_electra.flows.configuration.form import Pretraining, name_origin
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
@@ -76,9 +76,8 @@ HUB_SECONDS = 10
 CONFIG = "config.json"
 
 
-def make_origin(p: Parameters, make: StageMaker) -> Stage | None:
+def make_origin(chosen: Pretraining, make: StageMaker) -> Stage | None:
     """Make and return the encoder that the form starts from; None where it starts from nothing."""
-    chosen = p.pretraining
     if not chosen.start_from:
         return None
     return make(

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.form import Engine, Parameters
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.processes import run_job
 from amazon_electra.flows.stages.equal_cost import (
@@ -215,13 +215,12 @@ def has_accelerator(device: str) -> bool:
     return device in ("cuda", "xla", "xla-spmd") or (device == "auto" and bool(here))
 
 
-def shares_cores(parameters: Parameters) -> bool:
+def shares_cores(device: str, engine: Engine) -> bool:
     """Return whether jobs side by side share a CPU, rather than take turns at an accelerator.
 
     Of a worker elsewhere only the form says what it trains on.
     """
-    device = parameters.pretraining.device
-    if parameters.engine.placement == "pools":
+    if engine.placement == "pools":
         return device == "cpu"
     return not has_accelerator(device)
 
@@ -314,14 +313,6 @@ def build_pretraining_stage(
     return build_training(training, shards, steps=steps)
 
 
-def is_adaptation_optional(parameters: Parameters) -> bool:
-    """Return whether a dump with too little text goes without adaptation: nobody asks for it."""
-    chosen = parameters.pretraining
-    asked = chosen.objective or chosen.steps or "steps" in chosen.settings
-    asked = asked or "pre-trained" in parameters.finetuning.arms
-    return parameters.recipe == "published" and not asked
-
-
 def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bool:
     """Return whether the dump has text enough for an adaptation that gains; true where somebody
     asks for steps, and where nothing is known of the text yet.
@@ -329,7 +320,7 @@ def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bo
     made = store.manifest(corpus)
     if parameters.effort == "quick":
         return False
-    if not is_adaptation_optional(parameters) or not made:
+    if not parameters.is_adaptation_optional or not made:
         return True
     counts = made["result"]
     share = counts["splits"].get("pretrain", 0) / max(1, counts["kept"])

@@ -83,7 +83,7 @@ class Scores(Stage):
             [str(store.fetch(stage)) for name, stage in self.inputs.items() if name != "dump"],
             locate_dump(self.inputs["dump"], store),
             str(folder),
-            beam_options=self.resources.engine,
+            beam_options=self.resources.beam_options,
         )
 
 
@@ -97,7 +97,7 @@ def make_scores(
         Scores(
             build_config(models, form),
             {"dump": make(new), **name_inputs(models)},
-            resources=Resources(engine=list_workers(form)),
+            resources=Resources(workers=form.model.workers),
         )
     )
 
@@ -108,12 +108,6 @@ def name_inputs(models: Sequence[RegisteredModel]) -> dict[str, Stage]:
         f"model {number}": ExistingStage("model", known=model.fingerprint)
         for number, model in enumerate(models, 1)
     }
-
-
-def list_workers(form: Scoring) -> tuple[str, ...]:
-    """Return the option of Beam that sets the processes of the job, where the form does."""
-    workers = form.model.workers
-    return ("--direct_num_workers", str(workers)) if workers else ()
 
 
 def leave_out_files(dump: ListedDump, known: Scored) -> ListedDump:

@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.form import Parameters, Shards
+from amazon_electra.flows.configuration.form import Shards
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.stages.corpus import choose_engine
 from amazon_electra.flows.stages.dump import hash_files, locate_files
 from amazon_electra.flows.stages.origin import POSITIONS, describe_origin, get_name, open_vocabulary
 from amazon_electra.flows.store.stage import Resources, Stage
@@ -32,7 +31,7 @@ class PackedShards(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.beam_jobs.shards_job import make_shards
 
-        far = self.resources.is_far
+        far = self.on_engine
         corpus = store.open_input(self.inputs["corpus"], far)
         source: dict[str, Any] = {"corpus": corpus}
         if texts := self.files.get("general_text"):
@@ -48,7 +47,7 @@ class PackedShards(Stage):
             open_vocabulary(store, self.inputs["vocabulary"], far),
             store.open_output(folder, far),
             **source,
-            beam_options=self.resources.engine,
+            beam_options=self.resources.beam_options,
         ).content
 
 
@@ -62,31 +61,31 @@ class DevShards(PackedShards):
     ends_run = False
 
 
-def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> PackedShards:
-    """Return the shards of sequences of as many tokens as the form or the recipe says."""
-    return PackedShards(
-        ShardsConfig(max_length=find_length(parameters)),
-        {"corpus": corpus, "vocabulary": vocabulary},
-        resources=choose_engine(parameters, parameters.corpus.workers),
-    )
+def build_shards_stage(
+    length: int, corpus: Stage, vocabulary: Stage, engine: Resources
+) -> PackedShards:
+    """Return the shards of sequences of `length` tokens."""
+    config = ShardsConfig(max_length=length)
+    return PackedShards(config, {"corpus": corpus, "vocabulary": vocabulary}, resources=engine)
 
 
-def build_dev_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> DevShards:
+def build_dev_stage(length: int, corpus: Stage, vocabulary: Stage) -> DevShards:
     """Return the shards of dev reviews."""
     return DevShards(
-        ShardsConfig(max_length=find_length(parameters), split="dev", sample_reviews=DEV_REVIEWS),
+        ShardsConfig(max_length=length, split="dev", sample_reviews=DEV_REVIEWS),
         {"corpus": corpus, "vocabulary": vocabulary},
-        resources=Resources(engine=("--direct_num_workers", "1")),
+        resources=Resources(workers=1),
         title="dev shards",
     )
 
 
 def build_general_shards_stage(
-    parameters: Parameters,
+    length: int,
     texts: Sequence[Path],
     withheld: Sequence[Path],
     corpus: Stage,
     vocabulary: Stage,
+    engine: Resources,
     store: Store,
 ) -> PackedShards:
     """Return shards of text that is not reviews, for a study's control arm: the reviews'
@@ -96,33 +95,25 @@ def build_general_shards_stage(
     the corpus.
     """
     return PackedShards(
-        ShardsConfig(max_length=find_length(parameters)),
+        ShardsConfig(max_length=length),
         {"corpus": corpus, "vocabulary": vocabulary},
         files={"general_text": hash_files(texts, store), "withhold": hash_files(withheld, store)},
-        resources=choose_engine(parameters, parameters.corpus.workers),
+        resources=engine,
         title="general-text shards",
     )
 
 
-def find_length(parameters: Parameters) -> int:
-    return parameters.shards.max_length or RECIPES[parameters.recipe].max_length
-
-
-def fit_length(parameters: Parameters, origin: Stage | None, store: Store) -> Parameters:
-    """Return the parameters with sequences of at most the tokens that the published encoder has
-    positions for, and log where they are shorter than the recipe's. UserError where the form asks
-    for longer ones.
+def choose_sequence_length(chosen: Shards, recipe: str, origin: Stage | None, store: Store) -> int:
+    """Return the tokens of a sequence: as the form or the recipe says, but no more than the
+    published encoder has positions for, which is logged. UserError where the form asks for more.
     """
+    length = chosen.max_length or RECIPES[recipe].max_length
     positions = describe_origin(store, origin).get(POSITIONS) if origin else None
-    if not origin or not positions or find_length(parameters) <= positions:
-        return parameters
+    if not origin or not positions or length <= positions:
+        return length
     has = f"{get_name(origin)} has positions for {positions} tokens"
-    if asked := parameters.shards.max_length:
-        raise UserError(f"{has}; give at most that many", "shards.max_length", asked)
-    find_run_logger().warning(
-        "%s: sequences have %d instead of the recipe's %d",
-        has,
-        positions,
-        find_length(parameters),
-    )
-    return parameters.model_copy(update={"shards": Shards(max_length=positions)})
+    if chosen.max_length:
+        raise UserError(f"{has}; give at most that many", "shards.max_length", length)
+    why = "%s: sequences have %d instead of the recipe's %d"
+    find_run_logger().warning(why, has, positions, length)
+    return int(positions)

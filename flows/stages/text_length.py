@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.form import Finetuning
 from amazon_electra.flows.stages.origin import (
     ENCODER,
     POSITIONS,
@@ -52,14 +52,16 @@ class TextLength:
         return line
 
 
-def choose_length(parameters: Parameters, lengths: np.ndarray, positions: int | None) -> TextLength:
+def choose_length(
+    chosen: Finetuning, recipe: str, lengths: np.ndarray, positions: int | None
+) -> TextLength:
     """Return what networks read of texts of these lengths, in tokens: as the form says, or else the
     recipe's length, doubled while more than MAX_CUT of the texts are longer, up to LONGEST or the
     `positions` of the encoder.
     """
-    default = RECIPES[parameters.recipe].finetuning.max_length or DEFAULT_TOKENS
-    tokens, most = parameters.finetuning.max_length or default, positions or LONGEST
-    while not parameters.finetuning.max_length and (lengths > tokens).mean() > MAX_CUT:
+    default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
+    tokens, most = chosen.max_length or default, positions or LONGEST
+    while not chosen.max_length and (lengths > tokens).mean() > MAX_CUT:
         if tokens >= min(LONGEST, most):
             break
         tokens *= 2
@@ -70,7 +72,7 @@ def choose_length(parameters: Parameters, lengths: np.ndarray, positions: int | 
 
 
 def find_length(
-    parameters: Parameters, store: Store, corpus: Stage, origin: Stage | None
+    chosen: Finetuning, recipe: str, store: Store, corpus: Stage, origin: Stage | None
 ) -> TextLength | None:
     """Return what the networks of a run read of the reviews of a corpus; None where it is not made
     yet, or starts from no published encoder.
@@ -78,7 +80,7 @@ def find_length(
     lengths = measure_lengths(store, corpus, origin) if origin else None
     if lengths is None or not origin:
         return None
-    return choose_length(parameters, lengths, find_positions(store, origin))
+    return choose_length(chosen, recipe, lengths, find_positions(store, origin))
 
 
 def measure_lengths(store: Store, corpus: Stage, origin: Stage) -> np.ndarray | None:
@@ -95,7 +97,7 @@ def measure_lengths(store: Store, corpus: Stage, origin: Stage) -> np.ndarray | 
 
 
 def foretell_length(
-    parameters: Parameters, store: Store, texts: Sequence[str], origin: Stage
+    chosen: Finetuning, recipe: str, store: Store, texts: Sequence[str], origin: Stage
 ) -> TextLength | None:
     """Return what the networks of a run will read of these texts, by a dump's first records; None
     where the encoder's tokenizer is not on this machine.
@@ -104,7 +106,7 @@ def foretell_length(
     if not texts or not folder or not (folder / TOKENIZER).is_file():
         return None
     lengths = count_tokens(str(folder / TOKENIZER), texts)
-    return choose_length(parameters, lengths, find_positions(store, origin))
+    return choose_length(chosen, recipe, lengths, find_positions(store, origin))
 
 
 def find_positions(store: Store, origin: Stage) -> int | None:

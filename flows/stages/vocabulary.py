@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration import form
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.options import VocabularyConfig
@@ -25,13 +25,13 @@ class Vocabulary(Stage):
 
 
 def build_vocabulary_stage(
-    parameters: Parameters, corpus: Stage, origin: Stage | None = None
+    chosen: form.Vocabulary, recipe: str, corpus: Stage, origin: Stage | None = None
 ) -> Stage:
     """Return the vocabulary that the form asks for; that of `origin`, where training starts from
     it.
     """
     if origin:
         return origin
-    size = parameters.vocabulary.size or RECIPES[parameters.recipe].vocabulary_size
-    config = VocabularyConfig(size=size, lower_case=parameters.vocabulary.lower_case)
+    size = chosen.size or RECIPES[recipe].vocabulary_size
+    config = VocabularyConfig(size=size, lower_case=chosen.lower_case)
     return Vocabulary(config, {"corpus": corpus})

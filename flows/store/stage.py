@@ -20,16 +20,16 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import Settings, join_mistakes
+from amazon_electra.flows.configuration.engine import Engine
 
 if TYPE_CHECKING:
     from amazon_electra.flows.store.store import Store
@@ -46,22 +46,6 @@ class NoConfig(Settings):
     """Config of a stage that its inputs decide alone."""
 
 
-ENDPOINT = r"[\w.-]+:\d{1,5}"
-ENGINE_OPTIONS = {
-    "runner": "PortableRunner|DataflowRunner",
-    **dict.fromkeys(("job_endpoint", "environment_config", "flink_master"), ENDPOINT),
-    "environment_type": "EXTERNAL",
-    "project": r"\w[\w.:-]*",
-    "region": r"\w[\w-]*",
-    "temp_location": r"gs://[\w.-]+(/.*)?",
-    **dict.fromkeys(("environment_cache_millis", "parallelism", "max_num_workers"), r"\d+"),
-    "direct_num_workers": r"\d+",
-}
-"""Options of Beam that a stage may be given, and patterns of their values. Others start programs:
-`--environment_type PROCESS`, `--setup_file`, a runner of any module.
-"""
-
-
 class Resources(Settings):
     """Where and with what a stage is made. Nothing here changes a byte of the result."""
 
@@ -69,18 +53,15 @@ class Resources(Settings):
     threads: int = Field(default=0, ge=0, description="CPU threads of each process; 0: all cores")
     processes: int = Field(default=1, ge=1)
     beside: int = Field(default=0, ge=0, description="Jobs that run at the same time on this CPU")
-    engine: tuple[str, ...] = Field(default=(), description="Options of Beam's runner")
-    is_far: bool = Field(default=False, description="Whether Beam's workers are elsewhere")
+    engine: Engine = Field(default=Engine(), description="Where Beam's workers are")
+    workers: int | None = Field(default=None, description="Local processes of a Beam job")
 
-    @field_validator("engine")
-    @classmethod
-    def _check_engine(cls, words: tuple[str, ...]) -> tuple[str, ...]:
-        """Raise ValueError for an option that no form gives: requests come from other hosts."""
-        for option, value in zip_longest(words[::2], words[1::2], fillvalue=""):
-            pattern = ENGINE_OPTIONS.get(option.removeprefix("--"))
-            if not option.startswith("--") or not pattern or not re.fullmatch(pattern, value):
-                raise ValueError(f"{option} {value}: no option of an engine's form")
-        return words
+    @property
+    def beam_options(self) -> list[str]:
+        """Return the options of Beam's runner. A request from another host names none: they start
+        programs, as `--setup_file` does.
+        """
+        return self.engine.list_options(self.workers)
 
 
 HERE = Resources()
@@ -169,7 +150,7 @@ class Stage:
     @property
     def on_engine(self) -> bool:
         """Return whether its workers read and write in the store, not in copies."""
-        return self.resources.is_far
+        return self.resources.engine.is_far
 
     def list_environment(self, store: "Store") -> dict[str, str]:
         """Return what is added to the environment of its job.
@@ -290,29 +271,6 @@ def write_request(stages: Collection[Stage]) -> dict[str, Any]:
     return found
 
 
-def describe(stage: Stage, add: Any) -> dict[str, Any]:
-    """Return a stage as plain JSON; `add` describes the stages that it names."""
-    known = isinstance(stage, ExistingStage)
-    content = {
-        "known": stage.fingerprint if known else "",
-        "version": stage.version,
-        "config": dict(stage.parameters)
-        if known
-        else {}
-        if stage.config is None
-        else dict_of(stage.config),
-        "inputs": {name: add(source) for name, source in stage.inputs.items()},
-        "reads": {name: add(source) for name, source in stage.reads.items()},
-        "files": {use: [list(file) for file in files] for use, files in stage.files.items()},
-        "resources": dict_of(stage.resources),
-        "title": stage.title,
-        "labels": dict(stage.labels),
-        "result": dict(stage.result),
-        "shared": stage.shared,
-    }
-    return {name: value for name, value in content.items() if value}
-
-
 class RequestedStage(Settings):
     """One stage of a request."""
 
@@ -327,6 +285,25 @@ class RequestedStage(Settings):
     labels: dict[str, str] = Field(default={})
     result: dict[str, Any] = Field(default={})
     shared: bool = False
+
+
+AS_IT_IS = ("files", "resources", "title", "labels", "result", "shared")
+"""Fields that a request has as the stage has them."""
+
+
+def describe(stage: Stage, add: Any) -> dict[str, Any]:
+    """Return a stage as plain JSON; `add` describes the stages that it names."""
+    is_known = isinstance(stage, ExistingStage)
+    config = {} if stage.config is None or is_known else dict_of(stage.config)
+    described = RequestedStage(
+        known=stage.fingerprint if is_known else "",
+        version=stage.version,
+        config=dict(stage.parameters) if is_known else config,
+        inputs={name: add(source) for name, source in stage.inputs.items()},
+        reads={name: add(source) for name, source in stage.reads.items()},
+        **{field: getattr(stage, field) for field in AS_IT_IS},
+    )
+    return dict_of(described)
 
 
 def read_request(request: Mapping[str, Any], path: str) -> Stage:
@@ -349,8 +326,7 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
         more: dict[str, Any] = {
             "inputs": {one: find(source) for one, source in given.inputs.items()},
             "reads": {one: find(source) for one, source in given.reads.items()},
-            **{field: getattr(given, field) for field in ("files", "resources", "title")},
-            **{field: getattr(given, field) for field in ("labels", "result", "shared")},
+            **{field: getattr(given, field) for field in AS_IT_IS},
         }
         stage: Stage
         if given.known:

@@ -3,7 +3,7 @@ begins with its field.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,6 @@ REFERENCES = ("teacher", "architecture")
 
 def validate_study(study: Study) -> Iterator[str]:
     """Yield every mistake that the text alone shows."""
-    if not study.arms or not study.tasks or not study.seeds:
-        yield "a study needs at least one arm, one task and one seed"
-        return
     yield from _find_duplicates(study)
     for i, arm in enumerate(study.arms):
         yield from (f"arms[{i}]: {mistake}" for mistake in _check_arm(study, arm))
@@ -96,17 +93,12 @@ def _is_made_later(place: str) -> bool:
 
 
 def _find_duplicates(study: Study) -> Iterator[str]:
-    arms, tasks = [arm.name for arm in study.arms], [task.name for task in study.tasks]
-    named: list[tuple[str, str, Sequence[Any]]] = [
-        ("arms", "two arms have the same name", arms),
-        ("tasks", "two tasks have the same name, give them a `title` each", tasks),
-        ("seeds", "a seed is named twice", study.seeds),
-        ("pretraining_seeds", "a seed is named twice", study.pretraining_seeds),
-    ]
-    for i, task in enumerate(study.tasks):
-        named.append((f"tasks[{i}].seeds", "a seed is named twice", task.seeds))
-    for field, what, names in named:
-        if several := [str(name) for name, n in Counter(names).items() if n > 1]:
+    for field, what, named in (
+        ("arms", "two arms have the same name", study.arms),
+        ("tasks", "two tasks have the same name, give them a `title` each", study.tasks),
+    ):
+        counts = Counter(one.name for one in named)
+        if several := [name for name, n in counts.items() if n > 1]:
             yield f"{field}: {what}: {', '.join(several)}"
 
 
@@ -154,9 +146,6 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
     own = arm.pretraining
     if "seed" in own.set:
         yield "pretraining.set.seed: the study says it for all arms: write `pretraining_seeds`"
-    if own.recipe not in RECIPES:
-        yield f"pretraining.recipe: no recipe {own.recipe!r}; there are {', '.join(RECIPES)}"
-        return
     if place := own.start_from:
         for name in SHAPE:
             if name in own.set:
@@ -231,9 +220,6 @@ def _check_settings(study: Study) -> Iterator[str]:
     """Check each value by itself, then what every cell puts together; last yield the tasks whose
     cells are those of another one, whatever they are called: such a task would count twice.
     """
-    if study.recipe and study.recipe not in RECIPES:
-        yield f"recipe: no recipe {study.recipe!r}; there are {', '.join(RECIPES)}"
-        return
     base = RECIPES[study.recipe].finetuning if study.recipe else FinetuningSettings()
     for field, layer in [("settings", study.settings), *_list_own_settings(study)]:
         for name, value in layer.items():

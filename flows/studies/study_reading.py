@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.nesting import list_strings
-from amazon_electra.beam_jobs.core.settings import parse_field
+from amazon_electra.beam_jobs.core.settings import list_mistakes, parse_field
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes
 from amazon_electra.flows.configuration.study_file import Study, StudyChoice
@@ -166,10 +166,10 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
         study = Study.model_validate(content)
     except ValidationError as error:
         problems = []
-        for problem in error.errors()[:3]:
+        for problem, wrong in list(zip(error.errors(), list_mistakes(error), strict=True))[:3]:
             place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"])
             is_extra = problem["type"] == "extra_forbidden"
-            message = "unknown field" if is_extra else problem["msg"].lower()
+            message = "unknown field" if is_extra else wrong.message
             problems.append(": ".join(filter(None, [name, place.lstrip("."), message])))
         raise UserError("; ".join(problems)) from None
     if changes:
@@ -197,7 +197,7 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
             for arm in study.arms
             for task in study.tasks
         )
-        if study.arms and study.tasks and not is_read:
+        if not is_read:
             raise UserError(
                 f"{name}: {name_setting(field, text)} changes nothing: "
                 "every arm or task of the study sets its own value"

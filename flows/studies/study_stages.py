@@ -216,7 +216,7 @@ class StudyStages:
             seed,
             self.find_source(task.data),
             {name: format_value(value) for name, value in settings.items()},
-            self.study.recipe,
+            self.study.recipe or "",
             self.device,
         )
 

@@ -16,21 +16,26 @@ from amazon_electra.flows.runner.stage_runner import Plan, StageMaker
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import list_dump
 from amazon_electra.flows.stages.pretraining import build_pretraining_stage
-from amazon_electra.flows.stages.shards import build_dev_stage, build_shards_stage
+from amazon_electra.flows.stages.shards import (
+    build_dev_stage,
+    build_shards_stage,
+    choose_sequence_length,
+)
 from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training."""
     dump = make(list_dump(p.dump, make))
-    corpus = make(build_corpus_stage(p, dump, make.store))
-    vocabulary = make(build_vocabulary_stage(p, corpus))
-    shards = make(build_shards_stage(p, corpus, vocabulary))
-    return make(
-        build_pretraining_stage(p, shards, dev=make(build_dev_stage(p, corpus, vocabulary)))
-    )
+    corpus = make(build_corpus_stage(p.corpus, p.dump, p.engine, dump, make.store))
+    vocabulary = make(build_vocabulary_stage(p.vocabulary, p.recipe, corpus))
+    length = choose_sequence_length(p.shards, p.recipe, None, make.store)
+    engine = Resources(engine=p.engine, workers=p.corpus.workers)
+    shards = make(build_shards_stage(length, corpus, vocabulary, engine))
+    dev = make(build_dev_stage(length, corpus, vocabulary))
+    return make(build_pretraining_stage(p, shards, dev=dev))
 
 
 RESULTS = {

@@ -116,7 +116,7 @@ def test_what_the_new_model_is_compared_with(store, new):
     def compared(*others):
         return {
             arm.name: arm.start.encoder.fingerprint
-            for arm in list_arms(parameters, store, new_model, *others)
+            for arm in list_arms(parameters.chosen_arms, store, new_model, *others)
         }
 
     assert compared(base) == {"pre-trained": "new", "base": "base"}

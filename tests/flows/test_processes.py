@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner import processes
-from amazon_electra.flows.runner.processes import JobFailed, WarmWorkers, run_job
+from amazon_electra.flows.runner.processes import WarmWorkers, run_job
 from tests.patience import eventually
 
 JOB = "tests.flows.job"
@@ -65,16 +65,15 @@ def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
 def test_a_failure_names_cause_and_log_and_whether_it_may_pass(tmp_path, how, cause, transient):
     with pytest.raises(JobFailed, match=cause) as caught:
         run_job(JOB, ["--output", str(tmp_path), "--how", how], tmp_path / "log.txt")
-    assert caught.value.transient is transient
+    assert isinstance(caught.value, TransientError) is transient
     assert str(tmp_path / "log.txt") in str(caught.value)
 
 
 def test_a_job_that_hangs_is_told_ended_and_may_be_tried_again(tmp_path, monkeypatch, heard):
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
     words = ["--output", str(tmp_path), "--how", "stopped once"]
-    with pytest.raises(JobFailed, match=r"0\.05 minutes") as caught:
+    with pytest.raises(TransientError, match=r"0\.05 minutes"):
         run_job(JOB, words, tmp_path / "log.txt", hang_seconds=3)
-    assert caught.value.transient
     eventually(lambda: not alive(read_pid(tmp_path / "pid")))
     assert any("hangs" in record.getMessage() for record in heard.records)
     assert run_job(JOB, words, tmp_path / "log.txt", hang_seconds=60).result["steps"] == 3
@@ -121,7 +120,7 @@ def test_an_exception_in_the_flow_ends_the_jobs_of_all_its_threads(tmp_path):
         cancelled_run()
     for thread in threads:
         thread.join()
-    assert [type(failure) for failure in failures] == [JobFailed, JobFailed]
+    assert [type(failure) for failure in failures] == [TransientError, TransientError]
     assert not any(alive(read_pid(tmp_path / name / "pid")) for name in "ab")
 
 
@@ -182,7 +181,7 @@ def test_kept_processes_run_one_job_after_the_other_each_with_its_own_log_and_co
 
 @pytest.mark.parametrize(
     ("how", "error", "told"),
-    [("mistake", UserError, "line 3"), ("killed", JobFailed, "cell b.*SIGKILL.*b/log")],
+    [("mistake", UserError, "line 3"), ("killed", TransientError, "cell b.*SIGKILL.*b/log")],
 )
 def test_a_job_that_fails_in_a_kept_process_is_told_and_the_next_has_a_new_one(
     tmp_path, how, error, told

@@ -13,7 +13,7 @@ from amazon_electra.flows.configuration.form import Addition, Parameters, fill_p
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.stages import report
-from amazon_electra.flows.stages.arms import list_cells, list_curve_cells
+from amazon_electra.flows.stages.arms import list_cells
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
@@ -158,7 +158,7 @@ def fill(store, *settings, recipe="published"):
 def test_many_labels_give_a_curve(store, encoder, labelled, points):
     p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,frozen,origin")
     store.publish(CORPUS, {"stars": {"train.1": labelled}})
-    cells = list(list_curve_cells(p, store, CORPUS, ORIGIN, ORIGIN))
+    cells = list(list_cells(p, store, CORPUS, ORIGIN, origin=ORIGIN, is_curve=True))
     assert [(cell.arm, cell.labels) for cell in cells] == points
     for cell in cells:
         settings = cell.finetuned.parameters["settings"]

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.stages import shards
-from amazon_electra.flows.store.stage import ExistingStage, dict_of
+from amazon_electra.flows.store.stage import ExistingStage, Resources, dict_of
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model import recipes
 from tests.flows.calls import call_of
@@ -128,11 +127,12 @@ def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):
     splits = {"pretrain": 9_000_000, "dev": 1, "test": 1_000_000}
     store.publish(corpus, {"splits": splits}, seconds=1.0)
     stage = shards.build_general_shards_stage(
-        fill_parameters([]),
+        128,
         [tmp_path / "text.txt"],
         [],
         corpus,
         ExistingStage("vocabulary", 1, {}),
+        Resources(),
         store,
     )
     assert call_of(stage, store)["withhold_corpus"] == str(store.folder(corpus))

@@ -14,7 +14,8 @@ from tests.flows.made import RESULTS
 
 
 def fill(*settings):
-    return fill_form(Parameters, ["recipe=published", *settings], dump={"paths": ["a.csv"]})
+    """The section of fine-tuning, and the recipe."""
+    return fill_form(Parameters, settings).finetuning, "published"
 
 
 @pytest.mark.parametrize(
@@ -33,10 +34,10 @@ def test_a_longer_length_is_read_where_a_quarter_of_the_texts_would_be_cut(
     words, share, positions, read
 ):
     lengths = np.where(np.arange(100) < 100 * share, words, 20)
-    found = choose_length(fill(), lengths, positions)
+    found = choose_length(*fill(), lengths, positions)
     assert found.tokens == read
     assert found.longer == pytest.approx((lengths > read).mean())
-    assert choose_length(fill("finetuning.max_length=32"), lengths, positions).tokens == 32
+    assert choose_length(*fill("finetuning.max_length=32"), lengths, positions).tokens == 32
 
 
 @pytest.fixture
@@ -59,12 +60,12 @@ def test_the_fine_tunings_of_a_run_read_what_its_corpus_takes(long_reviews):
     store, corpus, origin = long_reviews
     p = fill()
     texts = ["good " * 300] * 9
-    assert foretell_length(p, store, texts, origin).tokens == 512, "by the folder of the encoder"
-    assert find_length(p, store, corpus, origin) is None, "nothing is made yet"
+    assert foretell_length(*p, store, texts, origin).tokens == 512, "by the folder of the encoder"
+    assert find_length(*p, store, corpus, origin) is None, "nothing is made yet"
     for stage in (corpus, origin):
         store.publish(stage, RESULTS.get(stage.name, {}))
-    found = find_length(p, store, corpus, origin)
+    found = find_length(*p, store, corpus, origin)
     assert (found.tokens, found.longer, found.default_longer) == (256, 0, 1)
-    assert choose_settings(p, store, corpus, origin)["max_length"] == "256"
+    assert choose_settings(*p, store, corpus, origin)["max_length"] == "256"
     asked = fill("finetuning.max_length=64")
-    assert choose_settings(asked, store, corpus, origin)["max_length"] == "64"
+    assert choose_settings(*asked, store, corpus, origin)["max_length"] == "64"

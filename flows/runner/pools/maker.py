@@ -2,12 +2,10 @@
 another; what takes no time, and the report, here.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -18,15 +16,21 @@ from prefect.context import TaskRunContext
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
-from prefect.states import Cancelling, Crashed
+from prefect.states import Cancelling, Crashed, Failed, State
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.errors import NETWORK_ERRORS, TransientError, UserError
+from amazon_electra.beam_jobs.core.errors import (
+    JobFailed,
+    TransientError,
+    UserError,
+    describe_error,
+    is_network_error,
+)
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import STORE
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from amazon_electra.flows.runner.processes import JobFailed, refuse_when_ending
+from amazon_electra.flows.runner.processes import refuse_when_ending
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.store.stage import Stage, read_request, write_request
 from amazon_electra.flows.store.store import read_code_version
@@ -149,14 +153,6 @@ PENDING_SECONDS = 180.0
 """From a worker's word that it takes a run to the run's own; from then on it has heartbeats."""
 
 
-class PoolRunFailed(JobFailed):
-    """A worker of a pool could not make a stage; another attempt would fail as well."""
-
-    def __init__(self, name: str, cause: str):
-        RuntimeError.__init__(self, cause)
-        self.name, self.code, self.cause, self.log, self.transient = name, 1, cause, Path(), False
-
-
 def name_deployment(pool: str) -> str:
     """Return the deployment by which a worker of the pool makes stages."""
     return f"run-stage/run-stage-{pool}"
@@ -242,17 +238,25 @@ def wait_for_run(run: UUID, pool: str, title: str) -> Any:
 
 
 def raise_failure(state: Any, pool: str, title: str) -> NoReturn:
-    """Raise why a run on a pool ended, in one line."""
+    """Raise why a run on a pool ended, in one line; `build_failed_state` is what a worker says."""
     message = " ".join((state.message or "").split())
     if state.is_crashed():
         raise TransientError(f"{title}: its worker of the pool {pool} was lost: {message}")
     if state.is_cancelled():
-        raise PoolRunFailed(title, f"{title}: its run on the pool {pool} was cancelled")
-    failure = re.sub(r"^Flow run encountered an exception: ", "", message)
-    kind, _, cause = failure.partition(":")
-    cause = cause.strip()
-    if kind == UserError.__name__:
-        raise UserError(cause)
-    if kind in {TransientError.__name__, *NETWORK_ERRORS}:
-        raise TransientError(f"{title}: its worker of the pool {pool}: {cause or kind}")
-    raise PoolRunFailed(title, cause if kind.isidentifier() and cause else failure)
+        raise JobFailed(f"{title}: its run on the pool {pool} was cancelled")
+    if state.name == USERS_MISTAKE:
+        raise UserError(message)
+    if state.name == MAY_PASS:
+        raise TransientError(f"{title}: its worker of the pool {pool}: {message}")
+    raise JobFailed(message)
+
+
+USERS_MISTAKE, MAY_PASS = "Mistake", "FailedForNow"
+"""Names of Failed states by which a worker says what kind of error ended it."""
+
+
+def build_failed_state(error: Exception) -> State:
+    """Return the state in which a worker's run ends by an error, in one line."""
+    name = USERS_MISTAKE if isinstance(error, UserError) else None
+    name = MAY_PASS if is_network_error(error) else name
+    return Failed(name=name, message=describe_error(error))

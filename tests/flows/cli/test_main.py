@@ -3,13 +3,12 @@
 import argparse
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.beam_jobs.core.terminal import escape_controls
 from amazon_electra.flows.cli import main
-from amazon_electra.flows.runner.processes import JobFailed
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def full_disk(tmp_path):
     "failure",
     [
         RuntimeError("Server error '500 Internal Server Error'\nFor more information check …"),
-        JobFailed("corpus", 1, 'File "apache_beam/ru', Path("log.txt"), False),
+        JobFailed('corpus failed: File "apache_beam/ru'),
     ],
     ids=["server", "job"],
 )

@@ -95,7 +95,7 @@ def make_turns(tmp_path_factory):
         p = increments.inherit_settings(form, base)
         dump = make(dump_stage.list_dump(p.dump, make))
         earlier = [one.corpus for one in base.rounds]
-        corpus = make(build_corpus_stage(p, dump, make.store, earlier))
+        corpus = make(build_corpus_stage(p.corpus, p.dump, p.engine, dump, make.store, earlier))
         base = increments.add_round(p, base, dump, corpus, make)
         bases.append(base)
     return make, kept, bases
@@ -190,7 +190,7 @@ def test_a_base_by_its_name(turns):
     whole = later.read_bytes()
     later.unlink()
     assert named("last", other) == encoders[1], "of what is whole, the newest"
-    with pytest.raises(UserError, match=encoders[-1]):
+    with pytest.raises(UserError, match=bases[-1].rounds[-1].corpus.fingerprint):
         named(encoders[-1], other)
     later.write_bytes(whole)
     with pytest.raises(UserError, match="champion"):

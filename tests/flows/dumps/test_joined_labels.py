@@ -66,14 +66,18 @@ class Joined:
             Parameters, [*given, "corpus.workers=1"], dump={"paths": [str(one)]}, **store
         )
         dump = self.make(list_dump(form.dump, self.make))
-        corpus = self.make(build_corpus_stage(form, dump, self.make.store))
+        corpus = self.make(
+            build_corpus_stage(form.corpus, form.dump, form.engine, dump, self.make.store)
+        )
         encoder = ExistingStage("contrastive-adaptation", known="encoder")
         base = Base((Round(dump, corpus, encoder),))
         form = fill_form(Addition, ["increment.workers=1"], dump={"paths": [str(two)]}, **store)
         p = increments.inherit_settings(form, base)
         dump = self.make(list_dump(p.dump, self.make))
         self.p = p = labels.inherit_labels(p, corpus, dump, self.make)
-        added = self.make(build_corpus_stage(p, dump, self.make.store, [corpus]))
+        added = self.make(
+            build_corpus_stage(p.corpus, p.dump, p.engine, dump, self.make.store, [corpus])
+        )
         joined = increments.join_labels(base, Round(dump, added, encoder), self.make)
         folder = self.make.store.folder
         self.first, self.second, self.all = folder(corpus), folder(added), folder(joined)

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from prefect.client.orchestration import get_client
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.domain_adaptation import graph
 from amazon_electra.flows.pool_worker import check_sources
-from amazon_electra.flows.runner.pools.maker import StageRequest
+from amazon_electra.flows.runner.pools.maker import USERS_MISTAKE, StageRequest
 from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.stages import dump
 from amazon_electra.flows.stages.external import build_external_stage
@@ -84,25 +85,27 @@ def test_a_request_names_no_environment(store):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("field", "value"),
     [
-        ["--runner", "PortableRunner", "--environment_type", "PROCESS"],
-        ["--environment_type", "beam:env:harness_subprocess_python:v1"],
-        ["--environment_config", '{"command": "./x.sh"}'],
-        ["--setup_file", "/tmp/setup.py"],
-        ["--setup_file=/tmp/setup.py"],
-        ["--runner", "somebody.module.Runner"],
-        ["--project", "--setup_file=/tmp/setup.py"],
-        ["--job_endpoint", "embed"],
-        ["setup_file", "x"],
-        ["--runner"],
+        ("kind", "somebody.module.Runner"),
+        ("runner", "PortableRunner"),
+        ("environment_type", "PROCESS"),
+        ("setup_file", "/tmp/setup.py"),
+        ("worker_address", '{"command": "./x.sh"}'),
+        ("worker_address", "--setup_file=/tmp/setup.py"),
+        ("job_endpoint", "embed"),
+        ("flink_master", "--setup_file"),
+        ("project", "--setup_file=/tmp/setup.py"),
+        ("region", "--setup_file"),
+        ("temp_location", "--setup_file"),
+        ("workers", "--setup_file"),
     ],
 )
-def test_a_request_gives_beam_no_option_that_starts_programs(store, options):
+def test_a_request_gives_beam_no_option_that_starts_programs(store, field, value):
     [corpus, *_] = plan(store)
     given = send([corpus])
-    given["stages"][corpus.path]["resources"] = {"engine": options}
-    with pytest.raises(UserError, match=options[0]):
+    given["stages"][corpus.path]["resources"] = {"engine": {field: value}}
+    with pytest.raises(UserError, match=field):
         StageRequest(**given).read_stages()
 
 
@@ -177,5 +180,7 @@ def test_a_worker_finds_what_is_complete_and_refuses_what_no_run_asked_for(store
     [corpus, *_] = plan(store)
     store.publish(corpus, {"read": 50})
     assert run_stage(**send([corpus]), store=str(store.root)) == [corpus.path]
-    with pytest.raises(UserError, match="run-stage"):
-        run_stage(store=str(store.root))
+    refused = run_stage(store=str(store.root), return_state=True)
+    with get_client(sync_client=True) as client:  # as the run that waits reads it
+        known = client.read_flow_run(refused.state_details.flow_run_id).state
+    assert (known.name, known.message) == (USERS_MISTAKE, refused.message)

@@ -12,17 +12,19 @@ from fsspec.core import url_to_fs
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.cli import main
+from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.domain_adaptation import graph
 from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.store.remote import shrink
-from amazon_electra.flows.store.stage import ExistingStage, Resources
+from amazon_electra.flows.store.stage import ExistingStage, Resources, dict_of
 from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
 from tests.patience import eventually
 
 CORPUS = ExistingStage("corpus", 1, {"seed": 0})
 SHARDS = ExistingStage("shards", 1, {}, {"corpus": CORPUS})
+FLINK = Engine(kind="flink", job_endpoint="localhost:8099", flink_master="localhost:8081")
 ON_BOTH = pytest.mark.parametrize("address", ["s3", "gs"], indirect=True)
 
 
@@ -223,7 +225,7 @@ def test_an_engines_workers_write_to_the_bucket_and_what_they_made_is_published(
         assert there == here.locate(CORPUS)
         reach(here).pipe_file(f"{there}/part/b.parquet", b"b" * 500)
         here.collect_output(
-            ExistingStage("corpus", 1, {"seed": 0}, resources=Resources(is_far=True))
+            ExistingStage("corpus", 1, {"seed": 0}, resources=Resources(engine=FLINK))
         )
         manifest = here.publish(CORPUS, {})
     assert [(file["path"], file["size"]) for file in manifest["files"]] == [("part/b.parquet", 500)]
@@ -232,10 +234,7 @@ def test_an_engines_workers_write_to_the_bucket_and_what_they_made_is_published(
 
 def test_jobs_of_an_engine_are_given_addresses(open_host, tmp_path):
     """Those of this machine are given its copies. Fingerprints do not depend on either."""
-    engine = (
-        *("engine.kind=flink", "engine.job_endpoint=localhost:8099"),
-        "engine.flink_master=localhost:8081",
-    )
+    engine = [f"engine.{name}={value}" for name, value in dict_of(FLINK).items()]
     remote, local = open_host("here"), Store(tmp_path / "local")
 
     def read_call(store, settings):

@@ -1,0 +1,122 @@
+"""Where the Beam jobs and the other stages of a run are made: a section of the form, and what each
+stage keeps of it.
+"""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import Settings
+
+HOST_AND_PORT = r"^\w[\w.-]*:\d{1,5}$"
+WORKER_IDLE_MILLISECONDS = 10_000
+"""A Python worker waits so long for the job's next stage: to start one takes CPU seconds. Flink
+waits longer before it starts tasks again (deploy/flink/config.yaml): it would get a dead one.
+"""
+REQUIRED = {
+    "flink": ("job_endpoint", "flink_master"),
+    "dataflow": ("project", "region", "temp_location"),
+}
+
+
+class Engine(Settings):
+    """Where stages are made. They have the same bytes and fingerprints anywhere."""
+
+    placement: Literal["one process tree", "pools"] = Field(
+        default="one process tree",
+        description="one process tree: the run makes every stage itself; pools: workers of the "
+        "pool cpu make the data, workers of training_pool train, and the run waits for them",
+    )
+    training_pool: Literal["accelerator", "tpu"] = Field(
+        default="accelerator",
+        description="For pools: the work pool whose workers train, fine-tune and evaluate",
+    )
+
+    kind: Literal["local", "flink", "dataflow"] = Field(
+        default="local",
+        description="Where the Beam jobs run. local: in processes of one machine; flink: on a "
+        "cluster behind Beam's job server; dataflow: on Google's service",
+    )
+    job_endpoint: str | None = Field(
+        default=None,
+        pattern=HOST_AND_PORT,
+        description="For flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
+    )
+    worker_address: str = Field(
+        default="localhost:50000",
+        pattern=HOST_AND_PORT,
+        description="For flink: HOST:PORT of the pool of Python workers, as a TaskManager sees "
+        "it; the default is a sidecar of each TaskManager",
+    )
+    flink_master: str | None = Field(
+        default=None,
+        pattern=HOST_AND_PORT,
+        description="For flink: HOST:PORT of the JobManager's REST API, which reports the state "
+        "of a job and cancels it together with its run",
+    )
+    project: str | None = Field(
+        default=None, pattern=r"^\w[\w.:-]*$", description="For dataflow: the Google Cloud project"
+    )
+    region: str | None = Field(
+        default=None,
+        pattern=r"^\w[\w-]*$",
+        description="For dataflow: the region, for example europe-west4",
+    )
+    temp_location: str | None = Field(
+        default=None,
+        pattern=r"^gs://[\w.-]+(/.*)?$",
+        description="For dataflow: a gs:// folder for temporary files",
+    )
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="For flink: slots; for dataflow: workers at most; none: as the engine decides. "
+        "For local, set corpus.workers",
+    )
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        for kind, names in REQUIRED.items():
+            for name in names:
+                if kind == self.kind and not getattr(self, name):
+                    raise UserError(f"missing; `engine.kind={kind!r}` needs it", name)
+                if kind != self.kind and getattr(self, name):
+                    raise UserError(f"it is for `engine.kind={kind!r}`", name, getattr(self, name))
+        if self.workers and self.kind == "local":
+            raise UserError("not for `engine.kind='local'`: give `corpus.workers`", "workers")
+        if self.training_pool != "accelerator" and self.placement != "pools":
+            raise UserError("it is for `engine.placement='pools'`", "training_pool")
+        return self
+
+    @property
+    def is_far(self) -> bool:
+        """Return whether the Beam jobs run elsewhere than in processes of one machine."""
+        return self.kind != "local"
+
+    def list_options(self, local_workers: int | None = None) -> list[str]:
+        """Return the options by which a Beam job runs on this engine."""
+        if not self.is_far:
+            return ["--direct_num_workers", str(local_workers)] if local_workers else []
+        given: dict[str, Any]
+        if self.kind == "flink":
+            given = {
+                "runner": "PortableRunner",
+                "job_endpoint": self.job_endpoint,
+                "environment_type": "EXTERNAL",
+                "environment_config": self.worker_address,
+                "environment_cache_millis": WORKER_IDLE_MILLISECONDS,
+                "flink_master": self.flink_master,
+                "parallelism": self.workers,
+            }
+        else:
+            given = {
+                "runner": "DataflowRunner",
+                "project": self.project,
+                "region": self.region,
+                "temp_location": self.temp_location,
+                "max_num_workers": self.workers,
+            }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return [word for name, value in chosen.items() for word in (f"--{name}", str(value))]

@@ -89,7 +89,7 @@ def read_as_scored(dump: Path, folder: Path, **options: Any) -> Rows:
     given = ScoringOptions(input=((str(dump),),), output="", model=("m",), **options)
     [file] = work_units.list_dump_files(given)
     [unit] = work_units.cut_file(file, 1 << 20, str(folder / "cuts"))
-    return read_rows(unit, given)
+    return read_rows(unit, given, [])
 
 
 def write_lines(path: Path, records: list[Any]) -> Path:

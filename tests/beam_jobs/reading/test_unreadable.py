@@ -199,7 +199,7 @@ def test_a_table_with_a_log_is_named(tmp_path, name):
 
 def test_what_is_no_parquet_is_named(tmp_path):
     (tmp_path / "json").write_bytes(GOOD)
-    with pytest.raises(UserError, match="json"):
+    with pytest.raises(UserError, match=r"/json\b"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "json", "--format", "parquet")
 
 

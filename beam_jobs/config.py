@@ -28,7 +28,6 @@ MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535
 Patterns = tuple[str, ...]
 Split = Literal["pretrain", "train", "dev", "test"]
 SplitBy = Literal["text", "product", "user", "time"]
-NearAction = Literal["drop", "annotate"]
 ScoringPrecision = Literal["fp32", "int8"]
 ScoreFormat = Literal["parquet", "csv", "jsonl"]
 SCORING_TOTALS = "scores.json"
@@ -231,11 +230,6 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         description="Also drop texts that are this similar to an earlier one, for example 0.8; 0: "
         "off. An earlier corpus (`seen`) costs 0.14 ms of CPU time for each of its reviews",
     )
-    near_duplicates_action: NearAction = Field(
-        default="drop",
-        description="annotate keeps near duplicates; either way the corpus has the columns "
-        "near_cluster, which similar reviews share, and near_cluster_size",
-    )
     withhold_own: bool = Field(
         default=True,
         description="Drop pretrain and train reviews that nearly repeat a dev or test review; "
@@ -251,12 +245,6 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         if self.languages and (wrong := set(self.languages) - languages.list_languages()):
             codes = " ".join(sorted(wrong))
             raise UserError("codes of two letters, such as en", "languages", codes)
-        if self.near_duplicates_action == "annotate" and not self.near_duplicates:
-            raise UserError(
-                "nothing is compared; give a similarity too, for example `near_duplicates=0.8`",
-                "near_duplicates_action",
-                "annotate",
-            )
         return self
 
 

@@ -61,7 +61,6 @@ from amazon_electra.beam_jobs.corpus.write import (
 )
 from amazon_electra.beam_jobs.deduplication import (
     buckets,
-    clusters,
     common_ngrams,
     earlier_corpora,
     exact,
@@ -260,21 +259,14 @@ def search_duplicates(
             exact.find_contradictions, prepared, units, labels
         )
     if similarity := plan.options.near_duplicates:
-        folder = plan.folders.matches
         write_bands = partial(near.write_earlier_bands, threshold=similarity)
         earlier = write_others(pipeline, "earlier bands", runs, write_bands, seen)
-        links = (
+        duplicates["near"] = (
             sizes
             | "List bands" >> beam.FlatMap(near.list_parts, similarity, plan.earlier.reviews)
             | "Spread bands" >> Spread(plan.engine)
             | "Find near-duplicates"
-            >> beam.Map(near.write_links, prepared, folder, similarity, units, earlier)
-            | "Collect links" >> beam.combiners.ToList()
-            | "Join links" >> beam.Map(near.join_links, folder, earlier)
-        )
-        found = beam.pvalue.AsSingleton(find_clusters(parts, links, units, folder))
-        duplicates["near"] = parts | "Find members of clusters" >> beam.FlatMap(
-            clusters.find_members, prepared, units, found
+            >> beam.FlatMap(near.find_in_part, prepared, similarity, units, earlier)
         )
     return duplicates
 
@@ -302,38 +294,6 @@ def write_others(
     )
 
 
-def find_clusters(
-    parts: beam.PCollection, found: beam.PCollection, units: Any, folder: str
-) -> beam.PCollection:
-    """Follow the links found to the first texts of the clusters; return the files of all texts."""
-    links = (
-        parts
-        | "Choose links" >> beam.Map(clusters.choose_links, beam.pvalue.AsSingleton(found), folder)
-        | "Collect chosen links" >> beam.combiners.ToList()
-        | "Join chosen links" >> beam.Map(clusters.join_round)
-    )
-    for number in range(clusters.ROUNDS):
-        before = beam.pvalue.AsSingleton(links)
-        links = (
-            parts
-            | f"Follow links {number}"
-            >> beam.FlatMap(clusters.follow_links, before, folder, number)
-            | f"Collect links {number}" >> beam.combiners.ToList()
-            | f"Join links {number}" >> beam.Map(clusters.join_round, before)
-        )
-    links = links | "Follow the rest" >> beam.Map(
-        clusters.follow_rest, beam.pvalue.AsList(parts), folder
-    )
-    return (
-        parts
-        | "Add up clusters"
-        >> beam.Map(clusters.write_clusters, beam.pvalue.AsSingleton(links), folder, units)
-        | "Collect clusters" >> beam.combiners.ToList()
-        | "Join clusters"
-        >> beam.Map(buckets.join_files, storage.join_path(folder, "clusters.starts"))
-    )
-
-
 def match_held_out(
     pipeline: beam.pvalue.PBegin,
     sizes: beam.PCollection,
@@ -353,11 +313,11 @@ def match_held_out(
         withheld,
     )
     copies: Any = ()
-    if near_duplicates and plan.preparation.drops_near_duplicates:
+    if near_duplicates:
         copies = beam.pvalue.AsList(
             near_duplicates
             | "Group near duplicates" >> beam.GroupByKey()
-            | "Write near copies" >> beam.FlatMap(clusters.write_copies, plan.folders.matches)
+            | "Write near copies" >> beam.Map(near.write_copies, plan.folders.matches)
         )
     parts = (
         sizes

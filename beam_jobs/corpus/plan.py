@@ -21,7 +21,7 @@ from amazon_electra.beam_jobs.text import splits
 
 VERSION = 24
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 19
+WORK_VERSION = 20
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""
@@ -45,7 +45,7 @@ TEXT_SHARE = 0.5
 
 SHARED = (
     *("title", "seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
-    *("withhold_own", "near_duplicates", "near_duplicates_action", "split_by"),
+    *("withhold_own", "near_duplicates", "split_by"),
     *("fold_labels", "repair_mojibake"),
 )
 

@@ -110,11 +110,6 @@ class Preparation:
         options = self.options
         return bool(options.withhold_own or options.withhold or options.withhold_corpus)
 
-    @property
-    def drops_near_duplicates(self) -> bool:
-        """Whether near-duplicates go, if they are looked for."""
-        return self.options.near_duplicates_action == "drop"
-
 
 class Draft(NamedTuple):
     """A review on its way into columns."""

@@ -21,9 +21,8 @@ from amazon_electra.beam_jobs.corpus.classes import CONTRADICTED, count_labels
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan, Folders
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication import phrases
-from amazon_electra.beam_jobs.deduplication.clusters import unpack_members
 from amazon_electra.beam_jobs.deduplication.common_ngrams import CommonNGrams
-from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, DUPLICATE, read_first_halves
+from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, DUPLICATE, ROW_NUMBER
 from amazon_electra.beam_jobs.deduplication.held_out import FIRST_DUMP, UnitMatches, list_blocks
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt
 from amazon_electra.beam_jobs.reading import stars
@@ -52,19 +51,11 @@ CORPUS_SCHEMA = pa.schema(
 )
 
 
-CLUSTER_FIELDS = (
-    pa.field("near_cluster", pa.uint64(), nullable=False),
-    pa.field("near_cluster_size", pa.uint32(), nullable=False),
-)
-"""The first 8 bytes of the text_hash of the cluster's first review, the first one being the most
-significant; how many reviews of this one's dump are in it, those that are dropped among them."""
-
-
-def make_corpus_schema(prepared: pa.Schema, has_clusters: bool) -> pa.Schema:
+def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
     """Return the columns of a corpus, with those of the labels that a prepared unit has."""
     kind = pa.dictionary(pa.int32(), pa.string())
     labels = [pa.field(name, kind) for name in prepared.names if name.startswith(LABEL)]
-    return pa.schema([*CORPUS_SCHEMA, *(CLUSTER_FIELDS if has_clusters else ()), *labels])
+    return pa.schema([*CORPUS_SCHEMA, *labels])
 
 
 LANGUAGE_TEXTS = 1_000
@@ -199,10 +190,9 @@ class WriteUnits(beam.DoFn):
         unit, joined = element
         give_memory_back()
         (prepared,) = joined["prepared"]
-        members = unpack_members(joined.get("near", []))
         reasons = np.full(prepared.prepared, STAYS, np.uint8)
-        if self.preparation.drops_near_duplicates:
-            reasons[members["row"][members["is_copy"]]] = WRITE_REASONS.index("near duplicate")
+        copies = np.frombuffer(b"".join(joined.get("near", [])), ROW_NUMBER)
+        reasons[copies] = WRITE_REASONS.index("near duplicate")
         exact = np.frombuffer(b"".join(joined.get("exact", [])), DUPLICATE)
         reasons[exact["row"]] = WRITE_REASONS.index("duplicate")
         reasons[exact["row"][exact["is_seen"]]] = WRITE_REASONS.index("seen before")
@@ -215,7 +205,6 @@ class WriteUnits(beam.DoFn):
             common,
             labels or {},
             np.frombuffer(b"".join(joined.get("contradictions", [])), CONTRADICTION),
-            members if self.preparation.options.near_duplicates else None,
         )
         for done in attempt(work, unit, prepared.file, self.folders.failed):
             add_to_counters({"kept": done.kept}, done.dropped)
@@ -230,14 +219,12 @@ class WriteUnits(beam.DoFn):
         common: Sequence[str],
         labels: Mapping[str, LabelValues],
         contradictions: np.ndarray,
-        members: np.ndarray | None,
     ) -> WrittenUnit:
         """Write a unit unless an earlier run has.
 
         `reasons` are STAYS or numbers of WRITE_REASONS, by row; `matches` what its reviews share
         with those that are held out; `common` the paths of `write_common`; `labels`
-        what the values of each label are; `contradictions` exact.CONTRADICTION of its reviews;
-        `members` clusters.MEMBER by row if near-duplicates are looked for.
+        what the values of each label are; `contradictions` exact.CONTRADICTION of its reviews.
         """
         unit, folders = prepared.unit, self.folders
         marker = storage.join_path(folders.written, f"{unit}.json")
@@ -252,7 +239,6 @@ class WriteUnits(beam.DoFn):
             self.splitter,
             scale,
             matches,
-            members,
             labels,
             contradictions,
         )
@@ -260,7 +246,7 @@ class WriteUnits(beam.DoFn):
             reader = pa.ipc.open_file(stream)
             rows = write_tables(
                 storage.join_path(folders.output, f"corpus-{unit}.parquet"),
-                make_corpus_schema(reader.schema, members is not None),
+                make_corpus_schema(reader.schema),
                 tables.read_tables(reader),
             )
         write_rejects(unit, lines_before, folders)
@@ -326,7 +312,6 @@ class UnitTables:
     splitter: SentenceSplitter
     scale: Scale
     matches: UnitMatches
-    members: np.ndarray | None
     classes: Mapping[str, LabelValues] = field(default_factory=dict)
     contradictions: np.ndarray = field(default_factory=lambda: np.empty(0, CONTRADICTION))
     splits: Counter[str] = field(default_factory=Counter)
@@ -398,9 +383,7 @@ class UnitTables:
         columns["has_title"] = pc.greater(batch.column("title_characters"), 0)
         columns["sentences"] = split_reviews(batch, self.splitter)
         self.sentences += len(columns["sentences"].values)
-        if self.members is not None:
-            columns |= build_cluster_columns(batch.column("text_hash"), rows, self.members)
-        schema = make_corpus_schema(batch.schema, self.members is not None)
+        schema = make_corpus_schema(batch.schema)
         for name in (name for name in schema.names if name.startswith(LABEL)):
             mapped = self._map_labels(name, batch, rows)
             columns[name] = mapped.dictionary_encode()
@@ -469,20 +452,6 @@ def count_withheld_phrases(tables: UnitTables, dump: int, common: Sequence[str])
         return {}
     known = CommonNGrams.read(common).list_at(dump + FIRST_DUMP)
     return phrases.count_phrases(tables.withheld, known)
-
-
-def build_cluster_columns(
-    text_hashes: pa.FixedSizeBinaryArray, rows: np.ndarray, members: np.ndarray
-) -> dict[str, pa.Array]:
-    """Return CLUSTER_FIELDS of reviews with these row numbers, of clusters.MEMBER by row.
-    A review that is not among them is alone in its cluster.
-    """
-    clusters = read_first_halves(b"".join(text_hashes.to_pylist()))
-    sizes = np.ones(len(rows), np.uint32)
-    _, here, there = np.intersect1d(rows, members["row"], assume_unique=True, return_indices=True)
-    clusters[here], sizes[here] = members["cluster"][there], members["size"][there]
-    columns = pa.array(clusters), pa.array(sizes)
-    return dict(zip((field.name for field in CLUSTER_FIELDS), columns, strict=True))
 
 
 def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListArray:

@@ -275,7 +275,7 @@ def write_matches(
     of MATCH, block by block. Where each block begins is in a file with .starts behind it.
 
     `units` come in their order (`buckets.join_unit_starts`); `copies` names those that have reviews
-    which are not held out (`clusters.write_copies`); `others` are as for `list_run_parts`;
+    which are not held out (`near.write_copies`); `others` are as for `list_run_parts`;
     `common` are the paths of `write_common`; `counts` names the files of held-out texts that have
     common n-grams (`common_ngrams.write_counts`).
     """

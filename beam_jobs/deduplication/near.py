@@ -4,9 +4,8 @@ them is equal.
 Of the reviews that share a band the one with the smallest key in the earliest dump leads; the
 others whose signatures agree with the leader's in at least the threshold are near copies. Keys are
 hashes, so neither the order within a dump nor the number of workers decides. Texts of fewer than 3
-words have no near-duplicates.
-
-Near copies and their leaders are linked; clusters.py follows the links.
+words have no near-duplicates. A leader need not stay itself: of a chain of texts, each near the
+next, the first stays.
 
 The first pass over a unit leaves, bucket by bucket (buckets.py), a row of 28 bytes for each band of
 each review, and the signatures, of which the search reads those that share a band with another
@@ -16,7 +15,7 @@ The reviews that earlier corpora kept (`--seen`) lead wherever they share a band
 are computed again from their sentences, which costs as much as those of the dump's own reviews.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -28,8 +27,14 @@ import pyarrow.parquet as pq
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.deduplication import buckets
 from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
-from amazon_electra.beam_jobs.deduplication.clusters import EARLIER_DUMP, LINK, choose_parents
-from amazon_electra.beam_jobs.deduplication.exact import BUCKET_ROWS, pack_rows, read_first_halves
+from amazon_electra.beam_jobs.deduplication.exact import (
+    BUCKET_ROWS,
+    ROW_NUMBER,
+    UnitRows,
+    group_by_unit,
+    pack_rows,
+    read_first_halves,
+)
 from amazon_electra.beam_jobs.deduplication.held_out import join_sentences
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
@@ -52,6 +57,8 @@ BAND = np.dtype([("run", "<u8"), ("text", "<u8"), ("key", "<u8"), ("row", "<u4")
 copies (exact.py), and the number of the review in its unit."""
 SIGNATURE = 4 * PERMUTATIONS
 """Bytes of one."""
+EARLIER_DUMP = -1
+"""Number of the dumps of earlier corpora."""
 PAIRS = 1 << 16
 """Pairs of texts whose signatures are compared at once, 128 MiB at most."""
 ReadSignatures = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -120,22 +127,21 @@ def list_band_rows(
 
 def find_near_copies(
     parts: Sequence[np.ndarray], dumps: Sequence[int], read: ReadSignatures, threshold: float
-) -> np.ndarray:
-    """Return LINK of the texts that nearly repeat the leader of a band, and of these leaders;
-    `parts` are BAND of one bucket by unit, `dumps` the number of the dump of each. Texts that a
-    review of EARLIER_DUMP has are not returned.
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the row numbers of reviews that nearly repeat the leader of a band, by the number of
+    their unit; of a text only those of its first dump, and none where a review of EARLIER_DUMP has
+    it. `parts` are BAND of one bucket by unit, `dumps` the number of the dump of each.
     """
     rows = np.concatenate([np.empty(0, BAND), *parts])
     units = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     of_dump = np.array(dumps, np.int64)[units]
     order = np.lexsort((rows["row"], units, rows["key"], of_dump, rows["run"]))
     rows, units, of_dump = rows[order], units[order], of_dump[order]
-    firsts, reviews = find_first_reviews(rows, of_dump)
+    firsts, texts = number_texts(rows)
     is_leader = mark_firsts(rows["run"][firsts])
-    is_new = of_dump[firsts] != EARLIER_DUMP
-    others = np.flatnonzero(~is_leader & is_new)
+    others = np.flatnonzero(~is_leader & (of_dump[firsts] != EARLIER_DUMP))
     leaders = np.flatnonzero(is_leader)[np.cumsum(is_leader)[others] - 1]
-    agree = np.zeros(len(others), bool)
+    is_copy = np.zeros(len(firsts), bool)
     for first in range(0, len(others), PAIRS):
         pairs = slice(first, first + PAIRS)
         places = firsts[np.concatenate([others[pairs], leaders[pairs]])]
@@ -143,38 +149,31 @@ def find_near_copies(
         distinct, which = np.unique(numbers, return_inverse=True)
         signatures = read(distinct >> 32, distinct & 0xFFFFFFFF)
         one, other = signatures[which].reshape(2, len(places) // 2, -1)
-        agree[pairs] = (one == other).mean(axis=1) >= threshold
-    others, leaders = others[agree], leaders[agree]
-    own = np.unique(leaders[is_new[leaders]])
-    texts, parents = np.concatenate([others, own]), np.concatenate([leaders, own])
-    links = np.empty(len(texts), LINK)
-    links["text"], links["parent"] = (rows["text"][firsts[of]] for of in (texts, parents))
-    links["dump"], links["reviews"] = of_dump[firsts[texts]], reviews[texts]
-    return links
+        is_copy[others[pairs]] = (one == other).mean(axis=1) >= threshold
+    chosen = is_copy[texts] & (of_dump == of_dump[firsts][texts])
+    return group_by_unit(units[chosen], rows["row"][chosen].astype(ROW_NUMBER))
 
 
-def find_first_reviews(rows: np.ndarray, of_dump: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the first review of each text of each band, ascending, and how many
-    reviews of its dump have the text. `rows` are BAND by band, dump and key.
+def number_texts(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of the first row of each text of each band, ascending, and the number of the
+    text of each row. `rows` are BAND sorted by band.
     """
     by_text = np.lexsort((rows["text"], rows["run"]))
-    runs, texts = (rows[name][by_text] for name in ("run", "text"))
-    is_first = mark_firsts(runs, texts)
-    firsts, which = by_text[is_first], np.cumsum(is_first) - 1
-    is_own = of_dump[by_text] == of_dump[firsts][which]
-    reviews = np.bincount(which[is_own], minlength=len(firsts))
-    order = np.argsort(firsts)
-    return firsts[order], reviews[order]
+    is_first = mark_firsts(*(rows[name][by_text] for name in ("run", "text")))
+    firsts, numbers = np.unique(by_text[is_first], return_inverse=True)
+    texts = np.empty(len(rows), np.int64)
+    texts[by_text] = numbers[np.cumsum(is_first) - 1]
+    return firsts, texts
 
 
 def write_earlier_bands(run: tuple[int, tuple[str, ...]], folder: str, threshold: float) -> str:
     """Write BAND of the reviews of some files of an earlier corpus, once; return the path. Beside
-    it are their signatures, and LINK of those that are not the first of their cluster.
+    it are their signatures.
     """
     number, paths = run
     name = storage.join_path(folder, f"{number:05d}")
     if not storage.exists(f"{name}.bands.starts"):
-        bands, links, first = BucketedRows(BAND), BucketedRows(LINK), 0
+        bands, first = BucketedRows(BAND), 0
         with storage.atomic_path(f"{name}.signatures") as path, open(path, "wb") as file:
             for batch in read_earlier_batches(paths):
                 ids, hashes = (b"".join(batch[n].to_pylist()) for n in ("review_id", "text_hash"))
@@ -185,19 +184,13 @@ def write_earlier_bands(run: tuple[int, tuple[str, ...]], folder: str, threshold
                     rows["row"] += np.uint32(first)
                     bands.add_rows(rows)
                 first += batch.num_rows
-                known = np.empty(batch.num_rows, LINK)
-                known["text"] = read_first_halves(hashes)
-                known["parent"] = batch["near_cluster"].to_numpy()
-                known["dump"], known["reviews"] = EARLIER_DUMP, 0
-                links.add_rows(known[known["text"] != known["parent"]])
-        links.save_with_starts(f"{name}.links")
         bands.save_with_starts(f"{name}.bands")
     return f"{name}.bands"
 
 
 def read_earlier_batches(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the reviews of corpus files, BATCH_TEXTS at a time."""
-    columns = ["review_id", "text_hash", "has_title", "sentences", "near_cluster"]
+    columns = ["review_id", "text_hash", "has_title", "sentences"]
     for path in paths:
         with storage.open_bytes(path) as file:
             yield from pq.ParquetFile(file).iter_batches(BATCH_TEXTS, columns=columns)
@@ -209,30 +202,25 @@ def list_parts(counts: list[UnitSize], threshold: float, earlier: int = 0) -> It
     return buckets.list_parts(buckets.count_buckets(bands * reviews, BUCKET_ROWS, reviews))
 
 
-def write_links(
+def find_in_part(
     part: Part,
     prepared: str,
-    folder: str,
     threshold: float,
     units: list[UnitSize],
     earlier: BucketedFiles = buckets.NO_FILES,
-) -> str:
-    """Write LINK of the near copies that a part of the buckets shows, once; return the path.
-
-    They are found in the `.bands` and `.signatures` of all prepared units, which come in their
-    order (`buckets.join_unit_starts`), and of earlier corpora.
+) -> Iterator[UnitRows]:
+    """Yield by unit ROW_NUMBER of the near copies that a part of the buckets shows, from the
+    `.bands` and `.signatures` of all prepared units, which come in their order
+    (`buckets.join_unit_starts`), and of earlier corpora.
     """
-    path = storage.join_path(folder, f"{part[0]:03d}.links")
-    if storage.exists(f"{path}.starts"):
-        return path
     dumps = [*(unit.dump for unit in units), *(EARLIER_DUMP for _ in earlier.paths)]
     paths = [storage.join_path(prepared, f"{unit.unit}.signatures") for unit in units]
-    paths += list_beside(earlier, "signatures")
+    paths += [f"{path.removesuffix('bands')}signatures" for path in earlier.paths]
 
     def read(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return read_signatures(paths, numbers, rows)
 
-    links = BucketedRows(LINK)
+    copies = [np.empty(0, ROW_NUMBER) for _ in units]
     files = buckets.list_unit_files(prepared, units, "bands")
     with (
         buckets.open_part(part, files, BAND) as bands,
@@ -240,21 +228,18 @@ def write_links(
     ):
         for bucket in buckets.list_buckets_of(part):
             parts = [*bands(bucket), *earlier_bands(bucket)]
-            links.add_rows(choose_parents(find_near_copies(parts, dumps, read, threshold)))
-    return links.save_with_starts(path)
+            for number, rows in find_near_copies(parts, dumps, read, threshold):
+                copies[number] = np.union1d(copies[number], rows)
+    for unit, rows in zip(units, copies, strict=True):
+        if len(rows):
+            yield unit.unit, rows.tobytes()
 
 
-def list_beside(earlier: BucketedFiles, kind: str) -> list[str]:
-    """Return the files of a kind that `write_earlier_bands` wrote beside the bands."""
-    return [f"{path.removesuffix('bands')}{kind}" for path in earlier.paths]
-
-
-def join_links(
-    paths: Sequence[str], folder: str, earlier: BucketedFiles = buckets.NO_FILES
-) -> BucketedFiles:
-    """Join the starts of what `write_links` wrote, and of the links of earlier corpora."""
-    others = list_beside(earlier, "links")
-    return buckets.join_files(paths, storage.join_path(folder, "links.starts"), others)
+def write_copies(copies: tuple[str, Iterable[bytes]], folder: str) -> str:
+    """Write ROW_NUMBER of the near copies of a unit; return its name."""
+    unit, packed = copies
+    storage.write_bytes(storage.join_path(folder, f"{unit}.copies"), b"".join(packed))
+    return unit
 
 
 def read_signatures(paths: Sequence[str], numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:

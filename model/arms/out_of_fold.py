@@ -116,21 +116,20 @@ class OutOfFold:
 
 
 def group_examples(examples: Sequence[Example]) -> np.ndarray:
-    """Return the group of each example, int64 [n]: examples of one text (case and spaces aside), of
-    one cluster of near copies or of one product share a group.
+    """Return the group of each example, int64 [n]: examples of one text (case and spaces aside)
+    or of one product share a group.
 
     Products count where none has more than a fold's share of the examples.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    keys: list[list[int | str]] = [[], [], []]
+    keys: list[list[int | str]] = [[], []]
     for example in examples:
         keys[0].append(hash(fold_text(f"{example.text} {example.pair or ''}")))
-        keys[1].append(example.cluster)
-        keys[2].append(example.product)
+        keys[1].append(example.product)
     n = len(examples)
-    if max(Counter(filter(None, keys[2])).values(), default=0) * FOLDS > n:
+    if max(Counter(filter(None, keys[1])).values(), default=0) * FOLDS > n:
         keys.pop()
     rows, links = [], []
     for column in keys:

@@ -50,8 +50,6 @@ class Example:
     """A copy for training with `text` and `pair` exchanged, where they have no order."""
     product: str = ""
     """What the example is about, where examples of one product stay on one side of a split."""
-    cluster: int = 0
-    """Number of the cluster of near copies that it is in; 0: none is known."""
 
 
 @dataclass(frozen=True, slots=True)

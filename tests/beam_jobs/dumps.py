@@ -35,18 +35,16 @@ from amazon_electra.beam_jobs.corpus.write import (
 )
 from amazon_electra.beam_jobs.deduplication import (
     buckets,
-    clusters,
     common_ngrams,
     earlier_corpora,
     exact,
     held_out,
     near,
 )
-from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, Part
 from amazon_electra.beam_jobs.packing import shards
 from amazon_electra.beam_jobs.packing.plan import plan_shards, prepare_output
 from amazon_electra.beam_jobs.reading import work_units
-from amazon_electra.beam_jobs.reading.work_units import DumpFile, UnitSize
+from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.score_files import Rows, read_rows
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
@@ -159,14 +157,9 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         runs = enumerate(corpus.earlier.runs)
         bands = [near.write_earlier_bands(run, folders.seen, similarity) for run in runs]
         earlier = buckets.join_files(bands, f"{folders.seen}/bands.starts")
-        links = [
-            near.write_links(part, folders.prepared, folders.matches, similarity, units, earlier)
-            for part in near.list_parts(units, similarity, corpus.earlier.reviews)
-        ]
-        found_links = near.join_links(links, folders.matches, earlier)
-        known = find_clusters(parts, found_links, folders.matches, units)
-        for part in parts:
-            duplicates["near"] += clusters.find_members(part, folders.prepared, units, known)
+        for part in near.list_parts(units, similarity, corpus.earlier.reviews):
+            found = near.find_in_part(part, folders.prepared, similarity, units, earlier)
+            duplicates["near"] += found
     matches, common = [], []
     if preparation.withholds:
         found_runs = [
@@ -176,12 +169,9 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, limits, mends)
         others = buckets.join_files(found_runs, f"{folders.seen}/heldout.starts", withheld)
         copies = defaultdict(list)
-        if preparation.drops_near_duplicates:
-            for unit, rows in duplicates["near"]:
-                copies[unit].append(rows)
-        left_out = [
-            unit for pair in copies.items() for unit in clusters.write_copies(pair, folders.matches)
-        ]
+        for unit, rows in duplicates["near"]:
+            copies[unit].append(rows)
+        left_out = [near.write_copies(pair, folders.matches) for pair in copies.items()]
         compared = folders.prepared, folders.matches, units, left_out, others
         run_parts = list(held_out.list_run_parts(units, others))
         common = [held_out.write_common(part, *compared) for part in run_parts]
@@ -205,16 +195,6 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         )
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
-
-
-def find_clusters(
-    parts: list[Part], found: BucketedFiles, folder: str, units: list[UnitSize]
-) -> BucketedFiles:
-    """Follow links of near copies to the clusters' first texts."""
-    chosen = [clusters.choose_links(part, found, folder) for part in parts]
-    links = clusters.follow_rest(clusters.join_round(chosen), parts, folder)
-    paths = [clusters.write_clusters(part, links, folder, units) for part in parts]
-    return buckets.join_files(paths, f"{folder}/clusters.starts")
 
 
 def run_shard_steps(argv: list[str]) -> dict[str, Any]:

@@ -32,8 +32,6 @@ from amazon_electra.model.finetuning.examples import (
 )
 
 COLUMNS = ("review_id", "split", "sentences")
-GROUPS = ("item_id", "near_cluster")
-"""Columns by which folds keep reviews together, where a corpus has them."""
 RECORD = ("file", "row", "id")
 """Columns that say which record of the dump a review was."""
 SLICED = ("split", "month", "product")
@@ -157,7 +155,7 @@ def read_reviews(
         values = batch.column(column).to_pylist()
         labels: list[int | None] = [None if several else classes[value] for value in values]
         chosen = [i for i, one in enumerate(ids) if sampler.wants(one, labels[i])]
-        read = [name for name in ("sentences", *GROUPS) if name in batch.schema.names]
+        read = [name for name in ("sentences", "item_id") if name in batch.schema.names]
         rows = batch.select(read).take(pa.array(chosen, pa.int64())).to_pylist()
         for i, row in zip(chosen, rows, strict=True):
             own = set(split_classes(values[i])) if several else {}
@@ -168,7 +166,6 @@ def read_reviews(
                     label=labels[i],
                     tags=tuple(int(name in own) for name in classes) if several else (),
                     product=str(row.get("item_id") or ""),
-                    cluster=row.get("near_cluster") or 0,
                 )
             )
     return sampler.finish()
@@ -247,7 +244,7 @@ def _stream_batches(
     dataset = ds.dataset([str(f) for f in files], format="parquet")
     columns = list(dict.fromkeys([*COLUMNS, column]))
     missing = sorted(set(columns) - set(dataset.schema.names))
-    columns += [name for name in GROUPS if name in dataset.schema.names]
+    columns += {"item_id"}.intersection(dataset.schema.names)
     if missing:
         raise UserError(
             f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version"

@@ -53,33 +53,6 @@ def test_a_near_copy_of_what_an_earlier_corpus_kept_goes(tmp_path):
     assert digests(tmp_path / "first") == before
 
 
-def test_clusters_go_on_from_corpus_to_corpus(tmp_path):
-    """Each text is near the one before it only, which is not the first of the cluster."""
-    words = [f"w{i}" for i in range(200)]
-    near = ["--near-duplicates", 0.55, "--near-duplicates-action", "annotate"]
-    texts = [" ".join(words[first : first + 50]) for first in range(50, 100, 10)]
-    corpora: list[Path] = []
-
-    def add(*texts: str) -> list[dict]:
-        output = tmp_path / f"{len(corpora)}"
-        records = [review(i, text) for i, text in enumerate(texts)]
-        path = write_lines(tmp_path / f"{output.name}.json", records)
-        seen = ["--seen", *corpora] if corpora else []
-        run_job(output, "--input", path, *near, *seen, "--withhold-own", "false")
-        corpora.append(output)
-        return rows_of(output)
-
-    one, other = add(*texts[2:4])
-    assert one["near_cluster"] == other["near_cluster"]
-    cluster, root = one["near_cluster"], one["sentences"][0]
-    if cluster != int.from_bytes(one["text_hash"][:8]):
-        root = other["sentences"][0]
-    following = texts[1::-1] if root == texts[3] else [texts[4], " ".join(words[100:150])]
-    for text in following:
-        (row,) = add(text)
-        assert (row["near_cluster"], row["near_cluster_size"]) == (cluster, 1)
-
-
 @pytest.fixture(scope="module")
 def in_turn(dumps, tmp_path_factory) -> list[Path]:
     folder = tmp_path_factory.mktemp("in turn")

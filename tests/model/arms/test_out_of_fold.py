@@ -13,17 +13,16 @@ from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_corpus
 
 
-def test_one_text_one_product_and_one_cluster_are_one_group():
+def test_one_text_and_one_product_are_one_group():
     examples = [
         Example("a", "A good lamp", product="lamp"),
         Example("b", "a  good LAMP"),
         Example("c", "broken", product="lamp"),
-        Example("d", "broken again", cluster=7),
-        Example("e", "broken once more", cluster=7),
+        Example("d", "broken again"),
         *(Example(str(i), f"text {i}", product=f"product {i}") for i in range(15)),
     ]
     groups = group_examples(examples)
-    assert groups[0] == groups[1] == groups[2] != groups[3] == groups[4]
+    assert groups[0] == groups[1] == groups[2] != groups[3]
     assert len(set(groups)) == 17
 
 

@@ -19,7 +19,7 @@ from amazon_electra.beam_jobs.reading.ids import add_id_column
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.text import splits
 
-VERSION = 24
+VERSION = 25
 """Has to be raised when the same dump gives another corpus."""
 WORK_VERSION = 20
 """Has to be raised when a work folder holds other things."""

@@ -8,7 +8,6 @@ import pytest
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.deduplication import buckets, near
-from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import write_units
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines

@@ -73,17 +73,21 @@ def describe_fields(
 
 def find_slices(right: np.ndarray, fields: Mapping[str, Sequence[str]]) -> list[Slice]:
     """Return the slices of at least MIN_REVIEWS reviews, the weakest first; none by a field that
-    has one value. `right` is bool [n], `fields` has the value of each review by field.
+    has one value. `right` is bool [n], `fields` has the value of each review by field. Of slices
+    with the same reviews, such as stars that are the classes, the first is returned.
     """
     from scipy.stats import fisher_exact  # takes a second to load
 
-    found = []
+    found, known = [], set[bytes]()
     for name, values in fields.items():
         counts = Counter(values)
         for value, n in counts.most_common(MAX_VALUES):
             if n < MIN_REVIEWS or n == len(values):
                 continue
             inside = np.array([one == value for one in values])
+            if inside.tobytes() in known:
+                continue
+            known.add(inside.tobytes())
             hits, others = int(right[inside].sum()), int(right[~inside].sum())
             rest = len(values) - n
             table = [[hits, n - hits], [others, rest - others]]

@@ -4,9 +4,9 @@ A file of scores has a row for each record of its input, in order: `file`, `row`
 number, from 1), `id` (its own, where it has one), `product` and `month` (where it has them),
 `text` if wanted, `label` (of a multi-label model
 the list of labels, in CSV as JSON), `decision` (`decided`, or `ask` where the model is less sure
-than its threshold for the answer, if it has one), `expected` (the mean of the stars that the
-classes stand for, by their probabilities), `p.LABEL` for each class, `because` if wanted (the
-phrases with the largest weights), `model_version`, and `reason` where there is no label. With
+than its threshold for the answer, if it has one), `expected` and `median` (of the stars
+that the classes stand for, by their probabilities), `p.LABEL` for each class, `because` if wanted
+(the phrases with the largest weights), `model_version`, and `reason` where there is no label. With
 several models each has its columns, from `label` to `model_version`, which begin with its task:
 `stars.label`. `scores.json` has the counts, and how the texts differ from those that each
 model was tested on (beam_jobs/core/drift.py).
@@ -221,9 +221,20 @@ def score_rows(
     if classifier.numbers:
         expected = spread.astype(np.float64) @ np.array(classifier.numbers)
         columns["expected"] = pa.array(expected.astype(np.float32), from_pandas=True)
+        columns["median"] = pa.array(find_medians(spread, classifier.numbers), from_pandas=True)
     for label, column in zip(classifier.labels, spread.T, strict=True):
         columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
     return columns
+
+
+def find_medians(probabilities: np.ndarray, numbers: Sequence[float]) -> np.ndarray:
+    """Return the median of each text's number, float32 [texts], from probabilities
+    [texts, classes]; NaN where they are NaN.
+    """
+    order = np.argsort(numbers)
+    has_half = probabilities[:, order].cumsum(1) >= 0.5 - 1e-6
+    medians = np.array(numbers, np.float32)[order][has_half.argmax(1)]
+    return np.where(np.isnan(probabilities).any(1), np.float32(np.nan), medians)
 
 
 def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows:

@@ -56,10 +56,13 @@ def test_the_label_is_that_of_least_expected_cost(tmp_path, monkeypatch):
     assert table["p.good"].to_pylist() == [pytest.approx(0.1), pytest.approx(0.6), None]
 
 
-def test_the_expected_star_is_the_mean_by_the_probabilities(tmp_path, monkeypatch):
+def test_the_expected_and_the_median_star_follow_from_the_probabilities(tmp_path, monkeypatch):
     table = write_scores(tmp_path, monkeypatch, numbers=(1.0, 5.0))
     assert table["expected"].to_pylist() == [pytest.approx(1.4), pytest.approx(3.4), None]
-    assert "expected" not in write_scores(tmp_path, monkeypatch).column_names
+    assert table["median"].to_pylist() == [1, 5, None]
+    assert not {"expected", "median"} & {*write_scores(tmp_path, monkeypatch).column_names}
+    falling = np.array([[0.4, 0.1, 0.5], [0.1, 0.2, 0.7], [0.45, 0.1, 0.45]])
+    assert score_files.find_medians(falling, [3, 2, 1]).tolist() == [1, 1, 2]
 
 
 def test_a_multi_label_model_answers_with_lists(tmp_path, monkeypatch):

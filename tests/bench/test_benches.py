@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.dumps import read_lines, write_dump
+from tests.model.corpora import write_bert
 
 BENCHES = Path(__file__).parent
 ROOT = BENCHES.parents[1]
@@ -182,3 +183,17 @@ def test_fine_tuning_is_measured_without_the_trainer(dump, made):
     found = figures("peers/finetuning.py", *words)
     assert (found["side"], found["p"]) == ("ours", 1.0)
     assert found["examples_per_cpu_second"] > 0
+
+
+@pytest.mark.slow
+def test_every_server_is_compared_with_score(tmp_path):
+    write_bert(tmp_path / "bert")
+    words = ["--work", tmp_path / "work", "--encoder", tmp_path / "bert"]
+    words += ["--texts", 40, "--alone", 3, "--arms", "frozen", "finetuned"]
+    lines = run(BENCHES / "servers.py", *words).splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[4:]]
+    servers = {(model, server) for model, server, *_ in rows}
+    assert {("frozen", "ONNX Runtime"), ("fine-tuned", "transformers' pipeline")} <= servers
+    assert all((model, "`amazon-electra serve`") in servers for model in ("frozen", "fine-tuned"))
+    exact = [row for row in rows if row[1] != "score, int8"]
+    assert all(float(one) < 1e-5 for _, _, *differences, _ in exact for one in differences)

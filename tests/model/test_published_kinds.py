@@ -12,6 +12,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import export
+from amazon_electra.model.arms import onnx
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders.masked_lm import load_masked_lm
 from amazon_electra.model.encoders.origin import write_origin
@@ -91,10 +92,10 @@ def test_a_kind_scores_by_onnx_as_in_a_pipeline(kind, corpus, tmp_path):
             *["--task", "polarity", "--output", str(exported)],
         ]
     )
-    assert result["onnx"]["largest_difference"] < export.MAX_DIFFERENCE
+    assert result["onnx"]["largest_difference"] < onnx.MAX_DIFFERENCE
     classify = pipeline("text-classification", model=str(exported), top_k=None)
     pairs = [(text, None) for text in TEXTS]
-    logits = export.run_onnx(exported / export.ONNX, exported / "tokenizer.json", pairs)
+    logits = onnx.run_onnx(exported / "model.onnx", exported / "tokenizer.json", pairs)
     for row, told in zip(logits, classify(TEXTS), strict=True):
         scores = {one["label"]: one["score"] for one in told}
         expected = np.exp(row) / np.exp(row).sum()

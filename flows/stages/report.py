@@ -107,7 +107,7 @@ def describe_study(
     dump = next((stage for stage in made if stage.name == "dump"), None)
     folders = [store.fetch(model, "results.json", SUSPICIOUS, COST) for model in models]
     if origin and folders:  # the question is what the model is worth
-        model = json.loads((folders[0] / "results.json").read_text())["arm"]
+        model = json.loads((folders[0] / "results.json").read_text(encoding="utf-8"))["arm"]
         cells = sorted(cells, key=lambda cell: cell.arm != model)
     arms = list(dict.fromkeys(cell.arm for cell in cells))
     pairs = pair_adapted(arms, origin) if origin else []

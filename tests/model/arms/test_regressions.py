@@ -108,7 +108,7 @@ def test_tasks_share_the_states_of_an_encoder(made, tmp_path):
         words = [*where, str(folder / "test"), "--output", str(folder), "--task", task]
         words += ["--encoder", f"frozen:{made / 'bert'}", "--data", str(made / "corpus")]
         finetune.run(words)
-    assert len(list((tmp_path / "cache").glob("states-*"))) == 1
+    assert len(list((tmp_path / "cache").glob("states-*.safetensors"))) == 1
     weights = "model.safetensors"
     assert (folder / weights).read_bytes() == (made / "frozen" / weights).read_bytes()
 

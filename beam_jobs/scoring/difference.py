@@ -5,6 +5,7 @@ file and number. Scores of parquet, CSV and JSON Lines are read, the two sides i
 of several tasks those that both sides have. All rows are in memory.
 """
 
+import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,6 @@ LABEL = ".label"
 TEXTS = ("file", "id", "product", "month", "text", "reason")
 OF_TASK = ("label", "decision", "because", "model_version")
 """Columns that are text, even if all their values are numbers; those that each task has."""
-READERS = {"parquet": pq.read_table, "jsonl": pa_json.read_json}
 PLACE = ("file", "row", "id", "product", "month")
 HEADER = ("task", *PLACE, "before", "after", "p_before", "p_after", "why")
 GROUPS = ("task", "file", "month", "product")
@@ -145,13 +145,13 @@ def read_tasks(folder: Path) -> dict[str, list[Row]]:
     """Return the rows of the files of scores of a folder by task, which is empty where there is
     one.
     """
-    files = sorted(one for one in folder.glob(f"*{MARK}*") if one.suffix in (".csv", *SUFFIXES))
+    files = sorted(one for one in folder.glob(f"*{MARK}*") if one.suffix in READERS)
     if not files:
         raise UserError(f"{folder}: no *{MARK}* in it; `score` writes such a folder")
     rows: dict[str, list[Row]] = {}
     for file in files:
         try:
-            table = read_csv(file) if file.suffix == ".csv" else READERS[file.suffix[1:]](str(file))
+            table = READERS[file.suffix](str(file))
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"{file}: cannot be read ({error}); score it again") from error
         names = table.column_names
@@ -167,18 +167,18 @@ def read_tasks(folder: Path) -> dict[str, list[Row]]:
     return rows
 
 
-SUFFIXES = tuple(f".{name}" for name in READERS)
-
-
-def read_csv(file: Path) -> pa.Table:
+def read_csv(file: str) -> pa.Table:
     """Return a table with text where scores have it, even if all values are numbers."""
-    with file.open(encoding="utf-8", newline="") as stream:
-        names = next(iter(stream), "").strip().replace('"', "").split(",")
+    with open(file, encoding="utf-8", newline="") as stream:
+        names = next(csv.reader(stream), [])
     kinds = [one for one in names if one in TEXTS or one.endswith(OF_TASK)]
     options = pa_csv.ConvertOptions(
         column_types=dict.fromkeys(kinds, pa.string()), strings_can_be_null=True
     )
     return pa_csv.read_csv(file, convert_options=options)
+
+
+READERS = {".parquet": pq.read_table, ".jsonl": pa_json.read_json, ".csv": read_csv}
 
 
 def read_dump(path: str | Path, label: str) -> list[Row]:

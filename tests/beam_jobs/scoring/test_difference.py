@@ -102,19 +102,20 @@ def test_a_folder_without_scores_is_the_users_mistake(tmp_path):
     assert "x.scores.csv" in str(wrong.value)
 
 
-def test_each_task_of_both_sides_is_joined(tmp_path):
+@pytest.mark.parametrize("task", ["stars", "stars, given"])
+def test_each_task_of_both_sides_is_joined(tmp_path, task):
     sides = []
     for rows in make_rows():
         own = ["label", "decision", "p.05", "p.10", "model_version"]
-        wide = rows.rename(columns={name: f"stars.{name}" for name in own})
+        wide = rows.rename(columns={name: f"{task}.{name}" for name in own})
         mood = rows[own].rename(columns={name: f"mood.{name}" for name in own})
         mood["mood.label"] = "calm"
         sides.append(pd.concat([wide, mood], axis=1))
     write(sides[0], tmp_path / "a", "parquet")
     write(sides[1], tmp_path / "b", "csv")
     found = diff(tmp_path / "a", tmp_path / "b")
-    assert found.groups["task"] == {"stars": 19, "mood": 19}
-    assert {one["row"]: one["why"] for one in found.changed if one["task"] == "stars"} == CHANGES
+    assert found.groups["task"] == {task: 19, "mood": 19}
+    assert {one["row"]: one["why"] for one in found.changed if one["task"] == task} == CHANGES
     assert [one["row"] for one in found.changed if one["task"] == "mood"] == [9]
     write(make_rows()[0], tmp_path / "one", "csv")
     for wrong in (

@@ -3,8 +3,8 @@
 `graph` is the way of one dump on one page. Only the new dump is read: its corpus
 leaves out what the earlier corpora have, the first round's vocabulary is kept, and pre-training
 goes on from the base's weights on new sequences and a share of old ones (contrastive adaptation on
-the new titles). Tasks train on the labels of all dumps, and are tested on the test reviews of all,
-none of which any of them has trained on.
+the new titles). Tasks train on the labels of all dumps, and are tested on the test reviews of all;
+no review is in both.
 """
 
 from dataclasses import replace

@@ -82,7 +82,7 @@ class SearchResult(Result):
     settings: dict[str, Any]
     """The best ones, as FinetuneConfig.settings takes them."""
     trials: int
-    """Those that ended, of which so many were pruned and completed."""
+    """Those that ended; the next two are its parts."""
     pruned: int = 0
     complete: int = 0
 

@@ -142,7 +142,7 @@ class Breaks:
         self.breaks_in = lru_cache(MAX_REMEMBERED)(self.punkt.text_contains_sentbreak)
 
     def _breaks_after(self, word: str) -> bool:
-        """Return whether Punkt surely breaks after `word` and a space, whatever follows.
+        """Return whether Punkt surely breaks after `word` and a space, no matter what follows.
 
         A word that ends a sentence by itself goes on only if it is an initial, a number or the
         first of a collocation.

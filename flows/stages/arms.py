@@ -31,8 +31,8 @@ asked for something else: with 800 it was no better than `joined`, with 3,000 it
 (docs/results.md).
 """
 CURVE = (50, 200, 800)
-"""Labels of the curve: the points of which there are more than twice as many labels. Fewer than
-MIN_CURVE points are no curve; where one is missing it is that of TF-IDF alone."""
+"""Labels of the curve, as far as there are more than twice as many labels. Fewer than MIN_CURVE
+points are no curve; where one is missing it is that of TF-IDF alone."""
 MIN_CURVE = 2
 CURVE_TESTS = 1_000
 
@@ -220,8 +220,7 @@ def choose_settings(
     default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
     read = find_length(chosen, recipe, store, corpus, origin)
     positions = find_positions(store, origin) if origin else None
-    length = chosen.max_length or min(default, positions or default)
-    length = read.tokens if read else length
+    length = read.tokens if read else chosen.max_length or min(default, positions or default)
     rates = ",".join(str(rate) for rate in chosen.learning_rates)
     made = store.manifest(corpus)
     has_few = made and not has_dev(chosen.tasks, made["result"])

@@ -95,8 +95,8 @@ def choose_thresholds_by_class(
     labels: np.ndarray,
     targets: Sequence[float | None],
 ) -> list[Trust | None]:
-    """Return for each class the threshold of the answers that name it, of which at least its target
-    are right; None for a class without a target. Each promise is one of its own.
+    """Return for each class the threshold from which on the share of its target is right of the
+    answers that name it; None for a class without a target. Each promise is one of its own.
     """
     found: list[Trust | None] = []
     for k, target in enumerate(targets):

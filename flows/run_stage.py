@@ -6,10 +6,14 @@ write. stdout gets the result as JSON.
 """
 
 import argparse
+import json
 from typing import Any
 
 import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
 from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.store.place import REQUEST
+from amazon_electra.flows.store.stage import Stage, read_request
 from amazon_electra.flows.store.store import Store
 
 
@@ -22,9 +26,20 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("stage", help="STAGE/FINGERPRINT, a folder of the store with a stage.json")
     given = parser.parse_args(argv)
     store = Store(given.store)
-    stage = store.read_request(given.stage)
+    stage = load_stage(store, given.stage)
     with store.place.pin():
         return stage.run(store, store.folder(stage))
+
+
+def load_stage(store: Store, path: str) -> Stage:
+    """Return the stage of a folder, `STAGE/FINGERPRINT`, by the request that lies there."""
+    file = store.root / path / REQUEST
+    if not file.is_file():
+        raise UserError(f"{file} is not there; a run writes it when it begins the stage")
+    try:
+        return read_request(json.loads(file.read_text(encoding="utf-8")), path)
+    except ValueError as wrong:
+        raise UserError(f"{file}: {wrong}") from None
 
 
 if __name__ == "__main__":

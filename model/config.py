@@ -27,7 +27,6 @@ YAML_SWITCHES = {"true": "on", "false": "off"}  # so YAML reads these words
 RecipeName = Literal["sample", "published", "small", "base", "large", "amazon-base"]
 RecipeChoice = Literal["auto", RecipeName]
 
-LAYER_NORM_EPSILON = 1e-12  # google, transformers
 MAX_COST = 1e6
 """Of a wrong answer."""
 AUTO_PRECISION = "auto: bf16 where the device multiplies it fast, else fp32"
@@ -96,84 +95,6 @@ class DecisionSettings(Settings):
         """Return the accuracy to promise of the answers that name each class."""
         named = dict(map(_split_assignment, self.class_targets))
         return [named.get(label, self.target_accuracy) for label in labels]
-
-
-class Architecture(Settings):
-    """Shape of the discriminator (or of the MLM trunk); the generator is derived from it."""
-
-    layers: int = Field(ge=1, description="transformer layers")
-    hidden: int = Field(ge=1, description="width of the hidden states")
-    intermediate: int = Field(ge=1, description="width inside the feed-forward blocks")
-    heads: int = Field(ge=1, description="attention heads")
-    embedding: int = Field(ge=1, description="width of the token embeddings")
-    generator_multiplier: float = Field(
-        description="width of the generator as a fraction of `hidden`; 1: the same widths and heads"
-    )
-    max_positions: int = Field(
-        default=512, ge=1, description="longest sequence, in tokens (google)"
-    )
-    type_vocabulary_size: int = Field(default=2, ge=1, description="number of token types (google)")
-    layer_norm_eps: float = Field(
-        default=LAYER_NORM_EPSILON,
-        gt=0,
-        description="added to the variance in every LayerNorm (google)",
-    )
-    generator_layers: int | None = Field(
-        default=None,
-        ge=1,
-        description="layers of the generator; none: as many as the discriminator (google)",
-    )
-
-    @model_validator(mode="after")
-    def _check_architecture(self) -> Self:
-        _check_field(
-            self.hidden % self.heads == 0,
-            "hidden",
-            self.hidden,
-            f"a multiple of heads={self.heads}",
-        )
-        _check_field(
-            (self.generator_layers or 0) <= self.layers,
-            "generator_layers",
-            self.generator_layers,
-            f"at most layers={self.layers}",
-        )
-        return self
-
-    @property
-    def has_wide_generator(self) -> bool:
-        """Return whether the generator's layers have the shape of the discriminator's."""
-        return self.generator_multiplier == 1
-
-    def derive_generator(self) -> "Architecture":
-        """Return the generator: `generator_layers` deep, narrower, heads of 64 wide (google).
-
-        Raise ValueError if the width is no multiple of the heads.
-        """
-        layers = self.generator_layers or self.layers
-        if self.has_wide_generator:
-            return self.replace(layers=layers, generator_layers=None)
-        hidden = round(self.hidden * self.generator_multiplier)
-        heads = max(1, hidden // 64)
-        expected = (
-            f"such that the generator's width, {hidden}, is at least 1 "
-            f"and a multiple of its heads, {heads}"
-        )
-        is_possible = hidden >= 1 and hidden % heads == 0
-        _check_field(is_possible, "generator_multiplier", self.generator_multiplier, expected)
-        return self.replace(
-            layers=layers,
-            hidden=hidden,
-            intermediate=4 * hidden,
-            heads=heads,
-            generator_multiplier=1.0,
-            generator_layers=None,
-        )
-
-
-def _check_field(holds: bool, name: str, value: Any, expected: str) -> None:
-    if not holds:
-        raise UserError(f"must be {expected}", name, value)
 
 
 class PretrainingConfig(Settings):

@@ -257,10 +257,10 @@ def write_model(
 
 
 def find_word_pipeline(fitted: Arm, cells: Sequence[ExportCell]) -> Any:
-    """Return the pipeline of the TF-IDF in a fitted arm, or else of the TF-IDF among the cells."""
+    """Return the pipeline of the TF-IDF in a fitted arm, or else of a cell without an encoder."""
     if fitted.word_pipeline is not None:
         return fitted.word_pipeline
-    cell = next((one for one in cells if one.arm_class.name == "tfidf"), None)
+    cell = next((one for one in cells if not one.arm_class.reads_encoder), None)
     return cell and cell.arm_class.load(cell.folder, Resources("cpu", "fp32")).word_pipeline
 
 

@@ -28,14 +28,14 @@ from amazon_electra.model.arms.out_of_fold import (
     group_examples,
     list_labels,
 )
-from amazon_electra.model.finetuning.examples import Example
-from amazon_electra.model.finetuning.request import (
+from amazon_electra.model.finetuning.config import (
     FinetuneConfig,
-    Request,
-    load_split,
+    check_request,
     make_request,
     read_encoder_option,
 )
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.request import Request, load_split
 from amazon_electra.model.options import FinetuneOptions
 from amazon_electra.model.results import FinetuneResult
 
@@ -98,7 +98,7 @@ def finetune(
 def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, Any]:
     """Fit the arm of a request, write its folder, result.json last, and return the result."""
     started, cpu_started = time.perf_counter(), time.process_time()
-    request.check()
+    check_request(request)
     make_writable_folder("output", output)
     write_json(output / "run.json", request.describe())
     (train, train_left), (dev, dev_left) = (load_split(request, s) for s in ("train", "dev"))

@@ -91,8 +91,8 @@ class PretrainConfig(Settings):
     )
     settings: dict[str, str] = Field(
         default={},
-        description="any field of PretrainingConfig, Architecture or AdaptationConfig in "
-        "model/config.py",
+        description="any field of PretrainingConfig or AdaptationConfig (model/config.py), or of "
+        "Architecture (model/architecture.py)",
     )
 
 

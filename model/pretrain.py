@@ -18,7 +18,7 @@ from amazon_electra.beam_jobs.core.files import make_writable_folder
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.settings import build_settings, parse_field, read_options
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.model.config import Architecture
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders.config import CHOSEN_HERE
 from amazon_electra.model.encoders.origin import GENERATOR, METADATA_FILE, write_origin

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.model_folder import choose_answers
+from amazon_electra.beam_jobs.core.model_folder import choose_answers, take_probabilities
 
 PROFILE = "profile.json"
 """Of a model folder."""
@@ -200,7 +200,7 @@ def count_texts(
     """Return the tally of texts; `right` int [n] are the right answers, where somebody knows."""
     shares, unknown = measure_unknown(texts, known)
     answered = choose_answers(probabilities, costs)
-    confidence = probabilities[np.arange(len(answered)), answered]
+    confidence = take_probabilities(probabilities, answered)
     grid = np.zeros((len(QUANTILES) + 1, len(CONFIDENCES) + 1, 3))
     places = np.searchsorted(edges, shares), np.searchsorted(CONFIDENCES, confidence)
     is_right = np.zeros(len(texts)) if right is None else answered == right

@@ -69,6 +69,13 @@ def choose_answers(probabilities: np.ndarray, costs: Any = ()) -> np.ndarray:
     return np.asarray(weighted.argmax(1), np.int64)
 
 
+def take_probabilities(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return of each row of probabilities [n, classes] that of its class: of an answer, how
+    confident it is.
+    """
+    return np.asarray(probabilities[np.arange(len(classes)), classes])
+
+
 def check_labels(labels: list[str]) -> None:
     """Raise ValueError unless there are 2 to MAX_LABELS labels that differ, none of them empty."""
     if not 2 <= len(labels) <= MAX_LABELS or not all(labels):

@@ -19,6 +19,13 @@ MIN_TEXTS, MAX_TOP = 3, 10
 """Texts that a top word is in, and top words of a class."""
 
 
+def list_regressions(model: Any) -> list[Any]:
+    """Return the logistic regressions in one of scikit-learn's classifiers: itself, or one for each
+    class.
+    """
+    return list(getattr(model, "estimators_", [model]))
+
+
 @dataclass(frozen=True)
 class WordWeights:
     """A pipeline of scikit-learn that this is known of: a union of hashed TF-IDF, of words or of
@@ -49,8 +56,7 @@ class WordWeights:
             )
         ):
             return None
-        ones = getattr(regression, "estimators_", [regression])
-        rows = np.concatenate([one.coef_ for one in ones])
+        rows = np.concatenate([one.coef_ for one in list_regressions(regression)])
         if len(rows) == 1:  # two classes
             rows = np.concatenate([-rows / 2, rows / 2])
         weights = np.zeros((len(labels), rows.shape[1]), np.float32)

@@ -11,8 +11,6 @@ from amazon_electra.beam_jobs.reading.fields import MAX_CLASSES
 MIN_LABELLED = 10
 """Reviews to train on that a class needs."""
 SHOWN_CLASSES = 20
-CONTRADICTED = "contradictions"
-"""Folder of JSON lines with the places of texts whose copies have several classes."""
 TRAINED_SPLITS = ("pretrain", "train")
 
 

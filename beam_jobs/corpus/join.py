@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
 from amazon_electra.beam_jobs.core.parquet import write_tables
 from amazon_electra.beam_jobs.corpus.classes import (
-    CONTRADICTED,
     TRAINED_SPLITS,
     choose_classes,
     count_labels,

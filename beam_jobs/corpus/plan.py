@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from amazon_electra.beam_jobs.config import CorpusConfig, CorpusOptions, TextConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.files import hash_bytes
-from amazon_electra.beam_jobs.corpus.classes import CONTRADICTED
+from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication import earlier_corpora, evaluation_texts
 from amazon_electra.beam_jobs.deduplication.earlier_corpora import EarlierCorpora

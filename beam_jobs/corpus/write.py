@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
+from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.parquet import write_tables
-from amazon_electra.beam_jobs.corpus.classes import CONTRADICTED, count_labels
+from amazon_electra.beam_jobs.corpus.classes import count_labels
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan, Folders
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication import phrases

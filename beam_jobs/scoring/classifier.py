@@ -36,6 +36,7 @@ from amazon_electra.beam_jobs.core.model_folder import (
     choose_answers,
     sum_parts,
     take_logarithms,
+    take_probabilities,
 )
 from amazon_electra.beam_jobs.core.word_weights import WordWeights
 
@@ -149,7 +150,7 @@ class Classifier:
     def decide(self, probabilities: np.ndarray) -> list[str]:
         """Return `decided` or `ask` for each text."""
         best = choose_answers(probabilities, self.costs)
-        is_sure = probabilities[np.arange(len(best)), best] >= np.array(self.decided_from)[best]
+        is_sure = take_probabilities(probabilities, best) >= np.array(self.decided_from)[best]
         return ["decided" if one else "ask" for one in is_sure]
 
     def score(self, texts: list[str]) -> np.ndarray:

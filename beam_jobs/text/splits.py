@@ -15,8 +15,8 @@ KEY_FIELDS = {"product": "item_id", "user": "user_id", "time": "timestamp"}
 """The field of a review that a split is by, unless it is by the text."""
 
 
-def parse_shares(text: str) -> tuple[float, ...]:
-    """Turn `pretrain=80,train=8,dev=4,test=8` into the upper bounds of the splits in [0, 1]."""
+def read_shares(text: str) -> dict[str, float]:
+    """Return the share of each split that `pretrain=80,train=8,dev=4,test=8` names."""
     try:
         shares = {name: float(s) for name, s in (part.split("=") for part in text.split(","))}
     except ValueError:
@@ -27,6 +27,12 @@ def parse_shares(text: str) -> tuple[float, ...]:
         )
     if min(shares.values()) < 0 or not sum(shares.values()) > 0:
         raise UserError("shares must not be negative, and one must be above 0", "split", text)
+    return shares
+
+
+def parse_shares(text: str) -> tuple[float, ...]:
+    """Return the upper bounds of the splits in [0, 1] by their shares."""
+    shares = read_shares(text)
     bounds = np.cumsum([shares.get(name, 0.0) for name in SPLITS]) / sum(shares.values())
     return tuple(float(b) for b in bounds)
 

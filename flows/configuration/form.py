@@ -33,7 +33,7 @@ from amazon_electra.beam_jobs.core.settings import (
     replace_settings,
     spell_as_option,
 )
-from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES
+from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES, read_shares
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form_tools import fill_form, make_form_field
@@ -43,7 +43,7 @@ from amazon_electra.flows.configuration.study_file import (
     Seeds,
     refuse_duplicates,
 )
-from amazon_electra.model.arms import list_arms
+from amazon_electra.model.arms import list_arms, list_methods, list_ours
 from amazon_electra.model.config import (
     ClassCost,
     ClassTarget,
@@ -247,12 +247,11 @@ class Finetuning(Settings):
     arms: list[Arm] = Field(
         default=[],
         description="Where the encoder comes from. pre-trained: trained by this run; origin: the "
-        "published encoder of pretraining.start_from as it is; frozen: logistic regression on the "
-        "states of that encoder, and of the adapted one; joined: on states and n-grams together; "
-        "tfidf: on n-grams; stack: the fine-tuned network and tfidf, whose logits are weighted and "
-        "added; random: untrained; base: the model that a new dump was added to. Empty: "
-        "pre-trained, tfidf and stack, with frozen and joined if there is a published start, and "
-        "origin unless it is adapted by contrast; else random",
+        "published encoder of pretraining.start_from as it is; random: untrained; base: the model "
+        "that a new dump was added to. Or a method beside these: "
+        + "; ".join(f"{one.name}: {one.description}" for one in list_ours()[1:])
+        + ". Empty: pre-trained and these, but on states alone only if there is a published start, "
+        "and origin unless it is adapted by contrast; else random",
     )
     tasks: list[Task] = Field(
         default=[],
@@ -378,10 +377,10 @@ class Corpus(SplitConfig):
     @field_validator("split")
     @classmethod
     def _check_shares(cls, split: str) -> str:
-        shares = [int(part.partition("=")[2]) for part in split.split(",")]
-        if sum(shares) != 100:
-            raise ValueError(f"the shares add up to {sum(shares)}, not to 100")
-        if not shares[0]:
+        shares = read_shares(split)
+        if (total := sum(shares.values())) != 100:
+            raise ValueError(f"the shares add up to {total:g}, not to 100")
+        if not shares["pretrain"]:
             raise ValueError(
                 "pretrain must be at least 1: the vocabulary and the encoder come from it"
             )
@@ -608,10 +607,9 @@ class Parameters(Settings):
     @property
     def chosen_arms(self) -> list[Arm]:
         """Return the arms that the form names, or else the new encoder and the one to beat."""
-        published: list[Arm] = ["pre-trained", "origin", "frozen", "joined", "tfidf", "stack"]
-        default: list[Arm] = ["pre-trained", "random", "tfidf", "stack"]
-        chosen = published if self.pretraining.start_from else default
-        chosen = list(self.finetuning.arms) or chosen
+        is_published = bool(self.pretraining.start_from)
+        default = ["pre-trained", "origin" if is_published else "random"]
+        chosen = list(self.finetuning.arms) or [*default, *list_methods(is_published)]
         cheap = {name for name, arm in list_arms().items() if arm.is_cheap}
         return [arm for arm in chosen if arm in cheap] if self.effort == "quick" else chosen
 

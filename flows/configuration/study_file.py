@@ -11,7 +11,8 @@ from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.config import RecipeName
-from amazon_electra.model.finetuning.request import is_part_of_teacher, split_arm
+from amazon_electra.model.finetuning.config import split_arm
+from amazon_electra.model.finetuning.request import is_part_of_teacher
 from amazon_electra.model.finetuning.tasks import TASKS
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
@@ -76,8 +77,8 @@ class Arm(Settings):
     encoder: str = Field(
         default="",
         description="Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, "
-        "`half` or `layers:N` of the teacher, `tfidf` (logistic regression on n-grams), or "
-        "`frozen:` (on states) or `joined:` (on both) before a folder, hub name or ${origin}; "
+        "`half` or `layers:N` of the teacher; or an arm (model/arms), with a colon and the encoder "
+        "if it reads one, such as `joined:${origin}`; "
         "empty where the study pre-trains it",
     )
     architecture: str = Field(

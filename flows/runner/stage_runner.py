@@ -2,6 +2,7 @@
 listeners.
 """
 
+import json
 import logging
 import math
 import os
@@ -15,10 +16,12 @@ from typing import Any, Protocol, TypeVar
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.flows.runner.processes import WarmWorkers, read_hang_seconds, run_job
 from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
-from amazon_electra.flows.store.stage import Stage
-from amazon_electra.flows.store.store import Manifest, Store, read_result_of_earlier_job
+from amazon_electra.flows.store.place import REQUEST
+from amazon_electra.flows.store.stage import Stage, write_request
+from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
 
 log = logging.getLogger("amazon_electra")
@@ -208,7 +211,7 @@ class StageRunner:
     def _run_stage_job(self, stage: Stage, folder: Path, log: Path) -> dict[str, Any]:
         """Return the result and cost of a stage's job; its curves are mirrored while it lasts."""
         stage.prepare(self.store, folder)
-        self.store.write_request(stage)
+        write_json(folder / REQUEST, write_request([stage]))
         command = [str(self.store.root), stage.path]
 
         def follow(progress: Mapping[str, Any]) -> None:
@@ -253,6 +256,13 @@ class StageRunner:
                 getattr(listener, event, ignore)(*what)
             except Exception as error:
                 log.warning("%s could not show %r: %s", type(listener).__name__, event, error)
+
+
+def read_result_of_earlier_job(stage: Stage, folder: Path) -> dict[str, Any]:
+    """Return the result of a stage whose files an earlier stage's job has written already."""
+    if not stage.written_last or not (folder / stage.written_last).exists():
+        return {}
+    return {"result": json.loads((folder / stage.written_last).read_text(encoding="utf-8"))}
 
 
 def ignore(*what: Any) -> None:

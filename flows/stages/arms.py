@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows.configuration.form import Arm, Finetuning, Parameters
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.stages import finetuning
@@ -14,11 +15,11 @@ from amazon_electra.flows.stages.cells import Cell, build_cell
 from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.finetuning import Start
 from amazon_electra.flows.stages.origin import get_name
-from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, find_length, find_positions
+from amazon_electra.flows.stages.text_length import choose_length, find_positions, measure_lengths
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
-from amazon_electra.model.arms import list_arms as list_methods
+from amazon_electra.model.arms import list_arms as list_kinds
 from amazon_electra.model.finetuning.tasks import count_labelled, has_dev
 from amazon_electra.model.recipes import RECIPES
 
@@ -32,15 +33,15 @@ asked for something else: with 800 it was no better than `joined`, with 3,000 it
 """
 CURVE = (50, 200, 800)
 """Labels of the curve, as far as there are more than twice as many labels. Fewer than MIN_CURVE
-points are no curve; where one is missing it is that of TF-IDF alone."""
+points are no curve; where one is missing it is that of the arms without an encoder alone."""
 MIN_CURVE = 2
 CURVE_TESTS = 1_000
 
 
 def check_split(split: str) -> None:
     """Raise UserError, before anything is made, where fine-tuning would fail hours later."""
-    shares = dict(part.split("=") for part in split.split(","))
-    if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
+    shares = read_shares(split)
+    if empty := [side for side in ("train", "dev", "test") if not shares[side]]:
         raise UserError(
             f"fine-tuning needs at least 1 for each of "
             f"train, dev and test, here {' and '.join(empty)} would be empty",
@@ -119,7 +120,7 @@ def list_arms(
         if (source := sources.get(arm))
     ]
     is_adapted = bool(origin and written.fingerprint != origin.fingerprint and not base)
-    methods = list_methods()
+    methods = list_kinds()
 
     def list_fits(arm: Arm) -> Iterator[RunArm]:
         """Yield the fits of an arm of model/arms: one, or one for each encoder it reads."""
@@ -171,9 +172,9 @@ def list_cells(
     """Yield the cells of a run in the order of the report; `base` is the model that this one goes
     on from, `origin` the published one that all of them began with, if any.
 
-    `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels TF-IDF
-    alone, trained with fewer labels than there are and evaluated on CURVE_TESTS test examples at
-    most.
+    `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels those
+    without an encoder alone, trained with fewer labels than there are and evaluated on CURVE_TESTS
+    test examples at most.
 
     Unless the form names the arms, the published encoder is not fine-tuned beside one that is
     adapted by contrast: the regressions on both have shown for seconds what adaptation was worth.
@@ -192,7 +193,7 @@ def list_cells(
             points = [n for n in CURVE if labelled > 2 * n and p.recipe != "sample"]
             own = [arm for arm in arms if find_arm(arm.start.arm).is_cheap]
             if len(points) < len(CURVE):
-                own = [arm for arm in arms if arm.start.arm == "tfidf"]
+                own = [arm for arm in own if not find_arm(arm.start.arm).reads_encoder]
                 points = points if len(points) >= MIN_CURVE else []
         for labels, seed, arm in itertools.product(points, chosen.seeds, own):
             few = {"n_train": str(labels), "n_test": str(CURVE_TESTS)} if labels else {}
@@ -217,10 +218,9 @@ def choose_settings(
     since a published encoder takes other learning rates than one that a recipe trains, and may have
     positions for fewer tokens; and of few labels a dev split is too small to choose by.
     """
-    default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
-    read = find_length(chosen, recipe, store, corpus, origin)
     positions = find_positions(store, origin) if origin else None
-    length = read.tokens if read else chosen.max_length or min(default, positions or default)
+    lengths = measure_lengths(store, corpus, origin) if origin else None
+    length = choose_length(chosen, recipe, lengths, positions)
     rates = ",".join(str(rate) for rate in chosen.learning_rates)
     made = store.manifest(corpus)
     has_few = made and not has_dev(chosen.tasks, made["result"])
@@ -229,5 +229,5 @@ def choose_settings(
         **({"learning_rates": rates} if rates else {}),
         **({"n_train": str(chosen.labels)} if chosen.labels else {}),
         **({"selection": "cross-validation"} if has_few else {}),
-        **({"max_length": str(length)} if length != default else {}),
+        **({"max_length": str(length.tokens)} if length.tokens != length.default else {}),
     }

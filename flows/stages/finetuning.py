@@ -20,7 +20,8 @@ from amazon_electra.model.encoders.config import (
     describe_start,
     write_architecture,
 )
-from amazon_electra.model.finetuning.request import FinetuneConfig, change_settings
+from amazon_electra.model.finetuning.config import FinetuneConfig
+from amazon_electra.model.finetuning.request import change_settings
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import RECIPES

@@ -15,7 +15,7 @@ from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.external import list_place_files
 from amazon_electra.flows.stages.origin import get_name, read_origin
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
-from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, measure_lengths
+from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, describe_cut, measure_lengths
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.questions.of_model import SUSPICIOUS
@@ -139,8 +139,8 @@ def describe_reading(store: Store, cells: Sequence[Cell], origin: Stage) -> str:
     lengths = measure_lengths(store, cells[0].finetuned.inputs["data"], origin)
     if lengths is None:
         return ""
-    longer = float((lengths > tokens).mean())
-    return f"Networks read {tokens} tokens of a text; {longer:.0%} of the reviews are longer."
+    line = describe_cut(tokens, float((lengths > tokens).mean()))
+    return f"{line[0].upper()}{line[1:]}."
 
 
 def describe_cell(store: Store, cell: Cell) -> CellFacts:

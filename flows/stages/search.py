@@ -9,7 +9,7 @@ from pydantic import Field
 from amazon_electra.flows.stages.finetuning import Finetuning, describe_finetuning, locate_sources
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.finetuning.request import FinetuneConfig
+from amazon_electra.model.finetuning.config import FinetuneConfig
 
 
 class SearchConfig(FinetuneConfig):

@@ -33,6 +33,11 @@ SAMPLE = 1_000
 TOKENIZER = "tokenizer.json"
 
 
+def describe_cut(tokens: int, longer: float) -> str:
+    """Return a clause about what networks read of a text, and how many are longer, as a share."""
+    return f"networks read {tokens} tokens of a text; {longer:.0%} of the reviews are longer"
+
+
 @dataclass(frozen=True)
 class TextLength:
     """What networks read of a text."""
@@ -46,26 +51,27 @@ class TextLength:
 
     def describe(self) -> str:
         """Return a clause for the log and the report."""
-        line = f"networks read {self.tokens} tokens of a text; {self.longer:.0%} of all are longer"
+        line = describe_cut(self.tokens, self.longer)
         if self.tokens > self.default:
             line += f" ({self.default_longer:.0%} are longer than the recipe's {self.default})"
         return line
 
 
 def choose_length(
-    chosen: Finetuning, recipe: str, lengths: np.ndarray, positions: int | None
+    chosen: Finetuning, recipe: str, lengths: np.ndarray | None, positions: int | None
 ) -> TextLength:
     """Return what networks read of texts of these lengths, in tokens: as the form says, or else the
-    recipe's length, doubled while more than MAX_CUT of the texts are longer, up to LONGEST or the
-    `positions` of the encoder.
+    recipe's length, doubled while more than MAX_CUT of the texts are longer, up to LONGEST; at most
+    the `positions` of the encoder. Of lengths that are not known (None) none is longer.
     """
+    lengths = np.zeros(1) if lengths is None else lengths
     default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
-    tokens, most = chosen.max_length or default, positions or LONGEST
-    while not chosen.max_length and (lengths > tokens).mean() > MAX_CUT:
-        if tokens >= min(LONGEST, most):
+    tokens = chosen.max_length or default
+    while not chosen.max_length and tokens < min(LONGEST, positions or LONGEST):
+        if (lengths > tokens).mean() <= MAX_CUT:
             break
         tokens *= 2
-    tokens = min(tokens, most)
+    tokens = min(tokens, positions or tokens)
     return TextLength(
         tokens, float((lengths > tokens).mean()), default, float((lengths > default).mean())
     )

@@ -33,7 +33,7 @@ from amazon_electra.beam_jobs.core.errors import TransientError
 from amazon_electra.beam_jobs.core.files import stat_files
 from amazon_electra.beam_jobs.core.variables import read_number_variable
 from amazon_electra.flows.store.bucket import Bucket
-from amazon_electra.flows.store.stage import REQUEST
+from amazon_electra.flows.store.place import REQUEST
 
 log = logging.getLogger("amazon_electra")
 

@@ -16,6 +16,8 @@ from amazon_electra.beam_jobs.core.nesting import load_json
 MANIFEST = "manifest.json"
 MAKER = ".maker"
 """In a folder that is being made: the attempt in a bucket that it belongs to."""
+REQUEST = "stage.json"
+"""In a folder that is being made: the request of the stage (flows/store/stage.py)."""
 PARTS: Mapping[str, type] = {
     **dict.fromkeys(("stage", "fingerprint", "title", "finished"), str),
     **dict.fromkeys(("parameters", "inputs", "result"), dict),

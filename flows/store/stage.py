@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
@@ -30,14 +30,10 @@ from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import Settings, join_mistakes
 from amazon_electra.flows.configuration.engine import Engine
-
-if TYPE_CHECKING:
-    from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.store import Store
 
 ACCELERATOR = "accelerator"
 """Tag of the stages that need the machine's one GPU, TPU or all its cores."""
-REQUEST = "stage.json"
-"""File of a stage's folder with its request."""
 PATH = re.compile(r"[a-z]+(-[a-z]+)*/[0-9a-f]{16}")
 """`<stage>/<fingerprint>`, a stage's folder in a store."""
 
@@ -119,11 +115,11 @@ class Stage:
         if "name" in vars(cls):
             Stage.registry[cls.name] = cls
 
-    def run(self, store: "Store", folder: Path) -> dict[str, Any]:
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
         """Make the stage in its folder; return its result."""
         raise UserError(f"{self.label}: nothing makes a stage of this kind")
 
-    def prepare(self, store: "Store", folder: Path) -> None:
+    def prepare(self, store: Store, folder: Path) -> None:
         """Write what the run alone knows, before the job is started."""
 
     @property
@@ -152,7 +148,7 @@ class Stage:
         """Return whether its workers read and write in the store, not in copies."""
         return self.resources.engine.is_far
 
-    def list_environment(self, store: "Store") -> dict[str, str]:
+    def list_environment(self, store: Store) -> dict[str, str]:
         """Return what is added to the environment of its job.
 
         Stages that run side by side would compete for the cores with more threads; they fetch

@@ -20,15 +20,14 @@ from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from fsspec.core import url_to_fs
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes, hash_file, write_json
-from amazon_electra.flows.store.place import MAKER, MANIFEST, Place, parse_manifest
-from amazon_electra.flows.store.stage import REQUEST, Stage, read_request, write_request
+from amazon_electra.flows.store.place import MAKER, MANIFEST, REQUEST, Place, parse_manifest
 
 log = logging.getLogger("amazon_electra")
 
@@ -52,6 +51,34 @@ PACKAGES = [
 Manifest = dict[str, Any]
 
 
+class Stored(Protocol):
+    """What a store knows of a stage (flows/store/stage.py), which reads and writes in the store."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+
+    @property
+    def inputs(self) -> "Mapping[str, Stored]": ...
+
+    @property
+    def scratch(self) -> tuple[str, ...]: ...
+
+    @property
+    def on_engine(self) -> bool: ...
+
+
 class Store:
     """Stage folders in a place: a local folder, or an address in s3:// or gs://.
 
@@ -73,22 +100,22 @@ class Store:
         self._scratch = tempfile.TemporaryDirectory()
         return Path(self._scratch.name)
 
-    def folder(self, stage: Stage) -> Path:
+    def folder(self, stage: Stored) -> Path:
         """Return where a stage is made, and where it is once it is fetched."""
         return self.root / stage.path
 
-    def fetch(self, stage: Stage, *parts: str) -> Path:
+    def fetch(self, stage: Stored, *parts: str) -> Path:
         """Return the folder of a stage with its files, or those in `parts`, on this machine; they
         are compared with the manifest's SHA-256 once in a process, as long as they stay.
         """
         self.place.fetch(stage.path, parts)
         return self.folder(stage)
 
-    def locate(self, stage: Stage) -> str:
+    def locate(self, stage: Stored) -> str:
         """Return where a stage stays: its folder, or the address of its files."""
         return self.place.locate(stage.path)
 
-    def open_input(self, stage: Stage, on_engine: bool) -> str:
+    def open_input(self, stage: Stored, on_engine: bool) -> str:
         """Return what a job reads of a stage: a folder of this machine, or for an engine's workers
         where it stays.
         """
@@ -99,12 +126,12 @@ class Store:
         name = f"{folder.parent.name}/{folder.name}"
         return self.place.locate(name) if on_engine else str(folder)
 
-    def collect_output(self, stage: Stage) -> None:
+    def collect_output(self, stage: Stored) -> None:
         """Bring what an engine's workers wrote to this machine, so that it can be published."""
         if stage.on_engine:
             self.place.collect(stage.path)
 
-    def manifest(self, stage: Stage) -> Manifest | None:
+    def manifest(self, stage: Stored) -> Manifest | None:
         """Return the manifest of a complete stage, None of one that is not."""
         return self.read_manifest(stage.name, stage.fingerprint)
 
@@ -116,7 +143,7 @@ class Store:
         text = self.place.read_manifest(name)
         return None if text is None else try_manifest(text, f"{self.address}/{name}/{MANIFEST}")
 
-    def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
+    def publish(self, stage: Stored, result: Mapping[str, Any], **cost: float) -> Manifest:
         """Declare a stage folder complete: all files in it are listed with size and SHA-256 in the
         manifest. Return the manifest that counts: another host's where that came first.
         """
@@ -157,25 +184,9 @@ class Store:
             shutil.rmtree(folder / name, ignore_errors=True)
         return published
 
-    def write_request(self, stage: Stage) -> None:
-        """Write what `python -m amazon_electra.flows.run_stage` needs to make a stage into its
-        folder.
-        """
-        write_json(self.folder(stage) / REQUEST, write_request([stage]))
-
-    def read_request(self, path: str) -> Stage:
-        """Return the stage of a folder, `STAGE/FINGERPRINT`, by the request that lies there."""
-        file = self.root / path / REQUEST
-        if not file.is_file():
-            raise UserError(f"{file} is not there; a run writes it when it begins the stage")
-        try:
-            return read_request(json.loads(file.read_text(encoding="utf-8")), path)
-        except ValueError as wrong:
-            raise UserError(f"{file}: {wrong}") from None
-
     @contextmanager
     def lock_stage(
-        self, stage: Stage, waiting: Callable[[], None] = lambda: None
+        self, stage: Stored, waiting: Callable[[], None] = lambda: None
     ) -> Iterator[Path]:
         """Lock the stage for one process at a time and yield its folder; a process that died holds
         nothing.
@@ -292,10 +303,3 @@ def _run_git(*words: str) -> str:
     return subprocess.run(
         command, capture_output=True, encoding="utf-8", timeout=5, check=True
     ).stdout.strip()
-
-
-def read_result_of_earlier_job(stage: Stage, folder: Path) -> dict[str, Any]:
-    """Return the result of a stage whose files an earlier stage's job has written already."""
-    if not stage.written_last or not (folder / stage.written_last).exists():
-        return {}
-    return {"result": json.loads((folder / stage.written_last).read_text(encoding="utf-8"))}

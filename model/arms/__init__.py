@@ -15,8 +15,8 @@ from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import describe_unknown
 from amazon_electra.model.arms.arm import Arm
 
-OURS = ("finetuned", "frozen", "joined", "stack", "tfidf")
-"""Modules of this package that hold an arm each."""
+OURS = ("finetuned", "frozen", "joined", "tfidf", "stack")
+"""Our arms and their modules here, in the order of reports."""
 TFIDF_ARM = "TF-IDF"
 """How runs and their reports call the arm of TF-IDF and logistic regression."""
 _ARMS: dict[str, type[Arm]] = {}
@@ -30,10 +30,24 @@ def register(arm: type[Arm]) -> type[Arm]:
     return arm
 
 
+def list_ours() -> list[type[Arm]]:
+    """Return the arms of this package."""
+    for name in OURS:
+        import_module(f"{__name__}.{name}")
+    return [_ARMS[name] for name in OURS]
+
+
+def list_methods(has_encoder: bool) -> list[str]:
+    """Return the arms that a run compares beside networks unless it names others; those on states
+    alone where there is a published encoder.
+    """
+    kinds = list_ours()[1:]
+    return [one.name for one in kinds if has_encoder or one.combines or not one.reads_encoder]
+
+
 def list_arms() -> dict[str, type[Arm]]:
     """Return every arm by its name: ours, registered ones, and those of entry points."""
-    for module in OURS:
-        import_module(f"{__name__}.{module}")
+    list_ours()
     load_plugins()
     return dict(sorted(_ARMS.items()))
 

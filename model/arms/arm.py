@@ -14,10 +14,10 @@ from amazon_electra.beam_jobs.core.model_folder import MULTILABEL, apply_tempera
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.config import Precision
 from amazon_electra.model.finetuning.examples import Example, Shape, Task
+from amazon_electra.model.finetuning.request import Request
 
 if TYPE_CHECKING:
     from amazon_electra.model.evaluation.predictions import Predictions
-    from amazon_electra.model.finetuning.request import Request
 
 WORK = "attempts"
 """Folder in that of a fit, which is removed after it."""
@@ -97,7 +97,7 @@ class Arm(ABC):
         cls,
         train: Sequence[Example],
         dev: Sequence[Example],
-        request: "Request",
+        request: Request,
         resources: Resources,
         output: Path,
     ) -> Self:

@@ -162,9 +162,31 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
     def export(
         self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
     ) -> Exported:
-        """Write one graph from ids to calibrated logits, and the encoder in a folder of its own:
+        """Write one graph of encoder, pooling, standardization and regression, whose logits are
+        calibrated, and the encoder as sentence-transformers loads it, in a folder of its own:
         beside the graph transformers would take it for a classifier and draw a head for it.
         """
-        from amazon_electra.model.arms.onnx import write_states_classifier
+        from amazon_electra.model.arms import onnx
+        from amazon_electra.model.arms.states import LAYERS, open_encoder
+        from amazon_electra.model.device import open_device
+        from amazon_electra.model.finetuning.network import make_task
 
-        return write_states_classifier(self, examples, temperature, folder)
+        head, source = self.head, Path(self.source)
+        device = open_device("cpu", "fp32")
+        encoder: Any = open_encoder(self.source, make_task(head), head, device)
+        names = onnx.choose_inputs(encoder.config)
+        weight, bias = onnx.fold_regression(self.pipeline, head.labels, temperature)
+        layers = min(LAYERS, encoder.config.num_hidden_layers)
+        model = onnx.StatesClassifier(encoder, layers, weight, bias).eval()
+        onnx.export_onnx(model, names, folder / onnx.ONNX)
+        onnx.write_tokenizer(source, folder, head, names)
+        inner = folder / onnx.ENCODER
+        inner.mkdir(exist_ok=True)
+        encoder.save_pretrained(inner)
+        onnx.write_shape(encoder.config, inner)
+        onnx.write_tokenizer(source, inner, head, names)
+        onnx.write_pooling(encoder.config, head.max_length, folder, onnx.ENCODER, "mean")
+        some = list(examples[: onnx.CHECKED_TEXTS])
+        exact = np.asarray(self.predict_logits(some)) / temperature
+        config = {"max_length": head.max_length, "pad_token_id": encoder.config.pad_token_id}
+        return Exported(1.0, config, onnx.check_onnx(source, folder, some, exact))

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +23,6 @@ from amazon_electra.model.arms.regression import ABSENT, read_weights
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.examples import Example, Task
-
-if TYPE_CHECKING:
-    from amazon_electra.model.arms.frozen import Frozen
 
 CHECKED_TEXTS = 1_000
 """Texts of dev on which ONNX is compared with torch."""
@@ -61,7 +58,7 @@ def write_network(
     divide_logits(model, len(head.labels), temperature)
     loaded.save_pretrained(output)
     write_shape(loaded.config, output)
-    names = INPUTS if getattr(loaded.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
+    names = choose_inputs(loaded.config)
     write_tokenizer(source, output, head, names)
     write_pooling(loaded.config, head.max_length, output)
     export_onnx(Logits(model), names, output / ONNX)
@@ -71,6 +68,11 @@ def write_network(
     exact = np.stack(network.predict_logits(model, features, task.shape, device))
     config = {"max_length": head.max_length}
     return Exported(1.0, config, check_onnx(source, output, some, exact))
+
+
+def choose_inputs(config: Any) -> tuple[str, ...]:
+    """Return the names of the inputs of a network: with types where it has several."""
+    return INPUTS if getattr(config, "type_vocab_size", 0) > 1 else INPUTS[:2]
 
 
 def divide_logits(classifier: nn.Module, classes: int, temperature: float) -> None:
@@ -167,36 +169,6 @@ def fold_regression(
     weight[order] = rows / scaler.scale_ / temperature
     bias[order] = (offsets - rows @ (scaler.mean_ / scaler.scale_)) / temperature
     return weight.astype(np.float32), bias.astype(np.float32)
-
-
-def write_states_classifier(
-    arm: "Frozen", examples: Sequence[Example], temperature: float, output: Path
-) -> Exported:
-    """Write one graph of encoder, pooling, standardization and regression, whose logits are
-    calibrated, and the encoder as sentence-transformers loads it: it gives the mean of the last
-    layer's states.
-    """
-    from amazon_electra.model.arms.states import LAYERS, open_encoder
-
-    head, source = arm.head, Path(arm.source)
-    encoder: Any = open_encoder(
-        str(source), network.make_task(head), head, open_device("cpu", "fp32")
-    )
-    names = INPUTS if getattr(encoder.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
-    weight, bias = fold_regression(arm.pipeline, head.labels, temperature)
-    layers = min(LAYERS, encoder.config.num_hidden_layers)
-    model = StatesClassifier(encoder, layers, weight, bias).eval()
-    export_onnx(model, names, output / ONNX)
-    write_tokenizer(source, output, head, names)
-    (output / ENCODER).mkdir(exist_ok=True)
-    encoder.save_pretrained(output / ENCODER)
-    write_shape(encoder.config, output / ENCODER)
-    write_tokenizer(source, output / ENCODER, head, names)
-    write_pooling(encoder.config, head.max_length, output, ENCODER, "mean")
-    some = list(examples[:CHECKED_TEXTS])
-    exact = np.asarray(arm.predict_logits(some)) / temperature
-    config = {"max_length": head.max_length, "pad_token_id": encoder.config.pad_token_id}
-    return Exported(1.0, config, check_onnx(source, output, some, exact))
 
 
 def write_pooling(

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.model_folder import PIPELINE, check_pipeline
 from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.word_weights import list_regressions
 from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
 from amazon_electra.model.evaluation.predict import choose_thresholds
 from amazon_electra.model.evaluation.predictions import compute_log_loss
@@ -156,11 +157,6 @@ def name_classes(model: LogisticRegression, classes: Sequence[str], is_multilabe
     rest.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(np.eye(len(classes), dtype=int))
     rest.classes_ = np.array(classes)
     return rest
-
-
-def list_regressions(model: Any) -> list[LogisticRegression]:
-    """Return the regressions in what `name_classes` returned: one, or one for each class."""
-    return list(getattr(model, "estimators_", [model]))
 
 
 def read_weights(model: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from amazon_electra.beam_jobs.core.files import check_regular, link_path, write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
-from amazon_electra.model.config import Architecture
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.places import Fail
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.encoders.weight_mapping import DEFAULTS, KINDS, Kind, Role

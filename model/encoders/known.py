@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from amazon_electra.model.config import Architecture, Objective
+from amazon_electra.model.architecture import Architecture
+from amazon_electra.model.config import Objective
 from amazon_electra.model.pretraining.network.flops import MatrixFlops
 from amazon_electra.model.recipes import GENERATOR_DEPTH, MASK_PROBABILITIES
 

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_file, write_json
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
-from amazon_electra.model.config import Architecture
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders import weights as encoder_weights
 from amazon_electra.model.encoders.card import read_card, read_json
 from amazon_electra.model.encoders.config import (

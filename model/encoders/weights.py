@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from amazon_electra.model.config import Architecture
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.config import MIN_TYPES, Config, find_kind
 from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, Fail
 from amazon_electra.model.encoders.weight_mapping import UNTIED, rename_weight

@@ -9,36 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import replace_settings
-from amazon_electra.model.arms import find_arm, list_arms
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.finetuning import VERSION
 from amazon_electra.model.finetuning.examples import Example, Sampling, Split, Task, load_examples
-from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.finetuning.tasks.corpus import LABEL
-from amazon_electra.model.options import FittingConfig
-from amazon_electra.model.recipes import RECIPES
 
 PART_OF_TEACHER = re.compile(r"half|layers:([1-9][0-9]*)")
-
-
-class FinetuneConfig(FittingConfig):
-    """What decides the result of a fine-tuning, besides its data and the encoder."""
-
-    arm: str = Field(
-        default="finetuned",
-        description="what is fitted: the name of an arm (model/arms), such as finetuned, a "
-        "network that is trained whole",
-    )
-    start: str = Field(
-        default="trained",
-        pattern=r"^(trained|random|half|layers:[1-9]\d*)$",
-        description="weights that the network begins with: trained (the encoder's), random, half "
-        "or layers:N (layers of the teacher)",
-    )
 
 
 @dataclass(frozen=True)
@@ -80,26 +57,6 @@ class Request:
     cache: Path | None = None
     """Folder of tokenized texts and states, which decides nothing."""
 
-    def check(self) -> None:
-        """Raise a UserError for what can be refused before anything is read."""
-        check_for_task(self.settings, self.task, self.start.teacher is not None)
-        arm = find_arm(self.start.arm)
-        if self.task.shape not in arm.shapes:
-            raise UserError(
-                f"arm: {arm.name} is for {', '.join(arm.shapes)}; {self.task.name} is "
-                f"{self.task.shape}"
-            )
-        is_corpus = self.task.name.startswith(LABEL) or bool(self.task.stars)
-        if self.settings.selection == "cross-validation" and not is_corpus:
-            raise UserError(
-                f"selection: cross-validation is for a corpus, and {self.task.name} has its own "
-                "splits: use dev"
-            )
-        if self.start.parts and not arm.combines:
-            raise UserError(f"parts: have no effect on the arm {arm.name}; leave them out")
-        if arm.settings is not None and self.start.teacher:
-            raise UserError(f"teacher: has no effect on the arm {arm.name}; leave it out")
-
     def describe(self) -> dict[str, Any]:
         """Return what run.json says of it."""
         return {
@@ -121,81 +78,6 @@ class Request:
         named = (self.start.encoder, self.start.architecture, self.start.teacher)
         folders = [self.data, *self.start.parts, *(Path(name) for name in named if name)]
         return [f for folder in folders for f in (folder, *folder.rglob("*")) if f.exists()]
-
-
-def make_request(
-    config: FinetuneConfig,
-    data: Path,
-    *,
-    encoder: str | Path | None = None,
-    architecture: str | Path | None = None,
-    teacher: str | Path | None = None,
-    parts: Sequence[str | Path] = (),
-    cache: str | Path | None = None,
-) -> Request:
-    """Return the request with the settings of the recipe, changed by those of the config; UserError
-    names a wrong one.
-    """
-    base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
-    try:
-        settings = change_settings(base, config.settings)
-    except UserError as mistake:
-        raise UserError(f"settings: {mistake}") from None
-    task = find_task(config.task, data)
-    if config.initializer_range is not None and config.start != "random":
-        raise UserError(
-            f"initializer_range: {config.initializer_range:g}; it is for random weights, and the "
-            f"start is {config.start}"
-        )
-    return Request(
-        Start(
-            choose_encoder(config, encoder),
-            str(architecture) if architecture else None,
-            Path(teacher) if teacher else None,
-            config.initializer_range,
-            config.arm,
-            tuple(map(Path, parts)),
-        ),
-        task,
-        data,
-        settings,
-        config.seed,
-        Path(cache) if cache else None,
-    )
-
-
-def choose_encoder(config: FinetuneConfig, encoder: str | Path | None) -> str:
-    """Return the encoder that a network begins with, `random`, `half` or `layers:N`, or nothing for
-    an arm that reads none; UserError where it is missing.
-    """
-    arm = find_arm(config.arm)
-    if not arm.reads_encoder:
-        return ""
-    if config.start != "trained":
-        return config.start
-    if encoder is None:
-        raise UserError(f"encoder: missing; the arm {config.arm} needs a model folder or hub name")
-    return str(encoder)
-
-
-def read_encoder_option(text: str) -> tuple[dict[str, str], str | None]:
-    """Return the fields of FinetuneConfig that `--encoder` stands for, and the encoder, if any.
-
-    The option has an arm's name alone, or before a colon and the encoder; or a start of a network.
-    """
-    if text == "random" or is_part_of_teacher(text):
-        return {"start": text}, None
-    arm, encoder = split_arm(text)
-    return {"arm": arm} if arm else {}, encoder or None
-
-
-def split_arm(text: str) -> tuple[str, str]:
-    """Return the arm and the encoder of `ARM:ENCODER`, or of an arm's name alone where it reads
-    none; without a known arm an empty text and the encoder.
-    """
-    name, colon, encoder = text.partition(":")
-    arm = list_arms().get(name)
-    return (name, encoder) if arm and arm.reads_encoder == bool(colon) else ("", text)
 
 
 def change_settings(base: FinetuningSettings, texts: Mapping[str, str]) -> FinetuningSettings:

@@ -12,13 +12,8 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.settings import describe_unknown, format_value
 from amazon_electra.model.config import FinetuningSettings
-from amazon_electra.model.finetuning.request import (
-    DISTILLATION_FIELDS,
-    FinetuneConfig,
-    Request,
-    change_settings,
-    make_request,
-)
+from amazon_electra.model.finetuning.config import FinetuneConfig, check_request, make_request
+from amazon_electra.model.finetuning.request import DISTILLATION_FIELDS, Request, change_settings
 from amazon_electra.model.results import SearchResult
 
 if TYPE_CHECKING:
@@ -81,7 +76,7 @@ def search(
     from amazon_electra.model.device import open_device
     from amazon_electra.model.finetuning.fit import load_start_teacher, prepare_data
 
-    request.check()
+    check_request(request)
     make_writable_folder("output", output)
     prepared = prepare_data(request)
     target = open_device(device, request.settings.precision)
@@ -126,7 +121,7 @@ class Objective:
         drawn = make_settings(draw_settings(trial, self.space))
         drawn["learning_rates"] = tuple(drawn.get("learning_rates", settings.learning_rates))
         request = replace(self.request, settings=settings.replace(**drawn))
-        request.check()
+        check_request(request)
         report = make_reporter(trial, f"dev_{request.task.metrics[0]}")
         device = open_device(self.device, request.settings.precision)
         attempt = train_first_rate(request, self.prepared, device, self.teacher, report)

@@ -21,6 +21,7 @@ from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.adaptation.anchor import Anchor, Probe
 from amazon_electra.model.pretraining.budget import Budget
+from amazon_electra.model.pretraining.callbacks import make_callbacks
 from amazon_electra.model.pretraining.checkpoint import identify_run
 from amazon_electra.model.pretraining.input.batches import (
     Batches,
@@ -104,6 +105,7 @@ def build_training(
         probe=Probe.open(probe, shards.vocabulary, shards.max_length, recipe.adaptation)
         if probe
         else None,
+        callbacks=make_callbacks(),
     )
     if dev:
         training.validation = build_validation(config, shards, dev)
@@ -163,7 +165,7 @@ def build_batches(
     """Return the batches of a run, masked as its objective asks."""
     special = read_special_tokens(shards.vocabulary)
     objective = find_objective(config.objective)
-    fractions = objective.choose_replacement(config)
+    fractions = objective.choose_replacement(config.mask_token_fraction)
     return Batches(
         stream=Stream(shards, config.seed),
         size=config.batch,

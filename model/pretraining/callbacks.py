@@ -1,57 +1,24 @@
-"""What watches a pre-training beside its steps, one concern a class; loop.py calls them."""
+"""What watches a pre-training beside its steps: one concern, one callback of loop.py."""
 
 import math
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining.adaptation.anchor import ACCURACY
-from amazon_electra.model.pretraining.network.masked_prediction import Sums
+from amazon_electra.model.pretraining.loop import Callback, Training, Window
 from amazon_electra.model.pretraining.validation import describe_collapse
-
-if TYPE_CHECKING:
-    from amazon_electra.model.pretraining.loop import Training
 
 EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
 
 
 class Diverged(RuntimeError):
     """The loss is not a number any more, or is far above where it began."""
-
-
-class Window:
-    """The steps since the last log line; their sums stay on the device until they are read, which
-    is the only wait for it.
-    """
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.matrix_flops = 0.0  # over all processes
-        self.sums: dict[str, float] = {}  # over all processes, once they are read
-        self._sums: Sums = {}
-        self._norms: list[Tensor] = []
-
-    def add(self, sums: Sums, gradient_norm: Tensor, matrix_flops: float) -> None:
-        """Add the sums of one step, unread."""
-        self._sums = {name: v + self._sums[name] if self._sums else v for name, v in sums.items()}
-        self._norms.append(gradient_norm)
-        self.steps += 1
-        self.matrix_flops += matrix_flops
-
-    def read(self, device: Device) -> float:
-        """Read the sums; return the mean gradient norm."""
-        device.wait()
-        device.all_reduce_sum(self._sums.values())
-        self.sums = {name: float(value.item()) for name, value in self._sums.items()}
-        return float(torch.stack(self._norms).mean().item())
 
 
 class Meter:
@@ -73,32 +40,10 @@ class Meter:
         return self._begun - begun
 
 
-class Callback:
-    """One concern; a class overrides the methods that it needs. All processes call them."""
-
-    def on_begin(self, training: "Training") -> None:
-        """Training begins, or goes on after a restart."""
-
-    def on_pause(self, training: "Training") -> None:
-        """Training stands still for a validation or a checkpoint."""
-
-    def on_resume(self, training: "Training") -> None:
-        """Training goes on."""
-
-    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
-        """Add to the numbers of a log line, which is about the steps of `window`, read."""
-
-    def on_measure(self, training: "Training", numbers: dict[str, float]) -> None:
-        """Add measures of the weights, which are those that would be written now."""
-
-    def on_out_of_memory(self, training: "Training") -> None:
-        """The step did not fit into the device's memory; it is taken again."""
-
-
 class Divergence(Callback):
     """Ends a training whose loss is of no use, before it keeps such weights."""
 
-    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
+    def on_log(self, training: Training, window: Window, numbers: dict[str, float]) -> None:
         totals, loss = training.totals, numbers["loss"]
         totals.first_loss = totals.first_loss or loss
         if not all(map(math.isfinite, numbers.values())):
@@ -106,7 +51,7 @@ class Divergence(Callback):
         if loss > EXPLODED * totals.first_loss:
             self._end(training, f"{loss:.4g}, at the start {totals.first_loss:.4g}")
 
-    def _end(self, training: "Training", loss: str) -> None:
+    def _end(self, training: Training, loss: str) -> None:
         training.writer.wait()
         kept = [path.name for path in checkpoint.list_checkpoints(training.writer.folder)]
         raise Diverged(
@@ -122,18 +67,18 @@ class Speed(Callback):
 
     meters: tuple[Meter, ...]
 
-    def on_begin(self, training: "Training") -> None:
+    def on_begin(self, training: Training) -> None:
         self.meters = Meter(time.monotonic), Meter(time.process_time)
 
-    def on_pause(self, training: "Training") -> None:
+    def on_pause(self, training: Training) -> None:
         for meter in self.meters:
             meter.pause()
 
-    def on_resume(self, training: "Training") -> None:
+    def on_resume(self, training: Training) -> None:
         for meter in self.meters:
             meter.resume()
 
-    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
+    def on_log(self, training: Training, window: Window, numbers: dict[str, float]) -> None:
         totals, device = training.totals, training.device
         seconds, cpu_seconds = (meter.take() for meter in self.meters)
         seconds = max(seconds, 1e-9)
@@ -152,7 +97,7 @@ class Speed(Callback):
 class DevShards(Callback):
     """Measures on dev shards, which a SIGTERM cuts short."""
 
-    def on_measure(self, training: "Training", numbers: dict[str, float]) -> None:
+    def on_measure(self, training: Training, numbers: dict[str, float]) -> None:
         totals = training.totals
         if not training.validation or not totals.step:
             return
@@ -167,7 +112,7 @@ class DevShards(Callback):
 class ProbeAccuracy(Callback):
     """What the probe finds in the encoder, beside what it found in the loaded one."""
 
-    def on_measure(self, training: "Training", numbers: dict[str, float]) -> None:
+    def on_measure(self, training: Training, numbers: dict[str, float]) -> None:
         totals, device = training.totals, training.device
         if not training.probe or not device.is_needed:
             return
@@ -185,7 +130,7 @@ class ProbeAccuracy(Callback):
 class BatchHalving(Callback):
     """Lets the device take half as many sequences at once as those that did not fit."""
 
-    def on_out_of_memory(self, training: "Training") -> None:
+    def on_out_of_memory(self, training: Training) -> None:
         """Raise UserError for one sequence, and for processes that share a batch: the others wait
         for gradients of this step.
         """

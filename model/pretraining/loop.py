@@ -24,7 +24,6 @@ from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining import optimizer as optimizers
 from amazon_electra.model.pretraining.adaptation.anchor import Anchor, Probe
-from amazon_electra.model.pretraining.callbacks import Callback, Window, make_callbacks
 from amazon_electra.model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
 from amazon_electra.model.pretraining.input.masking import count_slots
 from amazon_electra.model.pretraining.network.dropout import BatchSlice
@@ -52,6 +51,55 @@ COMPILED = {
     TokenHead: ("forward", "compute_rows"),
 }
 """Methods that are compiled, each kind once: all but look-ups and what is small."""
+
+
+class Window:
+    """The steps since the last log line; their sums stay on the device until they are read, which
+    is the only wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.matrix_flops = 0.0  # over all processes
+        self.sums: dict[str, float] = {}  # over all processes, once they are read
+        self._sums: Sums = {}
+        self._norms: list[Tensor] = []
+
+    def add(self, sums: Sums, gradient_norm: Tensor, matrix_flops: float) -> None:
+        """Add the sums of one step, unread."""
+        self._sums = {name: v + self._sums[name] if self._sums else v for name, v in sums.items()}
+        self._norms.append(gradient_norm)
+        self.steps += 1
+        self.matrix_flops += matrix_flops
+
+    def read(self, device: Device) -> float:
+        """Read the sums; return the mean gradient norm."""
+        device.wait()
+        device.all_reduce_sum(self._sums.values())
+        self.sums = {name: float(value.item()) for name, value in self._sums.items()}
+        return float(torch.stack(self._norms).mean().item())
+
+
+class Callback:
+    """One concern; a class overrides the methods that it needs. All processes call them."""
+
+    def on_begin(self, training: "Training") -> None:
+        """Training begins, or goes on after a restart."""
+
+    def on_pause(self, training: "Training") -> None:
+        """Training stands still for a validation or a checkpoint."""
+
+    def on_resume(self, training: "Training") -> None:
+        """Training goes on."""
+
+    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
+        """Add to the numbers of a log line, which is about the steps of `window`, read."""
+
+    def on_measure(self, training: "Training", numbers: dict[str, float]) -> None:
+        """Add measures of the weights, which are those that would be written now."""
+
+    def on_out_of_memory(self, training: "Training") -> None:
+        """The step did not fit into the device's memory; it is taken again."""
 
 
 @dataclass
@@ -89,7 +137,7 @@ class Training:
     anchor: Anchor | None = None  # the loaded weights, where something needs them
     probe: Probe | None = None
     totals: Totals = field(default_factory=Totals)
-    callbacks: list[Callback] = field(default_factory=make_callbacks)
+    callbacks: list[Callback] = field(default_factory=list)
     stopping: bool = False
 
     def __post_init__(self) -> None:

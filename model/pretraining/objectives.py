@@ -5,15 +5,12 @@ is trained, so that importing this loads no torch.
 """
 
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import describe_unknown
-
-if TYPE_CHECKING:
-    from amazon_electra.model.config import Architecture, PretrainingConfig
-    from amazon_electra.model.pretraining.network.masked_prediction import OwnModel
+from amazon_electra.model.architecture import Architecture
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
 
@@ -36,22 +33,21 @@ class Objective:
     """`module:class` of the network, an OwnModel (model/pretraining/network/masked_prediction.py)
     """
 
-    def load_network(self) -> "type[OwnModel]":
-        """Return the class of the network."""
-        network: type[OwnModel] = resolve_name(self.network)
-        return network
+    def load_network(self) -> Any:
+        """Return the class of the network, which loads torch."""
+        return resolve_name(self.network)
 
-    def choose_replacement(self, config: "PretrainingConfig") -> tuple[float, float]:
+    def choose_replacement(self, mask_token_fraction: float) -> tuple[float, float]:
         """Return which shares of the masked tokens become [MASK] and a random token; the others
-        stay.
+        stay. `mask_token_fraction` is that of PretrainingConfig.
         """
         return BERT_MASK, BERT_RANDOM
 
-    def list_trunks(self, architecture: "Architecture") -> "list[Architecture]":
+    def list_trunks(self, architecture: Architecture) -> list[Architecture]:
         """Return the shape of each network, the one that predicts masked tokens last."""
         return [architecture]
 
-    def count_head_flops(self, architecture: "Architecture") -> float:
+    def count_head_flops(self, architecture: Architecture) -> float:
         """Return the operations of matrix products, forward, of heads that each token goes through;
         the prediction of masked tokens aside.
         """
@@ -65,13 +61,13 @@ class ElectraObjective(Objective):
     losses = ("generator_loss", "discriminator_loss")
     network = f"{__package__}.network.electra:Electra"
 
-    def choose_replacement(self, config: "PretrainingConfig") -> tuple[float, float]:
-        return config.mask_token_fraction, 0.0
+    def choose_replacement(self, mask_token_fraction: float) -> tuple[float, float]:
+        return mask_token_fraction, 0.0
 
-    def list_trunks(self, architecture: "Architecture") -> "list[Architecture]":
+    def list_trunks(self, architecture: Architecture) -> list[Architecture]:
         return [architecture, architecture.derive_generator()]
 
-    def count_head_flops(self, architecture: "Architecture") -> float:
+    def count_head_flops(self, architecture: Architecture) -> float:
         return 2 * architecture.hidden**2 + 2 * architecture.hidden
 
 

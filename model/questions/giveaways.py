@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.model_folder import take_logarithms
+from amazon_electra.beam_jobs.core.model_folder import take_logarithms, take_probabilities
 
 TOKEN = re.compile(r"\w+|[^\w\s]+")
 LONGEST = 3
@@ -295,6 +295,6 @@ def cross_validate_words(
     model = make_pipeline(words, LogisticRegression(C=4, max_iter=200))
     texts = [" ".join(one) or "⟨empty⟩" for one in tokens]
     probabilities = cross_val_predict(model, texts, labels, cv=3, method="predict_proba")
-    own = take_logarithms(probabilities[np.arange(len(labels)), labels])
+    own = take_logarithms(take_probabilities(probabilities, labels))
     gain = float(own.mean() - shares @ np.log(shares))
     return gain, float(np.mean(probabilities.argmax(1) == labels))

@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_csv
-from amazon_electra.beam_jobs.core.model_folder import choose_answers, take_logarithms
+from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
+from amazon_electra.beam_jobs.core.model_folder import (
+    choose_answers,
+    take_logarithms,
+    take_probabilities,
+)
 from amazon_electra.beam_jobs.core.word_weights import WordWeights, find_top_words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.config import DecisionSettings
@@ -28,7 +33,6 @@ from amazon_electra.model.questions.slices import MAX_REVIEWS, describe_fields, 
 from amazon_electra.model.questions.topics import MIN_SENTENCES, choose_sentences, find_topics
 from amazon_electra.model.questions.trust import (
     TARGETS,
-    Trust,
     choose_threshold,
     choose_thresholds_by_class,
     measure_costs,
@@ -75,7 +79,7 @@ def answer_questions(
     rows += list_contradicted_rows(task, data, predict)
     rows.sort(key=lambda row: -row["margin"])
     write_rows(rows, folder / SUSPICIOUS)
-    own = every.probabilities[np.arange(len(every.ids)), every.labels]
+    own = take_probabilities(every.probabilities, every.labels)
     loss = float(-take_logarithms(own).mean())
     giveaway = find_giveaway(texts, every.labels, loss) if texts else None
     basis = test if test and len(test) > len(held_out) else held_out
@@ -194,7 +198,7 @@ def list_contradicted_rows(
     label, so no model was trained on them.
     """
     entries = []
-    for path in sorted((data / "contradictions").glob("*.jsonl")):
+    for path in sorted((data / CONTRADICTED).glob("*.jsonl")):
         entries += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     column = task.name.removeprefix(LABEL)
     chosen = [one for one in entries if one["column"] == column][:MAX_CONTRADICTED]
@@ -234,7 +238,7 @@ def summarize_trust(held_out: OutOfFold, task: Task, decision: DecisionSettings)
     """
     probabilities, labels = held_out.probabilities, held_out.labels
     answers = choose_answers(probabilities, decision.find_costs(task.labels))
-    confidence = probabilities[np.arange(len(labels)), answers]
+    confidence = take_probabilities(probabilities, answers)
     is_right = answers == labels
     found: dict[str, Any] = {
         "targets": [asdict(choose_threshold(confidence, is_right, one)) for one in TARGETS]
@@ -270,8 +274,3 @@ def summarize_costs(
         return None
     found = measure_costs(held_out.probabilities, held_out.labels, costs, task.labels)
     return asdict(found) | {"says": found.describe()}
-
-
-def read_trust(found: dict[str, Any]) -> Trust:
-    """Return what `asdict` made of a Trust."""
-    return Trust(**{name: value for name, value in found.items() if name != "says"})

@@ -11,9 +11,9 @@ import yaml
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.config import (
     AdaptationConfig,
-    Architecture,
     FinetuningSettings,
     PretrainingConfig,
     RecipeName,

@@ -28,7 +28,7 @@ from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.evaluation.significance import compare_arms
 from amazon_electra.model.finetune import finetune
-from amazon_electra.model.finetuning.request import FinetuneConfig
+from amazon_electra.model.finetuning.config import FinetuneConfig
 
 TASKS = {"polarity": {}, "balanced polarity": {"sampling": "balanced", "balanced_test": "true"}}
 COUNTS = (50, 200, 800, 3000)

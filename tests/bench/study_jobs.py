@@ -28,8 +28,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from amazon_electra.flows.runner.stage_runner import read_result_of_earlier_job
 from amazon_electra.flows.store.stage import Stage
-from amazon_electra.flows.store.store import Store, read_result_of_earlier_job
+from amazon_electra.flows.store.store import Store
 
 WEIGHTS = "model.safetensors"
 TRAINING, CELL = "pretraining", "finetuning"

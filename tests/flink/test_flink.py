@@ -177,7 +177,7 @@ def find_python_workers(cluster):
 def test_the_versions_of_the_cluster_are_known_before_a_job_is_sent(cluster, monkeypatch):
     flink.check_cluster(cluster.rest, "engine.flink_master", len(WORKERS))
     monkeypatch.setattr(flink, "TRIED_BEAM", "2.61.0")
-    with pytest.raises(UserError, match=r"2\.62\.0\.jar is of Beam 2\.62\.0, and the"):
+    with pytest.raises(UserError, match=r"2\.62\.0\.jar"):
         flink.check_cluster(cluster.rest, "engine.flink_master")
 
 

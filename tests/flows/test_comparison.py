@@ -20,7 +20,7 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.model.evaluation.compare_folders import compare_folders
 from amazon_electra.model.export import ExportCell, export
 from amazon_electra.model.finetune import finetune
-from amazon_electra.model.finetuning.request import FinetuneConfig
+from amazon_electra.model.finetuning.config import FinetuneConfig
 from tests.corpus_folder import SCHEMA, row
 
 LETTERS = np.random.default_rng(0).choice([*"abcdefghijklmnopqrstuvwxyz"], (600, 7))

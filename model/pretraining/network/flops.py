@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from amazon_electra.model.config import Architecture, Objective
+from amazon_electra.model.architecture import Architecture
+from amazon_electra.model.config import Objective
 from amazon_electra.model.pretraining.objectives import find_objective
 
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
-from amazon_electra.model.config import Architecture, PretrainingConfig
+from amazon_electra.model.architecture import Architecture
+from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.config import START, Role, read_own_architecture

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from amazon_electra.model.config import Architecture, PretrainingConfig
+from amazon_electra.model.architecture import Architecture
+from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.pretraining.network.dropout import Noise
 from amazon_electra.model.pretraining.network.encoder import (
     Embeddings,

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.run_stage import load_stage
 from amazon_electra.flows.runner import stage_runner
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.processes import JobResult
@@ -40,7 +41,7 @@ def noted(monkeypatch):
 
     def run(module, arguments, log, environment, follow, name, hang_seconds, kept):
         store, path = Store(arguments[0]), arguments[1]
-        stage, output = store.read_request(path), store.root / path
+        stage, output = load_stage(store, path), store.root / path
         jobs.append(stage)
         output.mkdir(parents=True, exist_ok=True)
         (output / "metrics.jsonl").write_text(

@@ -7,8 +7,8 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, group_examples
 from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.finetune import finetune
+from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.finetuning.examples import Example, Sampling, load_examples
-from amazon_electra.model.finetuning.request import FinetuneConfig
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_corpus
 

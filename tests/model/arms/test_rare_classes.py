@@ -11,7 +11,7 @@ import pytest
 
 from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.finetune import finetune
-from amazon_electra.model.finetuning.request import FinetuneConfig
+from amazon_electra.model.finetuning.config import FinetuneConfig
 from tests.corpus_folder import SCHEMA, row
 
 THINGS = ("lamp", "kettle", "rug", "drill", "mug", "chair")

@@ -17,8 +17,9 @@ from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetune import read_config
 from amazon_electra.model.finetuning import fit
+from amazon_electra.model.finetuning.config import make_request
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
-from amazon_electra.model.finetuning.request import load_split, make_request
+from amazon_electra.model.finetuning.request import load_split
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.finetuning.training import train
 from amazon_electra.model.options import FinetuneOptions

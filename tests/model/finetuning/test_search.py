@@ -9,7 +9,7 @@ import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning import search
-from amazon_electra.model.finetuning.request import FinetuneConfig
+from amazon_electra.model.finetuning.config import FinetuneConfig
 from tests.model.corpora import write_corpus, write_electra
 from tests.model.finetuning.few_steps import format_settings
 

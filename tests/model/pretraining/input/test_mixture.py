@@ -111,9 +111,9 @@ def test_replaying_something_else_is_another_run(folders, tmp_path):
         pretrain(new, tmp_path, "--replay", *words, steps=3, **SETTINGS)
 
     replay(old)
-    with pytest.raises(UserError, match="replay was"):
+    with pytest.raises(UserError, match=r"\breplay\b"):
         replay(older)
-    with pytest.raises(UserError, match="replay_ratio was '1/2' and is '1/4'"):
+    with pytest.raises(UserError, match=r"replay_ratio.*1/2.*1/4"):
         replay(old, "--replay-ratio", "0.25")
 
 

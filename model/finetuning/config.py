@@ -1,0 +1,135 @@
+"""The config of a fine-tuning, and the request that it makes of an arm. Loads no torch: flows check
+a study with it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.arms import find_arm, list_arms
+from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.finetuning.request import (
+    Request,
+    Start,
+    change_settings,
+    check_for_task,
+    is_part_of_teacher,
+)
+from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.tasks.corpus import LABEL
+from amazon_electra.model.options import FittingConfig
+from amazon_electra.model.recipes import RECIPES
+
+
+class FinetuneConfig(FittingConfig):
+    """What decides the result of a fine-tuning, besides its data and the encoder."""
+
+    arm: str = Field(
+        default="finetuned",
+        description="what is fitted: the name of an arm (model/arms), such as finetuned, a "
+        "network that is trained whole",
+    )
+    start: str = Field(
+        default="trained",
+        pattern=r"^(trained|random|half|layers:[1-9]\d*)$",
+        description="weights that the network begins with: trained (the encoder's), random, half "
+        "or layers:N (layers of the teacher)",
+    )
+
+
+def make_request(
+    config: FinetuneConfig,
+    data: Path,
+    *,
+    encoder: str | Path | None = None,
+    architecture: str | Path | None = None,
+    teacher: str | Path | None = None,
+    parts: Sequence[str | Path] = (),
+    cache: str | Path | None = None,
+) -> Request:
+    """Return the request with the settings of the recipe, changed by those of the config; UserError
+    names a wrong one.
+    """
+    base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
+    try:
+        settings = change_settings(base, config.settings)
+    except UserError as mistake:
+        raise UserError(f"settings: {mistake}") from None
+    task = find_task(config.task, data)
+    if config.initializer_range is not None and config.start != "random":
+        raise UserError(
+            f"initializer_range: {config.initializer_range:g}; it is for random weights, and the "
+            f"start is {config.start}"
+        )
+    return Request(
+        Start(
+            choose_encoder(config, encoder),
+            str(architecture) if architecture else None,
+            Path(teacher) if teacher else None,
+            config.initializer_range,
+            config.arm,
+            tuple(map(Path, parts)),
+        ),
+        task,
+        data,
+        settings,
+        config.seed,
+        Path(cache) if cache else None,
+    )
+
+
+def choose_encoder(config: FinetuneConfig, encoder: str | Path | None) -> str:
+    """Return the encoder that a network begins with, `random`, `half` or `layers:N`, or nothing for
+    an arm that reads none; UserError where it is missing.
+    """
+    arm = find_arm(config.arm)
+    if not arm.reads_encoder:
+        return ""
+    if config.start != "trained":
+        return config.start
+    if encoder is None:
+        raise UserError(f"encoder: missing; the arm {config.arm} needs a model folder or hub name")
+    return str(encoder)
+
+
+def read_encoder_option(text: str) -> tuple[dict[str, str], str | None]:
+    """Return the fields of FinetuneConfig that `--encoder` stands for, and the encoder, if any.
+
+    The option has an arm's name alone, or before a colon and the encoder; or a start of a network.
+    """
+    if text == "random" or is_part_of_teacher(text):
+        return {"start": text}, None
+    arm, encoder = split_arm(text)
+    return {"arm": arm} if arm else {}, encoder or None
+
+
+def split_arm(text: str) -> tuple[str, str]:
+    """Return the arm and the encoder of `ARM:ENCODER`, or of an arm's name alone where it reads
+    none; without a known arm an empty text and the encoder.
+    """
+    name, colon, encoder = text.partition(":")
+    arm = list_arms().get(name)
+    return (name, encoder) if arm and arm.reads_encoder == bool(colon) else ("", text)
+
+
+def check_request(request: Request) -> None:
+    """Raise a UserError for what can be refused before anything is read."""
+    check_for_task(request.settings, request.task, request.start.teacher is not None)
+    arm = find_arm(request.start.arm)
+    if request.task.shape not in arm.shapes:
+        raise UserError(
+            f"arm: {arm.name} is for {', '.join(arm.shapes)}; {request.task.name} is "
+            f"{request.task.shape}"
+        )
+    is_corpus = request.task.name.startswith(LABEL) or bool(request.task.stars)
+    if request.settings.selection == "cross-validation" and not is_corpus:
+        raise UserError(
+            f"selection: cross-validation is for a corpus, and {request.task.name} has its own "
+            "splits: use dev"
+        )
+    if request.start.parts and not arm.combines:
+        raise UserError(f"parts: have no effect on the arm {arm.name}; leave them out")
+    if arm.settings is not None and request.start.teacher:
+        raise UserError(f"teacher: has no effect on the arm {arm.name}; leave it out")

@@ -7,6 +7,7 @@ ValueErrors without the folder's name.
 
 import json
 import re
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from typing import Any
 from zipfile import ZipFile
@@ -32,6 +33,12 @@ SCHEMA, MAX_SCHEMA_BYTES = "schema.json", 16 << 20
 """The file in model.skops that describes its objects; ours takes 60 kB."""
 MULTILABEL = "multi_label_classification"
 """transformers' `problem_type` of a model whose texts may have several labels."""
+BATCH_TOKENS = 2_048
+"""Of a batch, padding included: small enough for the caches of a core."""
+MAX_TEXTS = 4_096
+"""Of a batch."""
+NO_FOLDER = "/dev/null/none"
+"""Where ONNX Runtime looks for weights outside model.onnx: they would stand in no digest."""
 PROBE = "A lamp that broke on the first day."
 """The text on which a model is tried when it is loaded."""
 
@@ -42,6 +49,10 @@ def shorten_task(task: str) -> str:
     """
     column = task.removeprefix("label:")
     return re.sub(r"[/:\s]+", "-", task if column in ("polarity", "stars") else column)
+
+
+Compute = Callable[[list[str]], np.ndarray]
+"""Texts → [texts, classes]."""
 
 
 class WrongScores(ValueError):
@@ -130,6 +141,94 @@ def check_pipeline(content: bytes, labels: int) -> None:
         json.loads(archive.read(SCHEMA), object_hook=count)
     if total > 2 * limit:  # each array lies in the archive, and is named in the schema
         raise ValueError(f"{PIPELINE} expands to more than {limit:,} bytes")
+
+
+def load_pipeline(content: bytes, labels: list[str]) -> tuple[Any, Compute]:
+    """Return the pipeline of model.skops, and what computes the probabilities of texts by it.
+
+    skops loads the types of scikit-learn, SciPy and NumPy that it knows to be harmless; `trusted`
+    names no others, so it raises for them.
+    """
+    from skops import io
+
+    check_pipeline(content, len(labels))
+    pipeline = io.loads(content, trusted=[])
+    names = [str(name) for name in pipeline.classes_]
+    check_labels(names)
+    places = [labels.index(name) for name in names]
+
+    def compute(texts: list[str]) -> np.ndarray:
+        probabilities = np.zeros((len(texts), len(labels)))
+        found = pipeline.predict_proba(texts)
+        check_scores(found, len(texts), len(names))
+        probabilities[:, places] = found
+        return probabilities
+
+    return pipeline, compute
+
+
+def load_tokenizer(content: bytes, max_length: int) -> Any:
+    """Return the tokenizer of a tokenizer.json that cuts texts to a length, in tokens."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(content.decode())
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length)
+    return tokenizer
+
+
+def count_cut_texts(tokenizer: Any, texts: Sequence[Any]) -> int:
+    """Return how many texts, or pairs of texts, a tokenizer cuts to the length it is set to."""
+    return sum(bool(one.overflowing) for one in tokenizer.encode_batch_fast(list(texts)))
+
+
+def load_graph(
+    weights: bytes, tokenizer: Any, classes: int, pad_token_id: int | None, threads: int = 0
+) -> Compute:
+    """Return what computes the logits of texts by an ONNX graph; `threads` 0: one for each core."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", NO_FOLDER
+    )
+    session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+    inputs = [one.name for one in session.get_inputs()]
+
+    def compute(texts: list[str]) -> np.ndarray:
+        ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
+        logits = np.zeros((len(ids), classes), np.float32)
+        for rows in group_by_length(ids, BATCH_TOKENS):
+            shape = len(rows), max(1, len(ids[rows[0]]))
+            given = {
+                "input_ids": np.full(shape, pad_token_id or 0, np.int64),
+                "attention_mask": np.zeros(shape, np.int64),
+                "token_type_ids": np.zeros(shape, np.int64),
+            }
+            for number, row in enumerate(rows):
+                given["input_ids"][number, : len(ids[row])] = ids[row]
+                given["attention_mask"][number, : len(ids[row])] = 1
+            [found] = session.run(["logits"], {name: given[name] for name in inputs})
+            check_scores(found, len(rows), classes)
+            logits[rows] = found
+        return logits
+
+    return compute
+
+
+def group_by_length(ids: list[list[int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield row numbers of texts of like length, the longest first, `batch_tokens` at once when
+    they are padded.
+    """
+    rows: list[int] = []
+    for row in sorted(range(len(ids)), key=lambda row: -len(ids[row])):
+        if rows and len(rows) >= min(MAX_TEXTS, batch_tokens // max(1, len(ids[rows[0]]))):
+            yield rows
+            rows = []
+        rows.append(row)
+    if rows:
+        yield rows
 
 
 def check_parts(parts: list[dict[str, Any]]) -> None:

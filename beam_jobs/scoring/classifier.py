@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from amazon_electra.beam_jobs.config import ScoringPrecision
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import keep_freed_memory
-from amazon_electra.beam_jobs.core.cutting import count_cut_texts, load_tokenizer
 from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
@@ -30,22 +29,17 @@ from amazon_electra.beam_jobs.core.model_folder import (
     apply_temperature,
     check_labels,
     check_parts,
-    check_pipeline,
-    check_scores,
     check_temperature,
     choose_answers,
+    count_cut_texts,
+    load_graph,
+    load_pipeline,
+    load_tokenizer,
     sum_parts,
     take_logarithms,
     take_probabilities,
 )
 from amazon_electra.beam_jobs.core.word_weights import WordWeights
-
-BATCH_TOKENS = 2_048
-"""Of a batch, padding included: small enough for the caches of a core."""
-MAX_TEXTS = 4_096
-"""Of a batch."""
-NO_FOLDER = "/dev/null/none"
-"""Where ONNX Runtime looks for weights outside model.onnx: they would stand in no digest."""
 
 
 class Details(BaseModel):
@@ -289,10 +283,17 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     try:
         if other:
             tokenizer = load_tokenizer(other[0], config.amazon_electra.max_length)
-            compute = load_network(weights, tokenizer, config)
+            classes, pad = len(config.labels), config.pad_token_id
+            compute = load_graph(weights, tokenizer, classes, pad, threads=1)  # a worker has a core
             count_cut = partial(count_cut_texts, tokenizer)
         else:
-            compute, words = load_pipeline(weights, config.labels, is_multilabel)
+            pipeline, find = load_pipeline(weights, config.labels)
+            words = WordWeights.of_pipeline(pipeline, config.labels)
+
+            def compute_logits(texts: list[str]) -> np.ndarray:
+                return take_logarithms(find(texts), is_multilabel)
+
+            compute = compute_logits
         compute([PROBE])
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
@@ -305,79 +306,3 @@ def read_profile(folder: str) -> Profile | None:
     """Return the profile of the texts that a model was tested on; None where there is none."""
     file = storage.join_path(folder, PROFILE)
     return Profile.from_json(storage.read_bytes(file)) if storage.exists(file) else None
-
-
-def load_network(
-    weights: bytes, tokenizer: Any, config: ModelConfig
-) -> Callable[[list[str]], np.ndarray]:
-    """Return what computes the logits of texts by an ONNX graph, in one thread."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # a worker has one core
-    options.add_session_config_entry(
-        "session.model_external_initializers_file_folder_path", NO_FOLDER
-    )
-    session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
-    inputs = [one.name for one in session.get_inputs()]
-
-    def compute(texts: list[str]) -> np.ndarray:
-        ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
-        logits = np.zeros((len(ids), len(config.labels)), np.float32)
-        for rows in group_by_length(ids, BATCH_TOKENS):
-            shape = len(rows), max(1, len(ids[rows[0]]))
-            given = {
-                "input_ids": np.full(shape, config.pad_token_id or 0, np.int64),
-                "attention_mask": np.zeros(shape, np.int64),
-                "token_type_ids": np.zeros(shape, np.int64),
-            }
-            for number, row in enumerate(rows):
-                given["input_ids"][number, : len(ids[row])] = ids[row]
-                given["attention_mask"][number, : len(ids[row])] = 1
-            [found] = session.run(["logits"], {name: given[name] for name in inputs})
-            check_scores(found, len(rows), len(config.labels))
-            logits[rows] = found
-        return logits
-
-    return compute
-
-
-def load_pipeline(
-    content: bytes, labels: list[str], is_multilabel: bool
-) -> tuple[Callable[[list[str]], np.ndarray], WordWeights | None]:
-    """Return what computes the logits of texts by a pipeline of scikit-learn, and what its words
-    add to them.
-
-    skops loads the types of scikit-learn, SciPy and NumPy that it knows to be harmless; `trusted`
-    names no others, so it raises for them.
-    """
-    from skops import io
-
-    check_pipeline(content, len(labels))
-    pipeline = io.loads(content, trusted=[])
-    names = [str(name) for name in pipeline.classes_]
-    check_labels(names)
-    places = [labels.index(name) for name in names]
-
-    def compute(texts: list[str]) -> np.ndarray:
-        probabilities = np.zeros((len(texts), len(labels)))
-        found = pipeline.predict_proba(texts)
-        check_scores(found, len(texts), len(names))
-        probabilities[:, places] = found
-        return take_logarithms(probabilities, is_multilabel)
-
-    return compute, WordWeights.of_pipeline(pipeline, labels)
-
-
-def group_by_length(ids: list[list[int]], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield row numbers of texts of like length, the longest first, `batch_tokens` at once when
-    they are padded.
-    """
-    rows: list[int] = []
-    for row in sorted(range(len(ids)), key=lambda row: -len(ids[row])):
-        if rows and len(rows) >= min(MAX_TEXTS, batch_tokens // max(1, len(ids[rows[0]]))):
-            yield rows
-            rows = []
-        rows.append(row)
-    if rows:
-        yield rows

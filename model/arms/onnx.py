@@ -13,10 +13,14 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.cutting import count_cut_texts
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.model_folder import ONNX, QUANTIZED, apply_temperature
+from amazon_electra.beam_jobs.core.model_folder import (
+    ONNX,
+    QUANTIZED,
+    apply_temperature,
+    count_cut_texts,
+)
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.arms.arm import Exported
 from amazon_electra.model.arms.regression import ABSENT, read_weights

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.cutting import count_cut_texts, load_tokenizer
 from amazon_electra.beam_jobs.core.drift import MIN_PROFILE, PROFILE, Profile
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.model_folder import count_cut_texts, load_tokenizer
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.tasks.corpus import locate_reviews

@@ -80,7 +80,8 @@ def load_score(folder: Path, config: dict[str, Any], labels: list[str]) -> Score
     if kind == "onnx":
         return load_graph(folder, config, len(labels))
     if kind == "skops":
-        return load_pipeline(folder, labels)
+        content = (folder / model_folder.PIPELINE).read_bytes()
+        return model_folder.load_pipeline(content, labels)[1]
     parts = config["amazon_electra"]["parts"]
     model_folder.check_parts(parts)
     scores = []
@@ -126,53 +127,13 @@ def load_network(folder: Path, labels: list[str]) -> Score:
 
 def load_graph(folder: Path, config: dict[str, Any], classes: int) -> Score:
     """Return what scores texts by ONNX Runtime, without transformers."""
-    import onnxruntime
-    from tokenizers import Tokenizer
-
-    weights = (folder / model_folder.ONNX).read_bytes()
-    session = onnxruntime.InferenceSession(weights, providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.enable_truncation(config["amazon_electra"]["max_length"])
-    tokenizer.enable_padding(pad_id=config.get("pad_token_id") or 0)
-
-    def score(texts: list[str]) -> np.ndarray:
-        rows = []
-        for start in range(0, len(texts), BATCH):
-            encoded = tokenizer.encode_batch(texts[start : start + BATCH])
-            columns = {
-                "input_ids": [one.ids for one in encoded],
-                "attention_mask": [one.attention_mask for one in encoded],
-                "token_type_ids": [one.type_ids for one in encoded],
-            }
-            given = {name: np.array(columns[name], np.int64) for name in names}
-            rows += list(session.run(["logits"], given)[0])
-        scores = np.array(rows, np.float64).reshape(len(texts), classes)
-        model_folder.check_scores(scores, len(texts), classes)
-        is_multilabel = config.get("problem_type") == model_folder.MULTILABEL
-        return model_folder.apply_temperature(scores, 1.0, is_multilabel)
-
-    return score
-
-
-def load_pipeline(folder: Path, labels: list[str]) -> Score:
-    """Return what scores texts by a scikit-learn pipeline."""
-    import skops.io
-
-    content = (folder / model_folder.PIPELINE).read_bytes()
-    model_folder.check_pipeline(content, len(labels))
-    pipeline = skops.io.loads(content)
-    names = [str(name) for name in pipeline.classes_]
-    places = [labels.index(name) for name in names]
-
-    def score(texts: list[str]) -> np.ndarray:
-        probabilities = np.zeros((len(texts), len(labels)))
-        found = pipeline.predict_proba(texts)
-        model_folder.check_scores(found, len(texts), len(names))
-        probabilities[:, places] = found
-        return probabilities
-
-    return score
+    tokenizer = model_folder.load_tokenizer(
+        (folder / "tokenizer.json").read_bytes(), config["amazon_electra"]["max_length"]
+    )
+    weights, pad = (folder / model_folder.ONNX).read_bytes(), config.get("pad_token_id")
+    compute = model_folder.load_graph(weights, tokenizer, classes, pad)
+    is_multilabel = config.get("problem_type") == model_folder.MULTILABEL
+    return lambda texts: model_folder.apply_temperature(compute(texts), 1.0, is_multilabel)
 
 
 mlflow.models.set_model(ReviewClassifier())

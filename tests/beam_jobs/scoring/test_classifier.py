@@ -14,8 +14,7 @@ from skops import io
 
 from amazon_electra.beam_jobs.core import model_folder
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.scoring import classifier
-from amazon_electra.beam_jobs.scoring.classifier import group_by_length, hash_model, load_classifier
+from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
 from tests.beam_jobs.scoring.models import (
     LABELS,
     VECTORS,
@@ -32,7 +31,7 @@ def test_a_network_gives_the_probabilities_of_each_text_alone(tmp_path, monkeypa
     expected = [expect(text) for text in TEXTS]
     model = load_classifier(str(write_network(tmp_path)), "fp32")
     np.testing.assert_allclose(model.score(TEXTS), expected, atol=1e-6)
-    monkeypatch.setattr(classifier, "BATCH_TOKENS", 8)
+    monkeypatch.setattr(model_folder, "BATCH_TOKENS", 8)
     np.testing.assert_allclose(model.score(TEXTS), expected, atol=1e-6)
     assert model.score([]).shape == (0, 3)
 
@@ -194,7 +193,7 @@ def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):
 
 def test_batches_hold_every_row_once_and_stay_within_their_size():
     ids = [[1] * n for n in (1, 4000, 30, 8000, 2, 500, 500, 500)]
-    found = list(group_by_length(ids, 2_048))
+    found = list(model_folder.group_by_length(ids, 2_048))
     assert sorted(row for rows in found for row in rows) == list(range(len(ids)))
     assert [len(rows) for rows in found] == [1, 1, 4, 2]
 

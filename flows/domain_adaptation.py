@@ -103,7 +103,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         find_run_logger().warning(
             "stopped: the model and the report are made of what is complete, %s; the same command "
             "makes the rest",
-            ", ".join(dict.fromkeys(cell.arm for cell in cells)),
+            "; ".join(dict.fromkeys(cell.arm for cell in cells)),
         )
 
     models = make_models(make, build_model_stages(cells, corpus, p.finetuning))

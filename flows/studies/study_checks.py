@@ -122,7 +122,7 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
     }
     for field, other in references.items():
         if other and other not in names:
-            known = ", ".join(arm.name for arm in study.arms)
+            known = "; ".join(arm.name for arm in study.arms)
             yield f"{field}: no arm {other!r}; its arms are {known}"
             return
     if arm.is_baseline:

@@ -282,26 +282,27 @@ def export_onnx(model: nn.Module, names: Sequence[str], file: Path) -> None:
 def run_onnx(
     file: Path, tokenizer_file: Path, texts: Sequence[tuple[str, str | None]], batch: int = BATCH
 ) -> np.ndarray:
-    """Return logits [texts, classes], as somebody computes them who has the folder alone."""
+    """Return logits [texts, classes], as somebody computes them who has the folder alone; texts of
+    like length go together, since a batch is as long as its longest.
+    """
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_inputs()]
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     tokenizer.enable_padding()
+    order = sorted(range(len(texts)), key=lambda row: sum(len(part or "") for part in texts[row]))
+    inputs = [text if pair is None else (text, pair) for text, pair in texts]
     rows = []
     for start in range(0, len(texts), batch):
-        part = [
-            text if pair is None else (text, pair) for text, pair in texts[start : start + batch]
-        ]
-        encoded = tokenizer.encode_batch(part)
+        encoded = tokenizer.encode_batch([inputs[row] for row in order[start : start + batch]])
         columns = {
             "input_ids": [one.ids for one in encoded],
             "attention_mask": [one.attention_mask for one in encoded],
             "token_type_ids": [one.type_ids for one in encoded],
         }
         rows.append(session.run(["logits"], {n: np.array(columns[n], np.int64) for n in names})[0])
-    return np.concatenate(rows)
+    return np.concatenate(rows)[np.argsort(order)]
 
 
 def write_tokenizer(source: Path, output: Path, head: network.Head, names: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from amazon_electra.model.arms import states as state_arm
 from amazon_electra.model.arms import words as word_arm
@@ -44,8 +43,8 @@ def fit_pipelines(
     indices of `classes`, `groups` stay in one fold.
     """
     vectorizer, words, kept = word_arm.count_words(texts)
-    scaler = StandardScaler()
-    standardized = scaler.fit_transform(states).astype(np.float32)
+    scaler = state_arm.fit_scaler(states)
+    standardized = scaler.transform(states).astype(np.float32)
     folds, tried = assign_folds(labels, groups), dict[float, list[Attempt]]()
 
     def join(scale: float) -> Any:

@@ -256,7 +256,7 @@ class Results:
                 one_checkpoint = c.pretraining_seeds == 1 and not {a, b} <= self.untrained
                 compared.append(Difference(a, b, task, c, one_checkpoint, same))
             if len(compared) == before:
-                arms = ", ".join(self.arms)
+                arms = "; ".join(self.arms)
                 raise UserError(
                     f"comparisons: {a!r} and {b!r} have no task and seed in common; the arms are "
                     f"{arms}"

@@ -7,6 +7,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from amazon_electra.model.arms import states as frozen
+from amazon_electra.model.arms.onnx import fold_regression
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning.features import Feature
 
@@ -69,3 +70,20 @@ def test_arms_that_are_fitted_side_by_side_compute_a_text_once(tmp_path):
         first, *others = pool.map(compute, [tmp_path / "shared"] * 3)
     assert len(calls) == alone
     assert all(np.array_equal(first, one) for one in others)
+
+
+def test_a_dead_state_is_no_noise_and_has_no_weight():
+    """MiniLM has states of 1e-33; made as wide as the others, they had weights of 1e29, and the
+    int8 graph answers of 1e22.
+    """
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 200)
+    states = rng.normal(size=(200, 8)).astype(np.float32)
+    states[:, 0] += labels
+    states[:, 3] = (labels * 2 - 1) * 1e-33
+
+    pipeline, fitted = frozen.fit_pipeline(states, labels, ("no", "yes"), np.arange(200))
+
+    weight, _ = fold_regression(pipeline, ("no", "yes"), 1.0)
+    assert np.abs(weight).max() < 10
+    assert fitted.tried[0].accuracy < 0.95

@@ -41,7 +41,11 @@ from amazon_electra.model.device import Device, open_device
 from amazon_electra.model.encoders.config import TRAINED_LENGTH, count_positions
 from amazon_electra.model.encoders.export import write_folder
 from amazon_electra.model.encoders.origin import describe_start
-from amazon_electra.model.finetuning.network import load_tokenizer, open_autocast
+from amazon_electra.model.finetuning.network import (
+    load_tokenizer,
+    open_autocast,
+    pool_tokens,
+)
 from amazon_electra.model.options import (
     ALL_CORES,
     FREE_CONTRASTIVE_SETTINGS,
@@ -241,7 +245,7 @@ class Contrast:
         return np.split(order, range(size, len(rows), size))
 
     def _embed(self, rows: list[list[int]], part: np.ndarray) -> Tensor:
-        """Return the mean over the tokens of each text's last states, fp32 [texts, width], at
+        """Return what `pool_tokens` makes of each text's last states, fp32 [texts, width], at
         length 1.
         """
         chosen = [rows[i] for i in part]
@@ -258,9 +262,8 @@ class Contrast:
             {"input_ids": ids, "attention_mask": (np.arange(longest) < lengths[:, None]) * 1}
         )
         states = self.network(**inputs).last_hidden_state.float()
-        mask = inputs["attention_mask"].unsqueeze(-1).float()
-        means = (states * mask).sum(1) / mask.sum(1)
-        return functional.normalize(means, dim=1)
+        pooled = pool_tokens(states, inputs["attention_mask"], self.network.config)
+        return functional.normalize(pooled, dim=1)
 
     def _gather(self, embedded: Tensor, share: int) -> Tensor:
         """Return the embeddings of all processes: all titles, then all bodies."""

@@ -57,14 +57,19 @@ def list_entries(tokenizer: Tokenizer) -> list[str]:
     return sorted(ids, key=ids.__getitem__)
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, max_length: int = MODEL_MAX_LENGTH) -> None:
+def write_tokenizer(
+    folder: Path,
+    tokenizer: Tokenizer,
+    max_length: int = MODEL_MAX_LENGTH,
+    tokenizer_class: str = "BertTokenizer",
+) -> None:
     """Write vocab.txt, tokenizer.json and tokenizer_config.json, each whole or not at all."""
     with atomic_path(folder / "vocab.txt") as path:
         path.write_text("".join(f"{e}\n" for e in list_entries(tokenizer)), encoding="utf-8")
     with atomic_path(folder / "tokenizer.json") as path:
         tokenizer.save(str(path))
     config = {  # what AutoTokenizer reads beside tokenizer.json
-        "tokenizer_class": "BertTokenizer",
+        "tokenizer_class": tokenizer_class,
         "do_lower_case": tokenizer.normalizer.lowercase,
         "strip_accents": tokenizer.normalizer.strip_accents,
         "tokenize_chinese_chars": True,

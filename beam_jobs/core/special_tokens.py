@@ -5,10 +5,15 @@ from tokenizers import Tokenizer
 
 def find_specials(tokenizer: Tokenizer) -> tuple[int, int]:
     """Return the ids that the tokenizer puts before and after a text, [CLS] and [SEP] or what they
-    are called here. ValueError unless it is one of each.
+    are called here; words that it puts before each text are not among them. ValueError unless it
+    is one of each.
     """
-    text, whole = (tokenizer.encode("a", add_special_tokens=added).ids for added in (False, True))
-    if whole[1:-1] != text or len(whole) != len(text) + 2:
+    text, encoding = (tokenizer.encode("a", add_special_tokens=added) for added in (False, True))
+    whole, last = encoding.ids, -1 - len(text.ids)
+    added = tokenizer.get_added_tokens_decoder().values()
+    specials = {one.content for one in added if one.special}
+    has_both = len(whole) >= len(text.ids) + 2 and whole[last:-1] == text.ids
+    if not has_both or specials & {*encoding.tokens[1:last]}:
         raise ValueError(
             "it does not put one special token before a text and one after it, as encoders need; "
             "its post_processor should"

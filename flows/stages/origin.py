@@ -96,7 +96,7 @@ class OriginConfig(Settings):
 class Origin(Stage):
     """A published encoder → a folder that every job loads. `result` has the places to load from."""
 
-    name, version, Config = "origin", 4, OriginConfig
+    name, version, Config = "origin", 5, OriginConfig
     headline = ("layers", "hidden", "parameters", "vocabulary_size")
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Report(Stage):
 
     describe: Callable[[Store], ReportInput] | None = None
 
-    name, version = "report", 20
+    name, version = "report", 21
     Config: ClassVar[type[Settings]] = ReportConfig
     ends_run = True
 

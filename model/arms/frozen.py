@@ -40,7 +40,7 @@ inputs = {
 names = [one.name for one in session.get_inputs()]
 [logits] = session.run(["logits"], {name: np.array(inputs[name], np.int64) for name in names})
 
-# Embeddings, the mean of the encoder's last states:
+# Embeddings, what stands for a text in the encoder's last states:
 from sentence_transformers import SentenceTransformer
 
 SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."])"""
@@ -169,6 +169,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         from amazon_electra.model.arms import onnx
         from amazon_electra.model.arms.states import LAYERS, open_encoder
         from amazon_electra.model.device import open_device
+        from amazon_electra.model.encoders.config import POOLING
         from amazon_electra.model.finetuning.network import make_task
 
         head, source = self.head, Path(self.source)
@@ -185,7 +186,8 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         encoder.save_pretrained(inner)
         onnx.write_shape(encoder.config, inner)
         onnx.write_tokenizer(source, inner, head, names)
-        onnx.write_pooling(encoder.config, head.max_length, folder, onnx.ENCODER, "mean")
+        pooling = getattr(encoder.config, POOLING, "mean")
+        onnx.write_pooling(encoder.config, head.max_length, folder, onnx.ENCODER, pooling)
         some = list(examples[: onnx.CHECKED_TEXTS])
         exact = np.asarray(self.predict_logits(some)) / temperature
         config = {"max_length": head.max_length, "pad_token_id": encoder.config.pad_token_id}

@@ -42,7 +42,7 @@ BATCH = 32
 INT8_BLOCK = 32
 """Weights, and numbers of a token's state, that share a scale in int8. With 128 a text alone has
 other answers than in a batch."""
-POOLING = "1_Pooling"
+POOLING_FOLDER = "1_Pooling"
 ENCODER = "encoder"
 """Folder of an encoder whose head transformers has no class for: in the model folder itself it
 would be loaded with a head of random weights."""
@@ -131,7 +131,7 @@ def count_cut(tokenizer_file: Path, texts: Sequence[tuple[str, str | None]]) -> 
 
 
 class StatesClassifier(nn.Module):
-    """An encoder, the mean of each of its last layers, and the regression on them."""
+    """An encoder, the pooled states of its last layers, and the regression on them."""
 
     def __init__(self, encoder: Any, layers: int, weight: np.ndarray, bias: np.ndarray) -> None:
         super().__init__()
@@ -149,8 +149,8 @@ class StatesClassifier(nn.Module):
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **types
         )
         last = torch.cat(output.hidden_states[-self.layers :], -1)
-        mask = attention_mask.unsqueeze(-1).to(last.dtype)
-        logits: Tensor = self.linear((last * mask).sum(1) / mask.sum(1))
+        pooled = network.pool_tokens(last, attention_mask, self.encoder.config)
+        logits: Tensor = self.linear(pooled)
         return logits
 
 
@@ -186,18 +186,18 @@ def write_pooling(
     kind = "sentence_transformers.models"
     modules = [
         {"idx": 0, "name": "0", "path": encoder, "type": f"{kind}.Transformer"},
-        {"idx": 1, "name": "1", "path": POOLING, "type": f"{kind}.Pooling"},
+        {"idx": 1, "name": "1", "path": POOLING_FOLDER, "type": f"{kind}.Pooling"},
     ]
     write_json(output / "modules.json", modules)
     write_json(output / encoder / "sentence_bert_config.json", {"max_seq_length": max_length})
     mode = mode or getattr(config, "classifier_pooling", "cls")
-    (output / POOLING).mkdir(exist_ok=True)
+    (output / POOLING_FOLDER).mkdir(exist_ok=True)
     pooling = {
         "word_embedding_dimension": config.hidden_size,
         "pooling_mode_cls_token": mode == "cls",
         "pooling_mode_mean_tokens": mode == "mean",
     }
-    write_json(output / POOLING / "config.json", pooling)
+    write_json(output / POOLING_FOLDER / "config.json", pooling)
 
 
 def quantize(

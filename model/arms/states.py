@@ -1,5 +1,6 @@
-"""Logistic regression on the states of a frozen encoder: the mean over the tokens of each of its
-last four layers. The folder has the encoder, and the regression in `model.skops`.
+"""Logistic regression on the states of a frozen encoder: what `pool_tokens` makes of each of its
+last four layers, the mean over the tokens or the first one. The folder has the encoder, and the
+regression in `model.skops`.
 
 States are computed once for the tasks, folds and curves of a run. A text has the same states to the
 bit whatever it is computed with, so that a cache decides nothing: every batch has ROWS rows, and a
@@ -22,6 +23,7 @@ from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.model.arms.regression import Fitted, fit_regression, name_classes
 from amazon_electra.model.device import Device
+from amazon_electra.model.encoders.config import POOLING
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.feature_cache import keep_arrays, read_arrays
 from amazon_electra.model.finetuning.features import Feature, collate_features
@@ -29,6 +31,7 @@ from amazon_electra.model.finetuning.network import (
     Head,
     load_encoder,
     open_autocast,
+    pool_tokens,
     prepare_network,
     select_inputs,
 )
@@ -89,7 +92,7 @@ def compute_states(
     device: Device,
     cache: Path | None,
 ) -> np.ndarray:
-    """Return the mean over the tokens of each of the last layers, float32 [features, layers ×
+    """Return what `pool_tokens` makes of each of the last layers, float32 [features, layers ×
     width]: 0.6 GB for 100,000 with a width of 384. `cache` is a folder that keeps them; arms that
     are fitted side by side wait there for each other and compute a text once.
     """
@@ -138,9 +141,8 @@ def _compute_states(
                 with open_autocast(device):
                     output = encoder(**select_inputs(encoder, inputs), output_hidden_states=True)
                 last = torch.cat(output.hidden_states[-layers:], -1).float()
-                mask = inputs["attention_mask"].unsqueeze(-1)
-                means = (last * mask).sum(1) / mask.sum(1)
-                states[part] = means[: len(part)].cpu().numpy()
+                pooled = pool_tokens(last, inputs["attention_mask"], config)
+                states[part] = pooled[: len(part)].cpu().numpy()
                 done += len(part)
                 shown.update(done)
     for i, key in enumerate(keys):
@@ -156,7 +158,8 @@ def _compute_states(
 
 def hash_encoder(encoder: nn.Module, max_length: int, device: Device) -> str:
     """Return a hash of all weights, and of how texts are computed with them."""
-    way = [max_length, device.kind, device.bf16, ROWS, STEP, LAYERS]
+    config: Any = encoder.config
+    way = [max_length, device.kind, device.bf16, ROWS, STEP, LAYERS, getattr(config, POOLING, "")]
     digest = hashlib.blake2b(repr(way).encode(), digest_size=16)
     for name, tensor in encoder.state_dict().items():
         digest.update(name.encode())

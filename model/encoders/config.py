@@ -25,6 +25,10 @@ from amazon_electra.model.recipes import Recipe
 Config = Mapping[str, Any]
 
 TRAINED_LENGTH = "trained_length"  # field of config.json, ours
+POOLING = "text_pooling"
+"""Field of config.json, ours: "cls" where the state of its first token stands for a text; else the
+mean of its tokens does.
+"""
 START = "pretraining_start"
 """Field of config.json, ours: how the weights were drawn that pre-training began with. Its own
 `initializer_range` is of new heads, which transformers draws.

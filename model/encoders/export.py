@@ -13,7 +13,7 @@ from torch import Tensor
 
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
-from amazon_electra.model.encoders.config import TRAINED_LENGTH
+from amazon_electra.model.encoders.config import POOLING, TRAINED_LENGTH
 from amazon_electra.model.encoders.weight_mapping import EMBEDDINGS
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
@@ -87,14 +87,16 @@ def write_folder(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
         if (vocabulary / name).exists():
             shutil.copyfile(vocabulary / name, temporary / name)
     config = load_json((temporary / "config.json").read_text(encoding="utf-8"))
-    # what sentence-transformers reads: a text's vector is the mean of its tokens'
+    # what sentence-transformers reads: what stands for a text
+    is_first = config.get(POOLING) == "cls"
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": f"{SENTENCE_TRANSFORMERS}.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{SENTENCE_TRANSFORMERS}.Pooling"},
     ]
     pooling = {
         "word_embedding_dimension": config.get("hidden_size", config.get("dim")),
-        "pooling_mode_mean_tokens": True,
+        "pooling_mode_cls_token": is_first,
+        "pooling_mode_mean_tokens": not is_first,
     }
     write_json(temporary / "modules.json", modules)
     write_json(temporary / "sentence_bert_config.json", {"max_seq_length": config[TRAINED_LENGTH]})

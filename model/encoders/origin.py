@@ -15,9 +15,11 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_file, write_json
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
 from amazon_electra.model.architecture import Architecture
+from amazon_electra.model.encoders import known
 from amazon_electra.model.encoders import weights as encoder_weights
 from amazon_electra.model.encoders.card import read_card, read_json
 from amazon_electra.model.encoders.config import (
+    POOLING,
     TRAINED_LENGTH,
     Config,
     find_kind,
@@ -27,6 +29,7 @@ from amazon_electra.model.encoders.config import (
 from amazon_electra.model.encoders.masked_lm import check_size, load_masked_lm
 from amazon_electra.model.encoders.places import Fail, find_published
 from amazon_electra.model.encoders.vocabulary import (
+    add_prefix,
     check_entries,
     list_all_entries,
     load_published_tokenizer,
@@ -48,7 +51,10 @@ def write_origin(
     fails, nothing is left behind.
     """
     held: dict[str, Any] = read_json(folder / METADATA_FILE)
-    is_same = bool(held) and (held["place"], held.get("generator_place")) == (place, generator)
+    is_same = "pooling" in held and (held["place"], held.get("generator_place")) == (
+        place,
+        generator,
+    )
     has_weights = is_same and held["revision"] and (folder / WEIGHTS).is_file()
     if has_weights and hash_file(folder / WEIGHTS) == held["sha256"]:
         return held
@@ -104,8 +110,12 @@ def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
         tokenizer = load_published_tokenizer(found.folder, fail)
         parameters, has_head = _check_network(found.folder, config, shape, tokenizer, fail)
         length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
+        about = known.describe_use(found.name, found.folder)
+        if about["prefix"] and not add_prefix(tokenizer, about["prefix"]):
+            about["prefix"] = ""
         write_published_tokenizer(folder, tokenizer, found.folder, length, fail)
-        write_json(folder / "config.json", config)
+        pooling = {POOLING: "cls"} if about["pooling"] == "cls" else {}
+        write_json(folder / "config.json", {**config, **pooling})
         _copy_tensors(found.folder, folder / WEIGHTS, fail)
         if (found.folder / "README.md").is_file():
             shutil.copyfile(found.folder / "README.md", folder / "README.md")
@@ -117,6 +127,7 @@ def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
             "revision": found.revision,
             "version": found.version,
             **read_card(found.folder),
+            **about,
             **{name: getattr(shape, name) for name in named},
             "layer_norm_eps": shape.layer_norm_eps,
             "vocabulary_size": count_rows(tokenizer),

@@ -26,6 +26,7 @@ FORMS = (
 DESCRIBED_BY = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
     *("README.md", "data_config.json"),
+    *("1_Pooling/config.json", "config_sentence_transformers.json"),
 )
 SAFE_WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 PICKLED_WEIGHTS = ("pytorch_model.bin",)

@@ -8,7 +8,7 @@ the old vocabulary would have cut it.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer, normalizers
+from tokenizers import Encoding, Tokenizer, normalizers, processors
 
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
@@ -25,6 +25,12 @@ BY_ENTRY = {  # weights with one row per vocabulary entry
     "electra.embeddings.word_embeddings.weight",
     "generator_lm_head.bias",
 }
+FAST_TOKENIZER = "PreTrainedTokenizerFast"
+"""The class of transformers that takes tokenizer.json as it is."""
+PREFIX = "prefix"
+"""Of each text, in the template of a tokenizer.json."""
+PREFIXED = ("The lamp isn't great.", "good book", "3 stars", "Überhaupt nicht!", "蓋が壊れました。")
+"""Texts by which it is found whether prefix and text are cut as they are together."""
 PADDED_TO = 128
 """Rows of a table are at most filled up to a multiple of this, for the speed of matrix products."""
 
@@ -161,6 +167,56 @@ def _convert_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
     return made
 
 
+def has_prefix(tokenizer: Tokenizer) -> bool:
+    """Return whether the tokenizer puts words before each text, beside [CLS] and [SEP]."""
+    return bool(tokenizer.num_special_tokens_to_add(False) > 2)
+
+
+def add_prefix(tokenizer: Tokenizer, prefix: str) -> bool:
+    """Have the tokenizer put the tokens of a prefix, such as "query: ", before each text, so that
+    whatever reads its tokenizer.json does so too; return whether it does.
+
+    It does not where it cuts prefix and text otherwise when they are one string, as byte-level BPE
+    may. One that has a prefix, as in a folder that we wrote, keeps it.
+    """
+    if has_prefix(tokenizer):
+        return True
+    shapes = [tokenizer.encode("a"), tokenizer.encode("a", "a")]
+    specials = {
+        token: int(number)
+        for one in shapes
+        for token, number, place in zip(one.tokens, one.ids, one.sequence_ids, strict=True)
+        if place is None
+    }
+    single, pair = (_list_template(one) for one in shapes)
+    old = tokenizer.post_processor
+    together = [tokenizer.encode(prefix + text).ids for text in PREFIXED]
+    for part in (prefix.rstrip(), prefix):  # the space may be of the next word's token
+        before = tokenizer.encode(part, add_special_tokens=False)
+        template = {"id": PREFIX, "ids": before.ids, "tokens": before.tokens}
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=single, pair=pair, special_tokens=[*specials.items(), template]
+        )
+        if before.ids and [tokenizer.encode(text).ids for text in PREFIXED] == together:
+            return True
+        tokenizer.post_processor = old
+    return False
+
+
+def _list_template(encoding: Encoding) -> list[str]:
+    """Return what TemplateProcessing puts around texts as in an encoding, with the prefix."""
+    pieces: list[str] = []
+    for token, kind, place in zip(
+        encoding.tokens, encoding.type_ids, encoding.sequence_ids, strict=True
+    ):
+        text = f"${'AB'[place]}:{kind}" if place is not None else ""
+        if place is None:
+            pieces.append(f"{token}:{kind}")
+        elif text not in pieces:
+            pieces += [f"{PREFIX}:{kind}", text]
+    return pieces
+
+
 SLOW_FILES = (
     *("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model"),
     *("merges.txt", "vocab.json"),
@@ -180,7 +236,9 @@ def write_published_tokenizer(
     if all(token in tokenizer.get_vocab() for token in NEEDED) and isinstance(
         tokenizer.normalizer, normalizers.BertNormalizer
     ):
-        return write_tokenizer(folder, tokenizer, max_length)
+        # BertTokenizer would put a prefix before no text
+        name = FAST_TOKENIZER if has_prefix(tokenizer) else "BertTokenizer"
+        return write_tokenizer(folder, tokenizer, max_length, name)
     config = read_tokenizer_config(source, fail)
     if (source / "special_tokens_map.json").is_file():
         config = {
@@ -204,7 +262,7 @@ def write_published_tokenizer(
     write_json(
         folder / "tokenizer_config.json",
         {
-            "tokenizer_class": "PreTrainedTokenizerFast",
+            "tokenizer_class": FAST_TOKENIZER,
             "model_max_length": int(min(lengths)),
             **roles,
         },

@@ -22,7 +22,12 @@ from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
-from amazon_electra.model.encoders.config import START, TRAINED_LENGTH, count_positions
+from amazon_electra.model.encoders.config import (
+    POOLING,
+    START,
+    TRAINED_LENGTH,
+    count_positions,
+)
 from amazon_electra.model.finetuning.examples import Shape, Task
 from amazon_electra.model.finetuning.features import (
     Feature,
@@ -298,6 +303,17 @@ def check_length(config: Any, max_length: int, folder: str) -> None:
             f"max_length is {max_length}, but {folder} has {positions} positions: give at most so "
             "many"
         )
+
+
+def pool_tokens(states: Tensor, mask: Tensor, config: Any) -> Tensor:
+    """Return one state for each text, [texts, width]: that of its first token where config.json
+    says so, else the mean of its tokens'. `states` are [texts, tokens, width], `mask`
+    [texts, tokens] is 0 at padding.
+    """
+    if getattr(config, POOLING, "") == "cls":
+        return states[:, 0]
+    weights = mask.unsqueeze(-1).to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1)
 
 
 def load_encoder(folder: str, task: Task) -> nn.Module:

@@ -21,6 +21,7 @@ ORIGIN_FIELDS = (
     ("sha256", "SHA-256", False),
     ("license", "licence", True),
     ("training_data", "training data", True),
+    ("amazon", "trained on Amazon's", False),
     ("languages", "languages", False),
 )
 """What the lineage says of the encoder that training began with (origin.json): field, title, and

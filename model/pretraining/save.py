@@ -121,11 +121,11 @@ def _write_network(
     role: Role = "discriminator" if trunk == "discriminator" else "generator"
     if trunk == "generator":
         shape = shape.derive_generator()
-    start = None  # how the weights were drawn that this training, or the loaded ones', began with
+    published = read_json(origin.main / "config.json") if origin and trunk != "generator" else {}
+    # how the weights were drawn that this training, or the loaded ones', began with
+    start = published.get(encoder_config.START)
     if origin is None:
         start = encoder_config.describe_start(recipe, trunk)
-    elif trunk != "generator":
-        start = read_json(origin.main / "config.json").get(encoder_config.START)
     config = encoder_config.build_transformers_config(
         role,
         shape,
@@ -134,6 +134,8 @@ def _write_network(
         find_special(shards.vocabulary, "pad"),
         start,
     )
+    if pooling := published.get(encoder_config.POOLING):
+        config[encoder_config.POOLING] = pooling
     mapping = map_names(role, shape.layers, shape.embedding != shape.hidden, trunk)
     tensors = export.convert_to_transformers(dict(model.named_parameters()), mapping)
     if not (recipe.pretraining.has_segments or training.identity["origin"]):

@@ -14,7 +14,7 @@ from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS
 from amazon_electra.beam_jobs.core.results import Result
 from amazon_electra.model.arms import TFIDF_ARM
-from amazon_electra.model.encoders.known import warn_of_languages
+from amazon_electra.model.encoders.known import warn_of_amazon, warn_of_languages
 from amazon_electra.model.evaluation.metrics import list_class_figures
 from amazon_electra.model.questions.forecast import forecast_gain
 from amazon_electra.model.report.document import convert_to_page, render_template
@@ -127,6 +127,7 @@ def gather(
         "best_arms": find_best_arms(results),
         "mark": MARK,
         "exposed": [f"{task}{part}" for task, part in exposed if part is not None],
+        "amazon": {name: warn_of_amazon(origin) for name, origin in study.origins.items()},
         "unread_languages": [text for text in warnings if text],
         "has_single_seeds": any(len(own) < 2 for own in cells),
         "has_two_seeds": any(len({cell.seed for cell in own}) == 2 for own in cells),

@@ -120,7 +120,7 @@ build/flink/lib: | $(INSTALLED)
 
 DOCKER_COMPOSE := v2.40.3
 test-containers: $(if $(shell docker compose version 2>/dev/null),,build/containers/docker-compose) $(INSTALLED_DEV)  ## deploy/compose.yaml in Docker (20 GB; its daemon, or root, docker.io, debootstrap and Go)
-	$(PYTEST) -s tests/containers
+	$(PYTEST) -s --timeout 7200 tests/containers
 
 build/containers/docker-compose:
 	mkdir -p build/containers

@@ -48,12 +48,19 @@ class Stack:
         """Run a command of Compose."""
         return call(*self.compose, *words)
 
-    def crash(self, service: str) -> None:
-        """Kill all processes of a container but its init, which ends with them: `docker kill`
-        would count as a stop, after which nothing restarts.
+    def crash(self, service: str, when: str, seconds: float = 1000.0) -> None:
+        """Once a command of the shell succeeds in a container, kill all processes there but its
+        init, which ends with them: `docker kill` would count as a stop, after which nothing
+        restarts. subprocess.TimeoutExpired where the command never does.
         """
-        words = ["exec", "-T", service, "sh", "-c", "kill -9 -1"]
-        subprocess.run([*self.compose, *words], cwd=ROOT)  # is killed itself
+        script = f"until {when} >/dev/null 2>&1; do sleep 0.05; done; kill -9 -1"
+        words = ["exec", "-T", service, "sh", "-c", script]
+        subprocess.run([*self.compose, *words], cwd=ROOT, timeout=seconds)  # is killed itself
+
+    def count_restarts(self, service: str) -> int:
+        """How often Docker has started a container again that had ended by itself."""
+        [container] = self("ps", "-q", service).split()
+        return int(call("docker", "inspect", "-f", "{{.RestartCount}}", container))
 
 
 @contextmanager

@@ -122,22 +122,15 @@ def start_servers(arguments: argparse.Namespace) -> None:
 def serve_champion(arguments: argparse.Namespace) -> None:
     """Serve until Ctrl-C."""
     from amazon_electra.flows.servers import endpoint
-    from amazon_electra.model.tracking.registry import list_registries
 
     uri = mlflow_server.resolve_mlflow_uri(build_store(arguments).root)
     token = os.environ.get(settings.TOKEN_VARIABLE)
     if not token:
         token = secrets.token_urlsafe(24)
         print(f"token of this server: {token}", file=sys.stderr, flush=True)
-    endpoint.serve_champions(
-        list_registries(uri),
-        arguments.host,
-        arguments.port,
-        token,
-        arguments.precision,
-        arguments.threads or len(os.sched_getaffinity(0)),
-        arguments.refresh,
-    )
+    threads = arguments.threads or len(os.sched_getaffinity(0))
+    champions = endpoint.Champions(uri, arguments.precision, threads)
+    endpoint.serve_champions(champions, arguments.host, arguments.port, token, arguments.refresh)
 
 
 def print_status(arguments: argparse.Namespace) -> None:

@@ -6,7 +6,8 @@ Protocol (https://github.com/kserve/open-inference-protocol).
 
 Every answer names the version that gave it. Texts of requests that wait are classified together, a
 thread for each core. A new champion is loaded beside the old one and takes over between two
-batches; the one before stays loaded, so that `rollback` takes effect at once.
+batches; the one before stays loaded, so that `rollback` takes effect at once. The first champion of
+another task is served as soon as it is loaded.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classifier
 from amazon_electra.beam_jobs.scoring.score_files import prepare_text
-from amazon_electra.model.tracking.registry import Registry, RegistryAway
+from amazon_electra.flows.servers.health import ServerFailed
+from amazon_electra.model.tracking.registry import Registry, RegistryAway, list_registries
 
 BATCH_TEXTS = 64
 """From which on no further request joins a batch."""
@@ -72,12 +74,10 @@ class Champion:
     """The champion of a registered model, which threads let classify what waits."""
 
     def __init__(self, registry: Registry, precision: ScoringPrecision, threads: int) -> None:
-        self.registry, self.precision = registry, precision
+        self.registry, self.precision, self.threads = registry, precision, threads
         self.versions: list[Version] = []
         """The champion, then the one before it."""
         self._jobs = SimpleQueue[Job]()
-        for _ in range(threads):
-            threading.Thread(target=self._work, daemon=True).start()
 
     def take_over(self) -> None:
         """Load the registry's champion unless it is loaded; a mistake leaves the old one."""
@@ -90,15 +90,16 @@ class Champion:
                 copied, number = self.registry.copy_model(None, number, Path(scratch))
                 [config] = copied.glob("artifacts/*/config.json")
                 known[number] = Version(number, load_classifier(str(config.parent), self.precision))
+        is_first = not self.versions
         self.versions = [known[number], *self.versions[:1]]
+        for _ in range(self.threads if is_first else 0):
+            threading.Thread(target=self._work, daemon=True).start()
         print(f"{self.registry.name}: version {number} answers", file=sys.stderr, flush=True)
 
     def find(self, number: str | None) -> Version | None:
-        """Return the version with a number; None without one. LookupError where it is not loaded,
-        or there is no champion.
+        """Return the version with a number; None without one. LookupError where it is not
+        loaded.
         """
-        if not self.versions:
-            raise LookupError(f"{self.registry.name} has no champion yet")
         loaded = {version.number: version for version in self.versions}
         if number is not None and number not in loaded:
             raise LookupError(f"version {number} is not loaded; loaded: {', '.join(loaded)}")
@@ -125,6 +126,43 @@ class Champion:
                 batches.setdefault(version.number, (version, []))[1].append(job)
             for version, batch in batches.values():
                 answer(version, batch)
+
+
+class Champions:
+    """The champion of each registered model that has one."""
+
+    def __init__(self, uri: str, precision: ScoringPrecision, threads: int) -> None:
+        self.uri, self.precision, self.threads = uri, precision, threads
+        self.by_name: dict[str, Champion] = {}
+        """Those that are loaded. Replaced, never changed: other threads iterate over it."""
+
+    def take_over(self) -> dict[str, str]:
+        """Load what is champion now; return what went wrong, by the name of the model."""
+        try:
+            registries = list_registries(self.uri)
+        except RegistryAway as away:
+            return {"registry": str(away)}
+        errors = {}
+        for registry in registries:
+            name = registry.name
+            champion = self.by_name.get(name) or Champion(registry, self.precision, self.threads)
+            try:
+                champion.take_over()
+            except Exception as error:
+                errors[name] = str(error) or repr(error)
+            if champion.versions:
+                self.by_name = {**self.by_name, name: champion}
+        return errors
+
+    def watch(self, seconds: float, stop: threading.Event) -> None:
+        """Look for new champions until `stop` is set; print what goes wrong, and try it again."""
+        printed: dict[str, str] = {}
+        while not stop.wait(seconds):
+            errors = self.take_over()
+            for name, error in errors.items():
+                if printed.get(name) != error:
+                    print(f"{name}: what is loaded stays: {error}", file=sys.stderr, flush=True)
+            printed = errors
 
 
 def answer(version: Version, jobs: Sequence[Job]) -> None:
@@ -165,8 +203,8 @@ class InferenceRequest(BaseModel):
     inputs: list[InferenceInput]
 
 
-def build_app(champions: dict[str, Champion], token: str, limits: Limits) -> FastAPI:
-    """Return the application; `champions` by the names of the registered models."""
+def build_app(champions: Champions, token: str, limits: Limits) -> FastAPI:
+    """Return the application."""
     app = FastAPI(title="AmazonELECTRA", docs_url=None, redoc_url=None, openapi_url=None)
     repair = ScoringConfig().repair_run_ons
     bearer = HTTPBearer(auto_error=False)
@@ -195,20 +233,18 @@ def build_app(champions: dict[str, Champion], token: str, limits: Limits) -> Fas
             raise HTTPException(413, f"{len(texts):,} texts; at most {limits.texts:,} a request")
 
     def find(name: str, number: str | None) -> tuple[Champion, Version | None]:
-        if name not in champions:
-            raise HTTPException(404, f"no model {name!r}; served: {', '.join(champions)}")
-        champion = champions[name]
+        served = champions.by_name
+        if name not in served:
+            raise HTTPException(404, f"no model {name!r}; served: {', '.join(served)}")
         try:
-            return champion, champion.find(number)
+            return served[name], served[name].find(number)
         except LookupError as missing:
-            raise HTTPException(404 if champion.versions else 503, str(missing)) from None
+            raise HTTPException(404, str(missing)) from None
 
     @app.get("/health/ready")
     @app.get("/v2/health/ready")
     def ready() -> dict[str, bool]:
-        if not all(champion.versions for champion in champions.values()):
-            raise HTTPException(503, "a model has no champion yet")
-        return {"ready": True}
+        return {"ready": True}  # the server starts once the champions are loaded
 
     @app.get("/health/live")
     @app.get("/v2/health/live")
@@ -221,9 +257,10 @@ def build_app(champions: dict[str, Champion], token: str, limits: Limits) -> Fas
     async def classify(request: Request) -> dict[str, Any]:
         body = await read_body(request, Texts)
         check_number_of(body.texts)
-        name = body.model or next(iter(champions))
-        if body.model is None and len(champions) > 1:
-            raise HTTPException(400, f"model: name one of {', '.join(champions)}")
+        served = champions.by_name
+        if body.model is None and len(served) > 1:
+            raise HTTPException(400, f"model: name one of {', '.join(served)}")
+        name = body.model or next(iter(served))
         champion, _ = find(name, None)
         read = [prepare_text(text, repair) for text in body.texts]
         version, found = await champion.classify(
@@ -315,48 +352,26 @@ def describe(classifier: Classifier, probabilities: np.ndarray) -> dict[str, Any
     return {**answer, "reason": None}
 
 
-def watch(champions: Sequence[Champion], seconds: float, stop: threading.Event) -> None:
-    """Look for new champions until `stop` is set; what goes wrong is printed, and tried again."""
-    printed: dict[str, str] = {}
-    while not stop.wait(seconds):
-        for champion in champions:
-            name, error = champion.registry.name, ""
-            try:
-                champion.take_over()
-            except (RegistryAway, UserError, ValueError) as mistake:
-                error = str(mistake)
-            if error and printed.get(name) != error:
-                print(f"{name}: the old version stays: {error}", file=sys.stderr, flush=True)
-            printed[name] = error
-
-
 def serve_champions(
-    registries: Sequence[Registry],
+    champions: Champions,
     host: str,
     port: int,
     token: str,
-    precision: ScoringPrecision,
-    threads: int,
     refresh_seconds: float,
     limits: Limits = Limits(),
 ) -> None:
-    """Serve until this process is interrupted. UserError where no model has a champion."""
-    champions = {
-        registry.name: Champion(registry, precision, threads)
-        for registry in registries
-        if registry.get_by_alias("champion")
-    }
-    if not champions:
+    """Serve until this process is interrupted. ServerFailed where a champion cannot be loaded,
+    UserError where no model has one.
+    """
+    for name, error in champions.take_over().items():
+        raise ServerFailed(f"{name}: {error}")
+    if not champions.by_name:
         raise UserError(
             "no model of the registry is champion; `amazon-electra run` makes one, "
             "`amazon-electra promote VERSION` chooses one"
         )
-    for champion in champions.values():
-        champion.take_over()
     stop = threading.Event()
-    threading.Thread(
-        target=watch, args=(list(champions.values()), refresh_seconds, stop), daemon=True
-    ).start()
+    threading.Thread(target=champions.watch, args=(refresh_seconds, stop), daemon=True).start()
     try:
         uvicorn.run(
             build_app(champions, token, limits),

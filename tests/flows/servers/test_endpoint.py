@@ -14,9 +14,9 @@ import pytest
 from mlflow import MlflowClient
 from starlette.testclient import TestClient
 
-from amazon_electra.flows.servers.endpoint import Champion, Limits, build_app
+from amazon_electra.flows.servers.endpoint import Champions, Limits, build_app
 from amazon_electra.flows.servers.health import find_free_port
-from amazon_electra.model.tracking.registry import Registry, list_registries
+from amazon_electra.model.tracking.registry import Registry
 from amazon_electra.model.tracking.served_model import write_served_model
 from tests.beam_jobs.scoring.models import LABELS, VECTORS, expect, write_network
 
@@ -25,41 +25,52 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 TEXTS = ["good", "very good not bad fine", "bad"]
 
 
-def register(client: MlflowClient, uri: str, experiment: str, folder: Path, sign: int) -> None:
+def register(
+    client: MlflowClient,
+    uri: str,
+    experiment: str,
+    folder: Path,
+    sign: int,
+    name: str = "amazon-electra",
+) -> None:
     """Register a toy network, or one whose logits have the other sign, as the next version."""
     write_network(folder / "model", vectors=VECTORS * np.float32(sign))
     write_served_model(folder / "model", folder / "served")
     run = client.create_run(experiment).info.run_id
     client.log_artifacts(run, str(folder / "served"), "model")
-    Registry(uri).add_version(run, "model", {"model": folder.name})
+    Registry(uri, name).add_version(run, "model", {"model": folder.name})
 
 
-@pytest.fixture(scope="module")
-def uri(tmp_path_factory):
-    """A registry with two versions, the first of them the champion."""
-    folder = tmp_path_factory.mktemp("registry")
+def create_registry(folder: Path) -> tuple[str, MlflowClient, str]:
+    """Return the address, a client and an experiment of a registry with two versions, the first of
+    them the champion.
+    """
     uri = f"sqlite:///{folder}/mlflow.db"
     client = MlflowClient(uri)  # other tests of the process have their own tracking address
     experiment = client.create_experiment("models", artifact_location=str(folder / "artifacts"))
     for number, sign in enumerate((1, -1)):
         register(client, uri, experiment, folder / f"v{number}", sign)
     Registry(uri).promote("1", "by hand")
-    return uri
+    return uri, client, experiment
 
 
 @pytest.fixture(scope="module")
-def champion(uri):
-    [registry] = list_registries(uri)
-    champion = Champion(registry, "fp32", threads=2)
-    champion.take_over()
-    return champion
+def uri(tmp_path_factory):
+    return create_registry(tmp_path_factory.mktemp("registry"))[0]
+
+
+def open_client(uri: str) -> tuple[Champions, TestClient]:
+    """Return the champions of a registry, and a client of their server."""
+    champions = Champions(uri, "fp32", threads=2)
+    assert champions.take_over() == {}
+    app = build_app(champions, TOKEN, Limits(body_bytes=20_000, texts=5))
+    return champions, TestClient(app, headers=AUTHORIZED)
 
 
 @pytest.fixture(scope="module")
-def client(champion):
-    limits = Limits(body_bytes=20_000, texts=5)
-    with TestClient(build_app({"amazon-electra": champion}, TOKEN, limits)) as client:
-        client.headers.update(AUTHORIZED)
+def client(uri):
+    _, client = open_client(uri)
+    with client:
         yield client
 
 
@@ -126,6 +137,33 @@ def test_without_the_token_only_health_answers(client, header):
         assert client.get(path, headers=headers).status_code == 401
     assert client.post("/classify", headers=headers, json={"texts": TEXTS}).status_code == 401
     assert client.get("/v2/health/ready", headers=headers).status_code == 200
+
+
+def test_a_new_task_is_served_once_it_has_a_champion(tmp_path):
+    uri, registered, experiment = create_registry(tmp_path)
+    champions, client = open_client(uri)
+    other = Registry(uri, "amazon-electra-other")
+
+    def ask() -> int:
+        body = {"model": other.name, "texts": TEXTS}
+        return client.post("/classify", json=body).status_code
+
+    with client:
+        register(registered, uri, experiment, tmp_path / "other", -1, other.name)
+        assert champions.take_over() == {}
+        assert ask() == 404, "no version is champion"
+        other.promote("1", "by hand")
+        run = registered.get_model_version(other.name, "1").run_id
+        [network] = (tmp_path / "artifacts" / run).rglob("model.onnx")
+        network.rename(tmp_path / "model.onnx")
+        assert list(champions.take_over()) == [other.name]
+        assert ask() == 404, "it cannot be loaded"
+        assert client.post("/classify", json={"texts": TEXTS}).json()["version"] == "1"
+        (tmp_path / "model.onnx").rename(network)
+        assert champions.take_over() == {}
+        assert ask() == 200
+        unnamed = client.post("/classify", json={"texts": TEXTS})
+        assert (unnamed.status_code, other.name in unnamed.text) == (400, True)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ CHANGED = {
     *("label-schemas", "review-queues", "users", "roles", "permissions"),
 }
 """Parts of the API that clients may change."""
-CLOSED = {"assistant", "gateway-proxy"}
+CLOSED = {"assistant"}
 """Parts that are refused to readers too."""
 PROXIED = "mlflow-artifacts:"
 """Scheme of what clients read and write through the server."""
@@ -169,6 +169,8 @@ def replace_body(scope: Scope, body: bytes) -> tuple[Scope, Receive]:
 
 def create_app() -> ASGIApp:
     """Return MLflow's application behind the guard; `mlflow server` has set its environment."""
+    # The page of runs asks for a gateway's endpoints: where none is named, MLflow has no endpoints.
+    os.environ.pop("MLFLOW_DEPLOYMENTS_TARGET", None)
     if os.environ.get("MLFLOW_AUTH_CONFIG_PATH"):
         from mlflow.server import auth
 

@@ -73,7 +73,10 @@ class Registry:
             if not self._client.list_artifacts(run_id, artifact):
                 raise RegistryAway(f"MLflow at {hide_credentials(self.uri)} has no files of it")
             if self._get_or_none(lambda: self._client.get_registered_model(self.name)) is None:
-                self._client.create_registered_model(self.name)
+                about = (
+                    f"Classifiers of the task {self.task}: `score` and `serve` take the champion"
+                )
+                self._client.create_registered_model(self.name, description=about)
             for known in self._list_versions():
                 if all(known.tags.get(name) == value for name, value in tags.items()):
                     return str(known.version)
@@ -152,9 +155,12 @@ class Registry:
         return sorted(model.aliases) if model else []
 
     def set_tag(self, version: str, name: str, value: str) -> None:
-        """Set a tag of a version."""
+        """Set a tag of a version; an empty value removes it."""
         with self._translate_errors():
-            self._client.set_model_version_tag(self.name, version, name, value)
+            if value:
+                self._client.set_model_version_tag(self.name, version, name, value)
+            else:
+                self._client.delete_model_version_tag(self.name, version, name)
 
     def promote(self, version: str, reason: str) -> None:
         """Make a version the champion, and tag it with the one it replaced, for `rollback`."""

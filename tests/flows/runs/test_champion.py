@@ -158,6 +158,7 @@ def test_champion_challenger_and_the_way_back(tracked):
     with pytest.raises(ValueError, match="back"):
         registry.rollback()
     assert run("first", 0.01)
+    assert all(registry.get_by_alias("champion").values()), "no empty tags in the UI"
     assert run("second", 0.02)
     assert not run("third", -0.02)
     assert registry.get_by_alias("champion")["encoder"] == "second"

@@ -29,7 +29,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(store):
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in NAMES.items():
+        for name, value in (NAMES | {"MLFLOW_DEPLOYMENTS_TARGET": "http://127.0.0.1:1"}).items():
             patch.setenv(name, value)
         port = find_free_port()
         server = start_mlflow_server(store.root, port)
@@ -102,7 +102,6 @@ def test_a_version_has_no_source_outside_of_its_run(address, store):
         ("POST", "/ajax-api/3.0/mlflow/assistant/message"),
         ("POST", "/ajax-api/3.0/mlflow/assistant/skills/install"),
         ("POST", "/ajax-api/2.0/mlflow/gateway-proxy"),
-        ("GET", "/ajax-api/2.0/mlflow/gateway-proxy?gateway_path=x"),
         ("POST", "/api/3.0/mlflow/gateway/endpoints/create"),
         ("POST", "/api/2.0/mlflow/webhooks"),
         ("POST", "/api/3.0/mlflow/workspaces"),
@@ -116,6 +115,13 @@ def test_what_starts_programs_or_asks_other_hosts_is_refused(address, method, pa
     body = {} if method != "GET" else None
     status, answer = ask(address, path, body, method)
     assert status == 403, answer
+
+
+def test_the_page_of_runs_is_answered_that_there_is_no_gateway(address):
+    """An error would be shown on the page."""
+    path = "/ajax-api/2.0/mlflow/gateway-proxy?gateway_path=api%2F2.0%2Fendpoints%2F"
+    status, answer = ask(address, path)
+    assert (status, json.loads(answer)) == (200, {"endpoints": []})
 
 
 @pytest.mark.parametrize(

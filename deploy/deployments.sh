@@ -2,7 +2,7 @@
 # Makes the work pools that are missing, the automations and the deployments at the server of PREFECT_API_URL; again after an upgrade.
 # Limits and pauses of pools, and parameters, schedules and pauses of deployments stay as people left them in the UI.
 #   AMAZON_ELECTRA_STORE=/data/store sh deploy/deployments.sh      (the store's folder as the workers see it)
-#   AMAZON_ELECTRA_PREFECT_ADMIN: the word that this server takes deployments from.
+#   AMAZON_ELECTRA_PREFECT_ADMIN: the administrator's secret of this server.
 set -eu
 : "${AMAZON_ELECTRA_STORE:?set it to the folder of the store as the workers see it}"
 case $AMAZON_ELECTRA_STORE in

@@ -11,8 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.files import atomic_path, write_json
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.device import Device
 from amazon_electra.model.evaluation.metrics import rank_dev_metrics
+from amazon_electra.model.pretraining import checkpoint
+
+BEST, CUDA = "best.", "random_cuda."
+"""What the names of the weights that were best, and of random numbers of GPUs, begin with."""
 
 
 @dataclass
@@ -67,56 +72,52 @@ class Position:
 
 
 def save_checkpoint(
-    file: Path,
+    folder: Path,
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
     attempt: Attempt,
     position: Position,
 ) -> None:
-    """Write the checkpoint whole or not at all; `network` is all that learns."""
-    state = {
-        "network": network.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "best": attempt.state,
+    """Write the checkpoint whole or not at all, in the place of the one before; `network` is all
+    that learns.
+    """
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    tensors = {
+        **checkpoint.copy_tensors(network, optimizer),
+        **{f"{BEST}{name}": tensor.contiguous() for name, tensor in attempt.state.items()},
         "losses": torch.stack(position.losses).cpu() if position.losses else torch.empty(0),
-        "numbers": {
-            "dev": attempt.dev,
-            "best_step": attempt.best_step,
-            "step": position.step,
-        },
         "random": torch.get_rng_state(),
-        "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        **{f"{CUDA}{device}": state for device, state in enumerate(cuda)},
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(file) as temporary:
-        torch.save(state, temporary)
+    numbers = {"dev": attempt.dev, "best_step": attempt.best_step}
+    checkpoint.save_state(folder, checkpoint.State(position.step, tensors, numbers))
+    checkpoint.prune_checkpoints(folder, keep=1)
 
 
-def read_checkpoint_step(file: Path) -> int:
+def read_checkpoint_step(folder: Path) -> int:
     """Return the step a training goes on from; 0 where nothing was saved."""
-    if not file.exists():
-        return 0
-    return int(
-        torch.load(file, map_location="cpu", weights_only=True, mmap=True)["numbers"]["step"]
-    )
+    state = checkpoint.load_newest_state(folder)
+    return state.step if state else 0
 
 
 def resume_training(
-    file: Path | None,
+    folder: Path | None,
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
     attempt: Attempt,
-    device: torch.device,
+    device: Device,
 ) -> Position:
     """Load the checkpoint and return its position; the start where nothing was saved."""
-    if file is None or not file.exists():
+    state = checkpoint.load_newest_state(folder) if folder else None
+    if state is None:
         return Position()
-    state = torch.load(file, map_location="cpu", weights_only=True)
-    network.load_state_dict(state["network"])
-    optimizer.load_state_dict(state["optimizer"])
-    attempt.state, numbers = state["best"], state["numbers"]
-    attempt.dev, attempt.best_step = numbers["dev"], numbers["best_step"]
-    torch.set_rng_state(state["random"])
-    if state["random_cuda"]:
-        torch.cuda.set_rng_state_all(state["random_cuda"])
-    return Position(numbers["step"], list(state["losses"].to(device)))
+    tensors = state.tensors
+    checkpoint.restore_tensors(tensors, network, optimizer, device.fused_optimizer)
+    attempt.state = {
+        name.removeprefix(BEST): tensor for name, tensor in tensors.items() if name.startswith(BEST)
+    }
+    attempt.dev, attempt.best_step = state.numbers["dev"], state.numbers["best_step"]
+    torch.set_rng_state(tensors["random"])
+    if cuda := [tensors[f"{CUDA}{i}"] for i in range(len(tensors)) if f"{CUDA}{i}" in tensors]:
+        torch.cuda.set_rng_state_all(cuda)
+    return Position(state.step, list(tensors["losses"].to(device.torch)))

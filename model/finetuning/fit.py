@@ -161,7 +161,7 @@ def _train_all_rates(
             attempt = read_finished_attempt(folder)
             if attempt is None:
                 model, loss = _begin(request, prepared, training, teacher)
-                checkpoint = folder / "checkpoint.pt"
+                checkpoint = folder / "checkpoints"
                 own = replace(training, loss=loss, checkpoint=checkpoint)
                 attempt = train(model, _show_training(own, i, rate, output, shown), rate)
                 write_attempt(attempt, folder)

@@ -63,7 +63,7 @@ class Training:
     class_weights: torch.Tensor | None = None
     pad_id: int = 0
     checkpoint: Path | None = None
-    """File that a killed training goes on from."""
+    """Folder of what a killed training goes on from."""
     loss: nn.Module | None = None
     """Computes the loss from network, inputs, targets and the indices of the features; None: the
     loss of the settings. Parameters of its own are trained with the network and not kept.
@@ -92,7 +92,7 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     optimizer = build_optimizer(learning, settings, learning_rate, training.device.fused_optimizer)
     attempt = Attempt(learning_rate)
     position = checkpoint.resume_training(
-        training.checkpoint, learning, optimizer, attempt, training.device.torch
+        training.checkpoint, learning, optimizer, attempt, training.device
     )
     batches = itertools.islice(_stream_batches(training), position.step, None)
     started = time.perf_counter()

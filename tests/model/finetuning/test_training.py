@@ -57,7 +57,7 @@ def tiny_training(tmp_path, epochs=6.0, scores=None, **changes):
         device=open_device("cpu", "fp32"),
         score_dev=lambda model: {"accuracy": next(scores, 0.5)},
         report=lambda step, numbers: None,
-        checkpoint=tmp_path / "checkpoint.pt",
+        checkpoint=tmp_path / "checkpoints",
     )
 
 
@@ -110,7 +110,7 @@ def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path, always_saved,
         patched.setattr(loop, "_train_step", die_in_the_tenth)
         with pytest.raises(Killed):
             loop.train(tiny_model(), training("killed"), 1e-3)
-    assert checkpoint.read_checkpoint_step(tmp_path / "killed" / "checkpoint.pt") == 9
+    assert checkpoint.read_checkpoint_step(tmp_path / "killed" / "checkpoints") == 9
     resumed = tiny_model()
     loop.train(resumed, training("killed"), 1e-3)
     assert [s for s, _ in told["killed"]] == [4, 8, 12, 16, 20, 24]

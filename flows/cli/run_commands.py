@@ -38,6 +38,7 @@ from amazon_electra.flows.configuration.form import (
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.dumps import expected_corpus, labels, preview
 from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.runs.finished import read_finished
 from amazon_electra.flows.servers import prefect_server
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.arms import MIN_FINETUNED, is_effort_automatic
@@ -48,7 +49,7 @@ from amazon_electra.flows.stages.pretraining import MIN_TOKENS, PASSES
 from amazon_electra.flows.stages.text_length import foretell_length
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.ui.plan_page import list_lines
+from amazon_electra.flows.ui.plan_page import format_total, list_lines
 from amazon_electra.model.encoders.known import warn_of_languages
 from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS
 from amazon_electra.model.recipes import RECIPES
@@ -309,7 +310,7 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
         return flow(**{name: getattr(form, name) for name in type(form).model_fields})
 
     began = time.monotonic()
-    made = terminal.run_in_terminal(form, run)
+    made = show_finished(form, store) or terminal.run_in_terminal(form, run)
     if not Path(made["report"]).exists():
         print(f"nothing was added; the model is still the base's, {made['folder']}")
         return made
@@ -328,6 +329,32 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
     print(f"MLflow UI   {up.get('mlflow') or how}")
     print(f"done in     {time.monotonic() - began:,.1f} s")
     return made
+
+
+def show_finished(form: Parameters | Addition, store: Store) -> dict[str, Any]:
+    """Show a run again that the store has finished and nothing has changed since; return the paths
+    of what it made, empty where something is to do.
+    """
+    finished = read_finished(store, form.promotion)
+    if not finished or isinstance(form, Addition):
+        return {}
+    from amazon_electra.flows.domain_adaptation import graph
+    from amazon_electra.flows.runs.graph_run import list_results
+
+    plan = Plan(store)
+    try:
+        last = graph(form, plan)
+    except Exception:  # raised again where the run itself comes upon it
+        return {}
+    if last.path != finished["report"] or not all(is_complete for _, is_complete in plan.stages):
+        return {}
+    with terminal.Terminal() as shown:
+        shown.print_line(format_total(plan))
+        for stage, _ in plan.stages:
+            if manifest := store.manifest(stage):
+                shown.on_complete(stage, manifest, found=True)
+    made = list_results(store, [stage for stage, _ in plan.stages], last)
+    return made | {"registered": finished["registered"]}
 
 
 def score_dump(arguments: argparse.Namespace) -> None:

@@ -22,6 +22,7 @@ from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import Plan, StageMaker, StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import check_registry, find_champion, register_models
+from amazon_electra.flows.runs.finished import save_finished
 from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.access import restrict_store
@@ -151,6 +152,8 @@ def run_graph(
         if status == "SCHEDULED":
             # The engine's heartbeat goes on until here: no other one is to be waited for.
             emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}"})
+    if tracking.is_sent:
+        save_finished(store, last, parameters.promotion, summary.get("registered", ""))
     return summary
 
 
@@ -231,6 +234,12 @@ def publish_results(
     if (folder / PAGE).exists() and (page := tracking.build_address()):
         about = f"The report as a page, in MLflow; also {folder / PAGE}"
         artifacts.publish_link(f"{page}/artifacts/{PAGE}", f"{PAGE}-in-mlflow", about)
+    return list_results(store, stages, last)
+
+
+def list_results(store: Store, stages: Sequence[Stage], last: Stage) -> dict[str, Any]:
+    """Return the paths of what a person looks at next."""
+    folder = store.fetch(last)
     models = [stage for stage in stages if stage.name == "model"]
     return {
         "report": str(folder / PAGE),

@@ -125,7 +125,7 @@ def mark_products(records: Sequence[dict[str, Any]], folds: Sequence[int], data:
     (`is_seen`): one of the training splits, of another fold than its own.
     """
     keys = [
-        (one.get("product"), fold if one.get("split") in TRAINED.to_pylist() else -1)
+        (one.get("product"), fold if one.get("split") in TRAINED else -1)
         for one, fold in zip(records, folds, strict=True)
     ]
     trained = count_trained_products(data, {product for product, _ in keys if product})

@@ -225,6 +225,11 @@ class Tracking:
                 hide_credentials(self.uri),
             )
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether MLflow has been sent all of a run that has ended."""
+        return not self._thread.is_alive()
+
     def wait_until_sent(self, seconds: float) -> bool:
         """Wait for all that was asked for so far; return whether it was sent in time."""
         sent = threading.Event()

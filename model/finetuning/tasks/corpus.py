@@ -36,7 +36,7 @@ RECORD = ("file", "row", "id")
 """Columns that say which record of the dump a review was."""
 SLICED = ("split", "month", "product")
 """Columns by which answers are sliced beside these, where a corpus has them."""
-TRAINED = pa.array(["pretrain", "train"])
+TRAINED = ("pretrain", "train")
 DUMP = "dump"
 """Column that names the dump of a review, where a corpus joins several."""
 HASH = re.compile("[0-9a-f]{32}")
@@ -207,7 +207,7 @@ def count_trained_products(data: Path, products: Collection[int]) -> Counter[int
             if "product" not in parquet.schema_arrow.names:
                 continue
             for batch in parquet.iter_batches(BATCH_ROWS, columns=["product", "split"]):
-                is_trained = pc.is_in(batch.column("split").cast(pa.string()), TRAINED)
+                is_trained = pc.is_in(batch.column("split").cast(pa.string()), pa.array(TRAINED))
                 chosen = batch.filter(
                     pc.and_(is_trained, pc.is_in(batch.column("product"), wanted))
                 )

@@ -6,6 +6,7 @@ Children of tests do not look for modules in the folder where they are started, 
 on their path, and so is the folder of amazon_electra.
 """
 
+import logging
 import os
 import shutil
 import subprocess
@@ -115,3 +116,15 @@ def mlflow_uri(tmp_path, mlflow_template):
 def pytest_make_parametrize_id(config, val, argname):
     """Bytes by their number: packed ones hold the second in which they were packed."""
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
+
+
+@pytest.fixture
+def heard(caplog):
+    """What our own loggers say, also after Prefect or a Beam job has set up the logging of this
+    process its own way.
+    """
+    ours = logging.getLogger("amazon_electra")
+    caplog.set_level(logging.WARNING, ours.name)
+    ours.addHandler(caplog.handler)
+    yield caplog
+    ours.removeHandler(caplog.handler)

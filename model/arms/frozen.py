@@ -170,6 +170,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         from amazon_electra.model.arms.states import LAYERS, open_encoder
         from amazon_electra.model.device import open_device
         from amazon_electra.model.encoders.config import POOLING
+        from amazon_electra.model.encoders.export import write_pooling
         from amazon_electra.model.finetuning.network import make_task
 
         head, source = self.head, Path(self.source)
@@ -187,7 +188,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         onnx.write_shape(encoder.config, inner)
         onnx.write_tokenizer(source, inner, head, names)
         pooling = getattr(encoder.config, POOLING, "mean")
-        onnx.write_pooling(encoder.config, head.max_length, folder, onnx.ENCODER, pooling)
+        write_pooling(folder, encoder.config.hidden_size, head.max_length, pooling, onnx.ENCODER)
         some = list(examples[: onnx.CHECKED_TEXTS])
         exact = np.asarray(self.predict_logits(some)) / temperature
         config = {"max_length": head.max_length, "pad_token_id": encoder.config.pad_token_id}

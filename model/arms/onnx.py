@@ -25,6 +25,7 @@ from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.arms.arm import Exported
 from amazon_electra.model.arms.regression import ABSENT, read_weights
 from amazon_electra.model.device import open_device
+from amazon_electra.model.encoders.export import write_pooling
 from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.examples import Example, Task
 
@@ -42,7 +43,6 @@ BATCH = 32
 INT8_BLOCK = 32
 """Weights, and numbers of a token's state, that share a scale in int8. With 128 a text alone has
 other answers than in a batch."""
-POOLING_FOLDER = "1_Pooling"
 ENCODER = "encoder"
 """Folder of an encoder whose head transformers has no class for: in the model folder itself it
 would be loaded with a head of random weights."""
@@ -64,7 +64,9 @@ def write_network(
     write_shape(loaded.config, output)
     names = choose_inputs(loaded.config)
     write_tokenizer(source, output, head, names)
-    write_pooling(loaded.config, head.max_length, output)
+    # of ModernBERT the head may classify the mean
+    mode = getattr(loaded.config, "classifier_pooling", "cls")
+    write_pooling(output, loaded.config.hidden_size, head.max_length, mode)
     export_onnx(Logits(model), names, output / ONNX)
     some = list(examples[:CHECKED_TEXTS])
     features = head.make_featurizer(tokenizer)(some)
@@ -173,31 +175,6 @@ def fold_regression(
     weight[order] = rows / scaler.scale_ / temperature
     bias[order] = (offsets - rows @ (scaler.mean_ / scaler.scale_)) / temperature
     return weight.astype(np.float32), bias.astype(np.float32)
-
-
-def write_pooling(
-    config: Any, max_length: int, output: Path, encoder: str = "", mode: str = ""
-) -> None:
-    """Write what sentence-transformers reads, of the encoder in the folder `output` / `encoder`.
-
-    Unless a mode of pooling is given it gives the state that the head classifies, that of the first
-    token but for ModernBERT, which may have their mean.
-    """
-    kind = "sentence_transformers.models"
-    modules = [
-        {"idx": 0, "name": "0", "path": encoder, "type": f"{kind}.Transformer"},
-        {"idx": 1, "name": "1", "path": POOLING_FOLDER, "type": f"{kind}.Pooling"},
-    ]
-    write_json(output / "modules.json", modules)
-    write_json(output / encoder / "sentence_bert_config.json", {"max_seq_length": max_length})
-    mode = mode or getattr(config, "classifier_pooling", "cls")
-    (output / POOLING_FOLDER).mkdir(exist_ok=True)
-    pooling = {
-        "word_embedding_dimension": config.hidden_size,
-        "pooling_mode_cls_token": mode == "cls",
-        "pooling_mode_mean_tokens": mode == "mean",
-    }
-    write_json(output / POOLING_FOLDER / "config.json", pooling)
 
 
 def quantize(

@@ -74,6 +74,25 @@ def write_module_folder(
         write_json(file, load_json(file.read_text(encoding="utf-8")) | config)
 
 
+def write_pooling(folder: Path, width: int, max_length: int, mode: str, encoder: str = "") -> None:
+    """Write what sentence-transformers reads, of the encoder in `folder` / `encoder`: what stands
+    for a text, the state of its first token (`mode` cls) or the mean of all.
+    """
+    modules = [
+        {"idx": 0, "name": "0", "path": encoder, "type": f"{SENTENCE_TRANSFORMERS}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{SENTENCE_TRANSFORMERS}.Pooling"},
+    ]
+    write_json(folder / "modules.json", modules)
+    write_json(folder / encoder / "sentence_bert_config.json", {"max_seq_length": max_length})
+    pooling = {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": mode == "cls",
+        "pooling_mode_mean_tokens": mode == "mean",
+    }
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+
+
 @contextmanager
 def write_folder(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
     """Give a folder for config.json and weights; add the tokenizer of a vocabulary's or encoder's
@@ -87,21 +106,9 @@ def write_folder(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
         if (vocabulary / name).exists():
             shutil.copyfile(vocabulary / name, temporary / name)
     config = load_json((temporary / "config.json").read_text(encoding="utf-8"))
-    # what sentence-transformers reads: what stands for a text
-    is_first = config.get(POOLING) == "cls"
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"{SENTENCE_TRANSFORMERS}.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{SENTENCE_TRANSFORMERS}.Pooling"},
-    ]
-    pooling = {
-        "word_embedding_dimension": config.get("hidden_size", config.get("dim")),
-        "pooling_mode_cls_token": is_first,
-        "pooling_mode_mean_tokens": not is_first,
-    }
-    write_json(temporary / "modules.json", modules)
-    write_json(temporary / "sentence_bert_config.json", {"max_seq_length": config[TRAINED_LENGTH]})
-    (temporary / "1_Pooling").mkdir()
-    write_json(temporary / "1_Pooling" / "config.json", pooling)
+    mode = "cls" if config.get(POOLING) == "cls" else "mean"
+    width = config.get("hidden_size", config.get("dim"))
+    write_pooling(temporary, width, config[TRAINED_LENGTH], mode)
     (temporary / "README.md").write_text(card, encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(temporary, folder)

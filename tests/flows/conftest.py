@@ -1,6 +1,5 @@
 """One real Prefect server for all tests of the flow."""
 
-import logging
 import os
 
 import pytest
@@ -85,18 +84,6 @@ def call_in_flow(prefect_home):
 def _object_store_in_memory(monkeypatch):
     """Stands for the object stores; elsewhere such addresses are refused."""
     monkeypatch.setenv("AMAZON_ELECTRA_ADDRESS_SCHEMES", "memory")
-
-
-@pytest.fixture
-def heard(caplog):
-    """What our own loggers say, also after Prefect or a Beam job has set up the logging of this
-    process its own way.
-    """
-    ours = logging.getLogger("amazon_electra")
-    caplog.set_level(logging.WARNING, ours.name)
-    ours.addHandler(caplog.handler)
-    yield caplog
-    ours.removeHandler(caplog.handler)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The mirror into MLflow: where artifacts go, what is sent, addresses, a server that was away."""
 
 import json
-import logging
 import os
 import shutil
 import signal
@@ -19,16 +18,6 @@ from amazon_electra.model.tracking.mlflow_client import create_client
 from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, FLOW_RUN, Tracking
 from amazon_electra.model.tracking.registry import Registry, RegistryAway
 from tests.patience import PATIENCE_SECONDS, eventually
-
-
-@pytest.fixture
-def heard(caplog):
-    """What our own logger says, also after Prefect has set up the logging of this process."""
-    ours = logging.getLogger("amazon_electra")
-    caplog.set_level(logging.WARNING, ours.name)
-    ours.addHandler(caplog.handler)
-    yield caplog
-    ours.removeHandler(caplog.handler)
 
 
 def finished(tracking, status="FINISHED"):

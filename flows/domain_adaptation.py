@@ -28,7 +28,7 @@ from amazon_electra.flows.stages.contrastive_adaptation import (
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import list_dump
 from amazon_electra.flows.stages.model import build_model_stages, make_models
-from amazon_electra.flows.stages.origin import make_origin, warn_of_languages
+from amazon_electra.flows.stages.origin import make_origin, make_other_origins, warn_of_languages
 from amazon_electra.flows.stages.pretraining import (
     build_pretraining_stage,
     is_worth_adapting,
@@ -48,6 +48,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → (vocabulary → shards →) pre-training → arms × tasks → model, report."""
     arms.check_split(p.corpus.split)
     origin = make_origin(p.pretraining, make)  # where training starts from a published encoder
+    others = make_other_origins(p.pretraining, make)
     length = choose_sequence_length(p.shards, p.recipe, origin, make.store)
 
     dump = make(list_dump(p.dump, make))
@@ -57,10 +58,12 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     asked, p = p, arms.choose_arms(p, corpus, make.store)
     if origin:
         warn_of_languages(make.store, origin, corpus)
-    made = [dump, corpus, *([origin] if origin else [])]
+    made = [dump, corpus, *([origin] if origin else []), *others]
     at_once = p.finetuning.at_once
-    if origin and adapts_by_contrast(p, corpus, make.store):
-        encoder: Stage = build_contrastive_stage(p.pretraining, corpus, origin, beside=at_once - 1)
+    if not p.trains_encoder:
+        encoder: Stage = origin or corpus
+    elif origin and adapts_by_contrast(p, corpus, make.store):
+        encoder = build_contrastive_stage(p.pretraining, corpus, origin, beside=at_once - 1)
         made.append(encoder)
     elif origin and not is_worth_adapting(p, corpus, make.store):
         encoder = origin
@@ -70,13 +73,15 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         shards = make(build_shards_stage(length, corpus, vocabulary, engine))
         dev = make(build_dev_stage(length, corpus, vocabulary))
         encoder = build_pretraining_stage(p, shards, origin=origin, dev=dev, beside=at_once - 1)
-        made = [dump, corpus, vocabulary, shards, dev, encoder]
+        made += [vocabulary, shards, dev, encoder]
 
     if read := find_length(p.finetuning, p.recipe, make.store, corpus, origin):
         find_run_logger().info(read.describe())
-    list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
+    list_cells = partial(
+        arms.list_cells, p, make.store, corpus, encoder, origin=origin, others=others
+    )
     cells, curve = list(list_cells()), list[Cell]()
-    is_new = encoder is not origin
+    is_new = encoder not in (origin, corpus)
     without = [cell for cell in cells if not (is_new and cell.is_made_of(encoder))]
     try:
         # The first answers are those of arms that take seconds.

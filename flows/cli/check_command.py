@@ -98,7 +98,8 @@ def list_libraries(folder: Path, test: SelfTest) -> Iterator[tuple[str, Answer]]
     config = read_config(str(folder))
     kind = config.amazon_electra.kind
     yield "score", load_classifier(str(folder), "fp32").compute_probabilities
-    if (folder / QUANTIZED).exists():
+    networks = [folder, *(folder / part["folder"] for part in config.amazon_electra.parts)]
+    if any((network / QUANTIZED).exists() for network in networks):
         yield INT8, load_classifier(str(folder), "int8").compute_probabilities
     if kind == "transformers":
         from transformers import pipeline

@@ -12,7 +12,7 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.model.encoders.places import FORMS
 from amazon_electra.model.tracking.registry import Registry, list_registries, name_model
 
-START = "pretraining.start_from"
+START, ALSO = "pretraining.start_from", "pretraining.also_start_from"
 
 
 def add_command(
@@ -66,10 +66,33 @@ def add_dump_options(command: OptionParser, settings: str, with_labels: bool = T
     )
 
 
+class AddStart(argparse.Action):
+    """Sets the encoder to adapt; given again, adds one to those whose states are read beside it."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, value: Any, option: str | None = None
+    ) -> None:
+        start, also = f"{START}=", f"{ALSO}="
+        before = list(namespace.settings)
+        if any(text.startswith(start) for text in before):
+            others = [text.removeprefix(also) for text in before if text.startswith(also)]
+            before = [text for text in before if not text.startswith(also)]
+            added = also + ",".join([*others, value])
+        else:
+            added = start + value
+        namespace.settings = [*before, added]
+
+
 def add_start_option(command: OptionParser) -> None:
     """Add `--start-from`."""
-    about = f"published encoder to adapt: {FORMS}"
-    add_setting_option(command, "--start-from", START, "DIR|NAME", about)
+    command.shortcuts |= {START: "--start-from", ALSO: "--start-from"}
+    command.add_argument(
+        "--start-from",
+        action=AddStart,
+        metavar="DIR|NAME",
+        help=f"published encoder to adapt: {FORMS} ({START}); given again, another one whose "
+        f"states are read beside it ({ALSO})",
+    )
 
 
 def add_setting_option(

@@ -138,7 +138,24 @@ def check_start(form: "Parameters") -> None:
     """Raise ValueError for what makes no sense with, or without, a published start."""
     chosen, words = form.pretraining, form.vocabulary
     place, generator = chosen.start_from, chosen.start_generator_from
+    names = [name_origin(one) for one in (place, *chosen.also_start_from) if one]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(
+            f"two encoders have the name {twice[0]}; rename a folder, or leave one out",
+            "pretraining.also_start_from",
+        )
+    fits = [list_arms()[name] for name in form.chosen_arms if name in list_arms()]
+    if chosen.also_start_from and not any(one.reads_encoder and not one.combines for one in fits):
+        raise UserError(
+            "no arm that reads states is chosen: add frozen or joined to `finetuning.arms`",
+            "pretraining.also_start_from",
+        )
     if not place:
+        if chosen.also_start_from:
+            raise UserError(
+                "are compared with `pretraining.start_from`, which is empty",
+                "pretraining.also_start_from",
+            )
         if chosen.objective == CONTRASTIVE:
             raise UserError(
                 "adapts a published encoder, and `pretraining.start_from` is empty",
@@ -429,6 +446,11 @@ class Pretraining(Settings):
         "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
         "none: random weights",
     )
+    also_start_from: list[Place] = Field(
+        default=[],
+        description="Further published encoders, as they are: frozen and joined read the states of "
+        "each, and cross-validation finds the best",
+    )
     start_generator_from: Place | None = Field(
         default=None,
         description="Published generator of the ELECTRA discriminator in start_from, in the same "
@@ -599,10 +621,26 @@ class Parameters(Settings):
         """Return whether a dump with too little text goes without adaptation: nobody asks for
         it.
         """
-        chosen = self.pretraining
-        is_asked = chosen.objective or chosen.steps or "steps" in chosen.settings
-        is_asked = is_asked or "pre-trained" in self.finetuning.arms
+        is_asked = self._asks_for_training or "pre-trained" in self.finetuning.arms
         return self.recipe == "published" and not is_asked
+
+    @property
+    def trains_encoder(self) -> bool:
+        """Return whether an arm reads the encoder that the run trains, or its training is asked
+        for.
+        """
+        methods = list_arms()
+        is_read = any(
+            name not in methods or methods[name].reads_encoder
+            for name in self.chosen_arms
+            if name != "origin"
+        )
+        return is_read or self._asks_for_training
+
+    @property
+    def _asks_for_training(self) -> bool:
+        chosen = self.pretraining
+        return bool(chosen.objective or chosen.steps or "steps" in chosen.settings)
 
     @property
     def chosen_arms(self) -> list[Arm]:

@@ -3,7 +3,7 @@ and their cells.
 """
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -15,7 +15,12 @@ from amazon_electra.flows.stages.cells import Cell, build_cell
 from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.finetuning import Start
 from amazon_electra.flows.stages.origin import get_name
-from amazon_electra.flows.stages.text_length import choose_length, find_positions, measure_lengths
+from amazon_electra.flows.stages.text_length import (
+    DEFAULT_TOKENS,
+    choose_length,
+    find_positions,
+    measure_lengths,
+)
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
@@ -94,12 +99,13 @@ def list_arms(
     encoder: Stage,
     base: Stage | None = None,
     origin: Stage | None = None,
+    others: Sequence[Stage] = (),
 ) -> list[RunArm]:
     """Return the arms in the order chosen.
 
     A model that goes on from another, the `base`, is compared with that one. States are read of the
-    published encoder and of the adapted one; an arm that combines others takes the first network
-    that is fine-tuned.
+    published encoder, of the adapted one and of the published `others`; an arm that combines others
+    takes the first network that is fine-tuned.
     """
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
         chosen = [arm for arm in chosen if arm != "pre-trained"]
@@ -142,6 +148,8 @@ def list_arms(
                 yield RunArm(f"{ADAPTED}, {method.title}", Start(written, arm), arm)
             title = f"{name}, {method.title}" if name else method.title
             yield RunArm(title, Start(origin or encoder, arm), arm)
+            for one in others:
+                yield RunArm(f"{get_name(one)}, {method.title}", Start(one, arm), arm)
 
     found: list[RunArm] = []
     for arm in chosen:
@@ -167,10 +175,12 @@ def list_cells(
     encoder: Stage,
     base: Stage | None = None,
     origin: Stage | None = None,
+    others: Sequence[Stage] = (),
     is_curve: bool = False,
 ) -> Iterator[Cell]:
     """Yield the cells of a run in the order of the report; `base` is the model that this one goes
-    on from, `origin` the published one that all of them began with, if any.
+    on from, `origin` the published one that all of them began with, if any, `others` those whose
+    states are read beside it.
 
     `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels those
     without an encoder alone, trained with fewer labels than there are and evaluated on CURVE_TESTS
@@ -183,7 +193,7 @@ def list_cells(
     names = p.chosen_arms
     if isinstance(encoder, ContrastiveAdaptation) and not chosen.arms:
         names = [arm for arm in names if arm != "origin"]
-    arms = list_arms(names, store, encoder, base, origin)
+    arms = list_arms(names, store, encoder, base, origin, others)
     settings = choose_settings(chosen, p.recipe, store, corpus, origin)
     made = store.manifest(corpus)
     for task in chosen.tasks:
@@ -197,8 +207,11 @@ def list_cells(
                 points = points if len(points) >= MIN_CURVE else []
         for labels, seed, arm in itertools.product(points, chosen.seeds, own):
             few = {"n_train": str(labels), "n_test": str(CURVE_TESTS)} if labels else {}
+            own_settings = {**settings, **few}
+            if arm.start.encoder and arm.start.encoder in others:
+                own_settings |= limit_length(settings, find_positions(store, arm.start.encoder))
             asked = finetuning.Finetuning(
-                arm.start, task, seed, corpus, {**settings, **few}, p.recipe, device
+                arm.start, task, seed, corpus, own_settings, p.recipe, device
             )
             yield build_cell(asked, arm.name, labels=labels)
 
@@ -209,6 +222,12 @@ def pair_adapted(arms: Collection[str], origin: Stage) -> list[tuple[str, str]]:
     pairs = [(ADAPTED, f"{name}{AS_PUBLISHED}")]
     pairs += [(arm, arm.replace(ADAPTED, name, 1)) for arm in arms if arm.startswith(f"{ADAPTED},")]
     return [(a, b) for a, b in pairs if a in arms and b in arms]
+
+
+def limit_length(settings: Mapping[str, str], positions: int | None) -> dict[str, str]:
+    """Return the setting of an encoder with fewer positions than the tokens that others read."""
+    length = int(settings.get("max_length", DEFAULT_TOKENS))
+    return {"max_length": str(positions)} if positions and positions < length else {}
 
 
 def choose_settings(

@@ -70,7 +70,7 @@ def read_origin(store: Store, origin: Stage) -> dict[str, Any]:
 
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
-START = "pretraining.start_from"
+START, OTHERS = "pretraining.start_from", "pretraining.also_start_from"
 HUB_SECONDS = 10
 """For the hub to say which commit a name stands for."""
 CONFIG = "config.json"
@@ -83,6 +83,11 @@ def make_origin(chosen: Pretraining, make: StageMaker) -> Stage | None:
     return make(
         build_origin_stage(chosen.start_from, make.store, generator=chosen.start_generator_from)
     )
+
+
+def make_other_origins(chosen: Pretraining, make: StageMaker) -> list[Stage]:
+    """Make and return the encoders whose states are read beside those of the first one."""
+    return [make(build_origin_stage(one, make.store, OTHERS)) for one in chosen.also_start_from]
 
 
 class OriginConfig(Settings):

@@ -124,7 +124,7 @@ def describe_study(
         pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")]
         if encoder.name in ADAPTATIONS
         else [],
-        origins=describe_origins(store, [origin] if origin else []),
+        origins=describe_origins(store, [one for one in made if one.name == "origin"]),
         cells=[describe_cell(store, cell) for cell in cells],
         curve=[describe_cell(store, cell) for cell in curve],
         models=folders,

@@ -28,6 +28,7 @@ class Finetuned(Arm):
     format = "transformers"
     usage = """from transformers import pipeline
 
+# truncation=True: no setting in the folder makes the pipeline cut a long text, which fails then.
 classify = pipeline("text-classification", model="THIS FOLDER", truncation=True)
 classify(["A lamp that broke on the first day."])"""
 

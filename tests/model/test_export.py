@@ -28,7 +28,7 @@ from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.model_folder import apply_temperature
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
 from amazon_electra.beam_jobs.scoring.explanation import explain
-from amazon_electra.flows.cli.check_command import check_model
+from amazon_electra.flows.cli.check_command import INT8, check_model, list_libraries
 from amazon_electra.model import export
 from amazon_electra.model.arms import onnx
 from amazon_electra.model.arms.out_of_fold import OutOfFold
@@ -37,6 +37,7 @@ from amazon_electra.model.evaluation.predictions import Predictions, read_predic
 from amazon_electra.model.finetune import FinetuneConfig, finetune
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
 from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.self_test import SelfTest
 from amazon_electra.model.tracking.served_model import write_served_model
 from tests.model.corpora import (
     write_bert,
@@ -169,6 +170,7 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
         check_calibrated(folder, texts, results, regression.predict_proba(texts))
         return
     if arm in ("joined", "stack"):
+        assert INT8 in dict(list_libraries(folder, SelfTest.read(folder)))
         assert all(results["questions"]["words"].values())
         [(_, weights)] = explain(folder, texts[:1])
         assert weights[0][1] > 0

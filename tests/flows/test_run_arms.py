@@ -1,0 +1,111 @@
+"""Which encoders a run makes for the arms that it was asked for."""
+
+import json
+import re
+
+import pytest
+
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.cli import main
+from amazon_electra.flows.configuration.form import fill_parameters
+from amazon_electra.flows.store.store import Store
+from tests.end_to_end.test_multilingual import write_dump
+from tests.flows.made import write_encoder
+from tests.model.encoders.published_kinds import write_kind
+from tests.served import electra
+
+TRAINING = {"shards", "pre-training"}
+REAL = "recipe=published"
+
+
+@pytest.fixture
+def encoders(tmp_path):
+    return [write_encoder(tmp_path / name, name.encode()) for name in ("mini-a", "mini-b")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_trained"),
+    [
+        (["recipe=sample", "finetuning.arms=tfidf"], False),
+        (["recipe=sample", "finetuning.arms=tfidf", "pretraining.steps=9"], True),
+        (["recipe=sample", "finetuning.arms=tfidf,random"], True),
+        (["recipe=sample"], True),
+        ([REAL, "finetuning.arms=tfidf,origin"], False),
+        ([REAL, "finetuning.arms=tfidf,frozen"], True),
+    ],
+)
+def test_arms_that_read_no_encoder_train_none(list_stages, encoders, settings, is_trained):
+    start = [f"pretraining.start_from={encoders[0]}"] if REAL in settings else []
+    _, stages = list_stages(*settings, *start)
+    names = {stage.name for stage in stages.values()}
+    assert bool({"pretraining", "contrastive-adaptation"} & names) == is_trained
+    assert is_trained or not {"vocabulary", "shards"} & names
+    assert {"finetuning", "model", "report"} <= names
+
+
+def test_a_start_given_again_is_read_beside_the_first(encoders, list_stages):
+    words = ["run", "--dump", "x.csv", "--set", "finetuning.seeds=0"]
+    words += [word for one in [*encoders, "org/third"] for word in ("--start-from", str(one))]
+    given = main.build_parser().parse_args(words).settings
+    chosen = fill_parameters(given, dump={"paths": ["x.csv"]}).pretraining
+    assert (chosen.start_from, chosen.also_start_from) == (
+        str(encoders[0]),
+        [str(encoders[1]), "org/third"],
+    )
+    pairs = [f"pretraining.start_from={encoders[0]}", f"pretraining.also_start_from={encoders[1]}"]
+    _, stages = list_stages(*pairs, "finetuning.tasks=polarity")
+    read = {
+        stage.labels["arm"]: stage.inputs["encoder"].label
+        for stage in stages.values()
+        if stage.name == "finetuning" and "frozen" in stage.labels["arm"]
+    }
+    assert read["mini-b, frozen"] == "origin mini-b"
+    assert read.keys() == {"adapted, frozen", "mini-a, frozen", "mini-b, frozen"}
+    adapted = [s for s in stages.values() if s.name in ("pretraining", "contrastive-adaptation")]
+    assert len(adapted) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["pretraining.also_start_from={b}"],
+        ["pretraining.start_from={a}", "pretraining.also_start_from={a}"],
+        [
+            "pretraining.start_from={a}",
+            "pretraining.also_start_from={b}",
+            "finetuning.arms=tfidf,origin",
+        ],
+    ],
+)
+def test_further_starts_that_nothing_reads_are_refused(encoders, settings):
+    given = [one.format(a=encoders[0], b=encoders[1]) for one in settings]
+    with pytest.raises(UserError) as refused:
+        fill_parameters(given, recipe="published")
+    assert refused.value.field == "pretraining.also_start_from"
+
+
+@pytest.mark.slow
+def test_two_encoders_go_all_the_way_and_their_scores_choose(tmp_path, begin_store):
+    begin_store(tmp_path / "store")
+    dump = write_dump(tmp_path / "shop.csv", range(300))
+    kinds = ("XLM-R", "BERT with Unigram, as multilingual E5")
+    starts = [
+        write_kind(tmp_path / f"tiny-{i}", kind, max_position_embeddings=60 + 20 * (1 - i))
+        for i, kind in enumerate(kinds)
+    ]
+    words = ["--store", tmp_path / "store", "--set", "finetuning.arms=frozen,tfidf"]
+    words += ["--effort", "quick", "--set", "finetuning.tasks=polarity"]
+    words += [word for start in starts for word in ("--start-from", start)]
+    ran = electra("run", "--dump", dump, *words)
+    assert ran.returncode == 0, ran.stderr
+    made = Store(tmp_path / "store").list_manifests()
+    arms = {"tiny-0, frozen", "tiny-1, frozen", "TF-IDF"}
+    assert sum(one["stage"] == "finetuning" for one in made) == len(arms)
+    model = re.search(r"^model +(\S+)", ran.stdout, re.M)[1]
+    with open(f"{model}/results.json") as file:
+        results = json.load(file)
+    assert results["arm"] in arms
+    report = re.search(r"^report +(\S+)", ran.stdout, re.M)[1]
+    with open(report) as file:
+        text = file.read()
+    assert all(name in text for name in ("tiny-0", "tiny-1"))

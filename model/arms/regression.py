@@ -13,6 +13,7 @@ from typing import Any, Literal
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -26,13 +27,14 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.model_folder import PIPELINE, check_pipeline
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.word_weights import list_regressions
+from amazon_electra.model.arms.gram import compute_gram, expand_weights, factor_gram, is_shorter
 from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
 from amazon_electra.model.evaluation.predict import choose_thresholds
 from amazon_electra.model.evaluation.predictions import compute_log_loss
 from amazon_electra.model.finetuning.examples import Example
 
 STEPS = 200
-"""Of L-BFGS at most; those of the largest C need 30 to 90."""
+"""Of the solver at most; L-BFGS needs 30 to 120, Newton's method 4 to 12."""
 WORTH_BALANCING = 0.01
 """Of macro-F1, from which on balanced classes are taken, unless accuracy loses more: their log-loss
 cannot be compared."""
@@ -49,6 +51,10 @@ class Attempt:
     loss: float
     macro_f1: float
     accuracy: float
+
+
+Trial = tuple[Attempt, np.ndarray]
+"""And the logits of each example by the model that was fitted without its fold."""
 
 
 @dataclass(frozen=True)
@@ -74,32 +80,58 @@ def fit_regression(
     features: Any, labels: np.ndarray, classes: int, strengths: Sequence[float], groups: np.ndarray
 ) -> Fitted:
     """Return the regression of the C with the smallest cross-validated log-loss, fitted to all
-    examples, and all that were tried; the last is another try of the best C, with balanced classes.
+    examples, and all that were tried.
 
     Features are [examples, width], sparse or dense; `groups` (group_examples) int64 [examples] stay
-    in one fold.
+    in one fold. Where examples are few, L stands for the features (gram.py).
     """
     folds = assign_folds(labels, groups)
-    tried: list[tuple[Attempt, np.ndarray]] = []
-    with (
-        limit_fit(),
-        Progress(len(strengths) + 1, "values of C", "logistic regression") as shown,
-    ):
-        before: dict[int, LogisticRegression] = {}
-        for strength in strengths:
+    with limit_fit():
+        factor = factor_gram(compute_gram(features)) if is_shorter(features) else None
+        rows = features if factor is None else factor
+        tried = try_strengths(rows, labels, classes, folds, strengths)
+        fitted = finish_fit(rows, labels, classes, folds, tried)
+        if factor is not None:
+            expand_model(fitted.model, factor, features)
+    return fitted
+
+
+def expand_model(model: LogisticRegression, factor: np.ndarray, features: Any) -> None:
+    """Make a model of the rows of L one of the features."""
+    model.coef_ = expand_weights(model.coef_, factor, features)
+    model.n_features_in_ = model.coef_.shape[1]
+
+
+def try_strengths(
+    features: Any, labels: np.ndarray, classes: int, folds: np.ndarray, strengths: Sequence[float]
+) -> list[Trial]:
+    """Return what was tried: one C after another from the smallest on, until the log-loss rises."""
+    tried: list[Trial] = []
+    before: dict[int, LogisticRegression] = {}
+    with Progress(len(strengths), "values of C", "logistic regression") as shown:
+        for strength in sorted(strengths):
             tried.append(cross_validate(features, labels, classes, folds, strength, None, before))
             shown.update(len(tried))
-        best = min(tried, key=lambda one: one[0].loss)
-        balanced = cross_validate(features, labels, classes, folds, best[0].C, "balanced", {})
-        tried.append(balanced)
-        shown.update(len(tried))
-        gained = balanced[0].macro_f1 - best[0].macro_f1
-        if gained >= max(WORTH_BALANCING, best[0].accuracy - balanced[0].accuracy):
-            best = balanced
-        attempt, logits = best
-        others = [one for one, _ in tried if one is not attempt]
-        model = fit_model(features, labels, attempt.C, attempt.class_weight)
-        return Fitted(model, logits, folds, [attempt, *others])
+            if len(tried) > 1 and tried[-1][0].loss > tried[-2][0].loss:
+                break
+    return tried
+
+
+def finish_fit(
+    features: Any, labels: np.ndarray, classes: int, folds: np.ndarray, tried: Sequence[Trial]
+) -> Fitted:
+    """Return the best of what was tried, or that with balanced classes, fitted to all examples."""
+    best = min(tried, key=lambda one: one[0].loss)
+    balanced = cross_validate(features, labels, classes, folds, best[0].C, "balanced", {})
+    others = [*tried, balanced]
+    gained = balanced[0].macro_f1 - best[0].macro_f1
+    if gained >= max(WORTH_BALANCING, best[0].accuracy - balanced[0].accuracy):
+        best = balanced
+    attempt, logits = best
+    model = fit_model(features, labels, attempt.C, attempt.class_weight)
+    return Fitted(
+        model, logits, folds, [attempt, *(one for one, _ in others if one is not attempt)]
+    )
 
 
 def fit_model(
@@ -115,8 +147,13 @@ def fit_model(
     """
 
     def fit(of: np.ndarray, rows: slice) -> LogisticRegression:
+        # L-BFGS keeps 20 vectors of all weights, of which n-grams have too many
         model = LogisticRegression(
-            C=strength, class_weight=class_weight, max_iter=STEPS, warm_start=weaker is not None
+            C=strength,
+            class_weight=class_weight,
+            solver="newton-cg" if issparse(features) else "lbfgs",
+            max_iter=STEPS,
+            warm_start=weaker is not None,
         )
         if weaker:
             model.coef_, model.intercept_ = weaker.coef_[rows].copy(), weaker.intercept_[rows]
@@ -185,7 +222,7 @@ def cross_validate(
     strength: float,
     class_weight: Literal["balanced"] | None,
     before: dict[int, LogisticRegression],
-) -> tuple[Attempt, np.ndarray]:
+) -> Trial:
     """Return the figures of one C over the held-out folds, and the logits of each example by the
     model without its fold; `before` has the regressions of a weaker C, where those of this one
     begin.

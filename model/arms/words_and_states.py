@@ -12,20 +12,25 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from amazon_electra.model.arms import states as state_arm
 from amazon_electra.model.arms import words as word_arm
+from amazon_electra.model.arms.gram import MAX_EXAMPLES, compute_gram, factor_gram
 from amazon_electra.model.arms.out_of_fold import assign_folds
 from amazon_electra.model.arms.regression import (
-    Attempt,
     Fitted,
-    cross_validate,
+    Trial,
+    expand_model,
+    finish_fit,
     fit_regression,
     limit_fit,
     name_classes,
     summarize_attempts,
+    try_strengths,
 )
 
-SCALES = (1e-3, 2.5e-4, 4e-3, 1.6e-2)
+SCALE, SMALLER, LARGER = 1e-3, 2.5e-4, (4e-3, 1.6e-2)
 """Squares of the factor of the standardized states beside the TF-IDF, whose parts have norm 1. The
-first is tried with every C, the others with the best one."""
+first is tried with every C, the others with the best one: larger ones while they are better, a
+smaller one if none is.
+"""
 ALONE_BELOW = 1_000
 """Labels below which states alone and words alone are tried too: with 50 of them, states alone were
 better. With more labels both lost in every sample, and the other arms have tried them."""
@@ -45,7 +50,8 @@ def fit_pipelines(
     vectorizer, words, kept = word_arm.count_words(texts)
     scaler = state_arm.fit_scaler(states)
     standardized = scaler.transform(states).astype(np.float32)
-    folds, tried = assign_folds(labels, groups), dict[float, list[Attempt]]()
+    folds, tried = assign_folds(labels, groups), dict[float, list[Trial]]()
+    own = labels[:MAX_EXAMPLES], len(classes), folds[:MAX_EXAMPLES]  # what scales are tried on
 
     def join(scale: float) -> Any:
         """Return the features, of words alone with 0, of states alone with infinity."""
@@ -53,31 +59,42 @@ def fit_pipelines(
             return words
         if scale == np.inf:
             return standardized
-        factor = np.float32(np.sqrt(scale))
-        return hstack([words, csr_matrix(standardized * factor)], "csr")
+        return hstack([words, csr_matrix(standardized * np.float32(np.sqrt(scale)))], "csr")
+
+    def factor(scale: float) -> np.ndarray:
+        return factor_gram(grams[1] if scale == np.inf else grams[0] + np.float32(scale) * grams[1])
 
     def compare(scale: float, strengths: Sequence[float]) -> None:
-        features, before = join(scale), dict[int, Any]()
-        with limit_fit():
-            tried[scale] = [
-                cross_validate(features, labels, len(classes), folds, one, None, before)[0]
-                for one in strengths
-            ]
+        tried[scale] = try_strengths(factor(scale), *own, strengths)
 
     def find_loss(scale: float) -> float:
-        return min(one.loss for one in tried[scale])
+        return min(one.loss for one, _ in tried[scale])
 
     def find_strength(scale: float) -> float:
-        return min(tried[scale], key=lambda one: one.loss).C
+        return min((one for one, _ in tried[scale]), key=lambda one: one.loss).C
 
-    compare(SCALES[0], word_arm.STRENGTHS)
-    for scale in SCALES[1:]:
-        compare(scale, (find_strength(SCALES[0]),))
-    if len(labels) < ALONE_BELOW:
-        compare(0.0, word_arm.STRENGTHS)
-        compare(np.inf, state_arm.STRENGTHS)
-    best = min(tried, key=find_loss)
-    fitted = fit_regression(join(best), labels, len(classes), (find_strength(best),), groups)
+    with limit_fit():
+        grams = [compute_gram(part[:MAX_EXAMPLES]) for part in (words, standardized)]
+        best = SCALE
+        compare(SCALE, word_arm.STRENGTHS)
+        for scale in LARGER:
+            compare(scale, (find_strength(SCALE),))
+            if find_loss(scale) > find_loss(best):
+                break
+            best = scale
+        if best == SCALE:
+            compare(SMALLER, (find_strength(SCALE),))
+        if len(labels) < ALONE_BELOW:
+            compare(0.0, word_arm.STRENGTHS)
+            compare(np.inf, state_arm.STRENGTHS)
+        best = min(tried, key=find_loss)
+        if len(labels) <= MAX_EXAMPLES:
+            rows = factor(best)
+            fitted = finish_fit(rows, labels, len(classes), folds, tried[best])
+            expand_model(fitted.model, rows, join(best))
+        else:
+            strengths = (find_strength(best),)
+            fitted = fit_regression(join(best), labels, len(classes), strengths, groups)
     facts = summarize_attempts(fitted.tried) | {
         "scale": "states alone" if best == np.inf else best,
         "scales": {f"{scale:g}": find_loss(scale) for scale in tried},

@@ -134,8 +134,9 @@ def fit_and_predict(
     None where the task has no classes.
 
     An arm that does not cross-validate is fitted to four fifths, and predicts the last one, of
-    which it reads HELD_OUT examples at most, of many a twentieth of all. With fewer than
-    REFITTED_BELOW labels it is then fitted to all.
+    which it reads HELD_OUT examples at most, of many a twentieth of all; products may be in both
+    parts, as few labels have too few to spare. With fewer than REFITTED_BELOW labels it is then
+    fitted to all.
     """
     from amazon_electra.model.evaluation.choice import make_held_out_predictions
     from amazon_electra.model.evaluation.metrics import compute_metric
@@ -148,7 +149,7 @@ def fit_and_predict(
             return fitted, None
         held_out = predict(fitted, dev) if dev else fitted.out_of_fold
     else:
-        folds = assign_folds(list_labels(train), group_examples(train))
+        folds = assign_folds(list_labels(train), group_examples(train, by_product=False))
         n = max(HELD_OUT, len(train) // 20)
         examples = [train[i] for i in np.flatnonzero(folds == 0)[:n]]
         apart = {example.id for example in examples}

@@ -115,9 +115,9 @@ class OutOfFold:
             ) from error
 
 
-def group_examples(examples: Sequence[Example]) -> np.ndarray:
+def group_examples(examples: Sequence[Example], by_product: bool = True) -> np.ndarray:
     """Return the group of each example, int64 [n]: examples of one text (case and spaces aside)
-    or of one product share a group.
+    or, `by_product`, of one product share a group.
 
     Products count where none has more than a fold's share of the examples.
     """
@@ -129,7 +129,8 @@ def group_examples(examples: Sequence[Example]) -> np.ndarray:
         keys[0].append(hash(fold_text(f"{example.text} {example.pair or ''}")))
         keys[1].append(example.product)
     n = len(examples)
-    if max(Counter(filter(None, keys[1])).values(), default=0) * FOLDS > n:
+    largest = max(Counter(filter(None, keys[1])).values(), default=0)
+    if not by_product or largest * FOLDS > n:
         keys.pop()
     rows, links = [], []
     for column in keys:

@@ -155,7 +155,7 @@ def read_reviews(
         values = batch.column(column).to_pylist()
         labels: list[int | None] = [None if several else classes[value] for value in values]
         chosen = [i for i, one in enumerate(ids) if sampler.wants(one, labels[i])]
-        read = [name for name in ("sentences", "item_id") if name in batch.schema.names]
+        read = [name for name in ("sentences", "product") if name in batch.schema.names]
         rows = batch.select(read).take(pa.array(chosen, pa.int64())).to_pylist()
         for i, row in zip(chosen, rows, strict=True):
             own = set(split_classes(values[i])) if several else {}
@@ -165,7 +165,7 @@ def read_reviews(
                     " ".join(row["sentences"]),
                     label=labels[i],
                     tags=tuple(int(name in own) for name in classes) if several else (),
-                    product=str(row.get("item_id") or ""),
+                    product=str(row.get("product") or ""),
                 )
             )
     return sampler.finish()
@@ -244,7 +244,7 @@ def _stream_batches(
     dataset = ds.dataset([str(f) for f in files], format="parquet")
     columns = list(dict.fromkeys([*COLUMNS, column]))
     missing = sorted(set(columns) - set(dataset.schema.names))
-    columns += {"item_id"}.intersection(dataset.schema.names)
+    columns += {"product"}.intersection(dataset.schema.names)
     if missing:
         raise UserError(
             f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version"

@@ -24,6 +24,9 @@ def test_one_text_and_one_product_are_one_group():
     groups = group_examples(examples)
     assert groups[0] == groups[1] == groups[2] != groups[3]
     assert len(set(groups)) == 17
+    alone = group_examples(examples, by_product=False)
+    assert alone[0] == alone[1] != alone[2]
+    assert len(set(alone)) == 18
 
 
 def test_a_product_with_more_than_a_fold_keeps_nothing_together():

@@ -5,13 +5,11 @@ lead; so neither may reach the network behind it unless a setting says so.
 """
 
 import asyncio
-import http.client
 import ipaddress
 import os
 import re
 import socket
 import threading
-import urllib.request
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -91,51 +89,6 @@ def _resolve_name(name: str) -> list[str]:
     thread.start()
     thread.join(RESOLVE_SECONDS)
     return list(ips)
-
-
-class CheckedRedirects(urllib.request.HTTPRedirectHandler):
-    """Has urllib follow a redirect only where an address that a user gives may lead."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        if urlsplit(newurl).scheme not in ("http", "https"):
-            raise UserError(f"{req.full_url}: redirected to {newurl}, which is no web address")
-        check_host(newurl, f"{req.full_url}: redirected to {newurl}")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-class CheckedConnections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Has urllib send a request only over a connection whose other end may be read from: a name may
-    have another address by the time it is connected to. A proxy looks names up itself.
-    """
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        kind = http.client.HTTPConnection if req.has_proxy() else _CheckedConnection
-        return self.do_open(kind, req)
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        kind = http.client.HTTPSConnection if req.has_proxy() else _CheckedTlsConnection
-        return self.do_open(kind, req)
-
-
-class _CheckedConnection(http.client.HTTPConnection):
-    def connect(self) -> None:
-        super().connect()
-        try:
-            check_ip(self.sock.getpeername()[0], self.host, "connected to")
-        except UserError:
-            self.close()
-            raise
-
-
-class _CheckedTlsConnection(_CheckedConnection, http.client.HTTPSConnection): ...
-
-
-def open_checked_url(request: urllib.request.Request, timeout: float) -> Any:
-    """Return the open answer to a request, whose host and redirects are checked."""
-    opener = urllib.request.build_opener(CheckedRedirects, CheckedConnections)
-    return opener.open(request, timeout=timeout)
 
 
 async def open_checked_session(**settings: Any) -> Any:

@@ -26,7 +26,7 @@ COMMANDS = {
     "check": ("check_command", "say whether a model folder or a server still answers as exported"),
     "suggest": ("scores_commands", "choose the reviews that are worth a label next"),
     "study": ("study_command", "run a study"),
-    "dumps": ("dumps_command", "list and fetch public review dumps"),
+    "dumps": ("dumps_command", "list public review dumps, and how to fetch them"),
     "encoders": ("encoders_command", "list published encoders that are known to work"),
     "runs": ("store_commands", "list the runs of a store"),
     "show": ("store_commands", "show a stage and its lineage"),

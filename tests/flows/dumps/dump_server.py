@@ -1,8 +1,7 @@
-"""Serve a dump on this machine, break off, refuse, ignore Range and lie about lengths."""
+"""Serve a dump on this machine, or lead elsewhere."""
 
 import gzip
 import random
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ class Server:
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.answers: list[Callable[[Any], None]] = [whole]
         self.asked: list[dict[str, str]] = []
-        self.etag = '"one"'
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,82 +35,26 @@ class Server:
                 pass
 
         self.http = ThreadingHTTPServer((host, 0), Handler)
-        self.http.etag = lambda: outer.etag  # type: ignore[attr-defined]
         self.address = f"http://{host}:{self.http.server_port}/some/All_Beauty.json.gz"
 
 
-def send(
-    handler: Any,
-    body: bytes,
-    status: int = 200,
-    promised: int | None = None,
-    ranged: bool = True,
-    **headers: str,
-) -> None:
-    """Serves `body` as asked; `promised` replaces the honest length of what follows."""
-    start = 0
-    asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
-    condition = handler.headers.get("If-Range")
-    if asked and ranged and condition in (None, handler.server.etag()):
-        start, status = int(asked[1]), 206
-        if start >= len(body):
-            handler.send_response(416)
-            handler.end_headers()
-            return
-        headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
-    handler.send_response(status)
-    handler.send_header("Content-Length", str(len(body) - start if promised is None else promised))
-    handler.send_header("ETag", handler.server.etag())
-    for name, value in headers.items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    if handler.command == "HEAD":
-        return
-    handler.wfile.write(
-        body[start:]
-        if promised is None or promised >= len(body) - start
-        else body[start:][:promised]
-    )
-
-
 def whole(handler: Any) -> None:
-    send(handler, DUMP)
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(DUMP)))
+    handler.send_header("ETag", '"one"')
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(DUMP)
 
 
 def redirecting(address: str) -> Callable[[Any], None]:
-    return refusing(302, Location=address)
-
-
-def breaking_after(received: int) -> Callable[[Any], None]:
-    """Promises the rest of the file and sends so many bytes of it."""
-
     def answer(handler: Any) -> None:
-        asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
-        start = int(asked[1]) if asked else 0
-        handler.send_response(206 if asked else 200)
-        if asked:
-            handler.send_header("Content-Range", f"bytes {start}-{len(DUMP) - 1}/{len(DUMP)}")
-        handler.send_header("Content-Length", str(len(DUMP) - start))
-        handler.send_header("ETag", handler.server.etag())
-        handler.end_headers()
-        handler.wfile.write(DUMP[start : start + received])
-
-    return answer
-
-
-def refusing(status: int, **headers: str) -> Callable[[Any], None]:
-    def answer(handler: Any) -> None:
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
+        handler.send_response(302)
+        handler.send_header("Location", address)
         handler.send_header("Content-Length", "0")
         handler.end_headers()
 
     return answer
-
-
-def ignoring_range(handler: Any) -> None:
-    send(handler, DUMP, ranged=False)
 
 
 @contextmanager

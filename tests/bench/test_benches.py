@@ -197,3 +197,26 @@ def test_every_server_is_compared_with_score(tmp_path):
     assert all((model, "`amazon-electra serve`") in servers for model in ("frozen", "fine-tuned"))
     exact = [row for row in rows if row[1] != "score, int8"]
     assert all(float(one) < 1e-5 for _, _, *differences, _ in exact for one in differences)
+
+
+@pytest.mark.slow
+def test_scoring_is_measured_beside_other_libraries_and_continues_after_a_kill(tmp_path):
+    write_bert(tmp_path / "bert")
+    words = ["--work", tmp_path / "work", "--encoder", tmp_path / "bert", "--labels", 60]
+    lines = run(BENCHES / "scoring.py", *words, "--rows", 40, "--memory_rows", 400).splitlines()
+    assert sum("`score`" in line or "`pipeline`" in line for line in lines) == 5
+    assert json.loads(lines[-1])["same_bytes"]
+
+
+@pytest.mark.slow
+def test_what_stays_flat_is_measured():
+    lines = run(BENCHES / "flatness.py", "--files", 20, "--reviews", 300).splitlines()
+    assert [line.split("|")[1].strip() for line in lines if "20 files" in line] == ["20 files"]
+    assert lines[-1].startswith("| 300 drawn |")
+
+
+@pytest.mark.slow
+def test_kills_change_no_bytes():
+    words = ["--minutes", 0.1, "--kills", 2, "--stages", 2, "--pause", 2]
+    row = run(BENCHES / "kills.py", *words).splitlines()[-1].split("|")
+    assert [cell.strip() for cell in row[4:5] + row[6:8]] == ["0", "0", "0"]

@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import multiprocessing
 import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -310,7 +312,12 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
         return flow(**{name: getattr(form, name) for name in type(form).model_fields})
 
     began = time.monotonic()
-    made = show_finished(form, store) or terminal.run_in_terminal(form, run)
+    made = {}
+    if read_finished(store, form.promotion):
+        # apart: Prefect keeps the settings with which it was imported, those of no server
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
+            made = apart.submit(show_finished, form, store).result()
+    made = made or terminal.run_in_terminal(form, run)
     if not Path(made["report"]).exists():
         print(f"nothing was added; the model is still the base's, {made['folder']}")
         return made

@@ -3,6 +3,8 @@ has changed since.
 """
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -85,3 +87,24 @@ def test_it_runs_where_something_has_changed(change, finished, monkeypatch):
     assert read_finished(store, form.promotion)
     now = change(form, store, monkeypatch) or form
     assert run_commands.show_finished(now, store) == {}
+
+
+RUN_CHANGED = """
+import sys
+from amazon_electra.flows.cli import run_commands, terminal
+from amazon_electra.flows.configuration.form import fill_parameters
+
+def run(form, graph):
+    sys.exit(3 + ("prefect" in sys.modules))
+
+terminal.run_in_terminal = run
+form = fill_parameters([], dump={"paths": ["sample:40"]}, store=sys.argv[1])
+run_commands.execute_graph(form)
+"""
+
+
+def test_prefect_is_not_imported_before_its_server_is_known(finished):
+    """It keeps the settings with which it was imported: the run would be refused (401)."""
+    _, store = finished
+    done = subprocess.run([sys.executable, "-c", RUN_CHANGED, str(store.root)])
+    assert done.returncode == 3

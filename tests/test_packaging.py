@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from amazon_electra.beam_jobs.core.plugins import VARIABLE
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("flows", "beam_jobs", "model")
 
@@ -70,7 +72,7 @@ def test_the_wheel_works_beside_modules_of_the_same_names(wheel, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=here,
-        env=os.environ | {"PYTHONPATH": str(site)},
+        env=os.environ | {"PYTHONPATH": str(site), VARIABLE: ""},
         capture_output=True,
         text=True,
     )

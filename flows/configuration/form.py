@@ -134,28 +134,31 @@ def name_origin(place: str) -> str:
     return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
+def check_other_starts(form: "Parameters") -> None:
+    """Raise UserError for further published encoders that no arm would read."""
+    field, chosen = "pretraining.also_start_from", form.pretraining
+    if not chosen.start_from:
+        raise UserError("are compared with `pretraining.start_from`, which is empty", field)
+    names = [name_origin(one) for one in (chosen.start_from, *chosen.also_start_from)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(
+            f"two encoders have the name {twice[0]}; rename a folder, or leave one out", field
+        )
+    every = list_arms()
+    fits = [every[name] for name in form.chosen_arms if name in every]
+    if not any(one.reads_encoder and not one.combines for one in fits):
+        raise UserError(
+            "no arm that reads states is chosen: add frozen or joined to `finetuning.arms`", field
+        )
+
+
 def check_start(form: "Parameters") -> None:
     """Raise ValueError for what makes no sense with, or without, a published start."""
     chosen, words = form.pretraining, form.vocabulary
     place, generator = chosen.start_from, chosen.start_generator_from
-    names = [name_origin(one) for one in (place, *chosen.also_start_from) if one]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(
-            f"two encoders have the name {twice[0]}; rename a folder, or leave one out",
-            "pretraining.also_start_from",
-        )
-    fits = [list_arms()[name] for name in form.chosen_arms if name in list_arms()]
-    if chosen.also_start_from and not any(one.reads_encoder and not one.combines for one in fits):
-        raise UserError(
-            "no arm that reads states is chosen: add frozen or joined to `finetuning.arms`",
-            "pretraining.also_start_from",
-        )
+    if chosen.also_start_from:
+        check_other_starts(form)
     if not place:
-        if chosen.also_start_from:
-            raise UserError(
-                "are compared with `pretraining.start_from`, which is empty",
-                "pretraining.also_start_from",
-            )
         if chosen.objective == CONTRASTIVE:
             raise UserError(
                 "adapts a published encoder, and `pretraining.start_from` is empty",

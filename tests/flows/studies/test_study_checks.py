@@ -95,7 +95,7 @@ SAME = "pretraining.same_flops_as"
         ),
         ({"encoder": "tfidf", "teacher": "arm:one"}, "teacher"),
         ({"encoder": "half"}, "encoder: .*`teacher`"),
-        ({"encoder": "half", "teacher": "arm:y"}, "teacher: .*'y'.* one, x"),
+        ({"encoder": "half", "teacher": "arm:y"}, "teacher: .*'y'.* one; x"),
         ({"encoder": "half", "teacher": "arm:x"}, "teacher: .*x ← x"),
         ({"encoder": "random"}, "architecture"),
         ({"encoder": "e", "architecture": "arm:one"}, "architecture"),

@@ -13,16 +13,16 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import issparse
 
 MAX_EXAMPLES = 6_000
-"""Of which the Gram matrix takes 0.14 GB."""
+"""Most examples that are fitted so: their Gram matrix takes 0.14 GB."""
 CELLS = 4
-"""Of dense L that take the time of one value of sparse features."""
+"""So many cells of the dense L take the time of one stored value of sparse features."""
 FREQUENT = 0.05
-"""Share of the examples from which on a feature is multiplied as a dense column."""
+"""A feature that more than this share of the examples has is multiplied as a dense column."""
 ROWS = 500
-"""Of a sparse product at once: most of its cells are filled."""
+"""Rows of the sparse product that are computed at once: most of its cells are filled."""
 JITTER = 1e-3
-"""Of the mean diagonal, added to it: float32 leaves the Gram matrix of like texts not positive. It
-stands for a feature that one example has alone.
+"""This share of the diagonal's mean is added to the diagonal: in float32 the Gram matrix of
+similar texts is not positive definite. It stands for a feature that one example has alone.
 """
 
 

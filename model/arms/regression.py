@@ -34,7 +34,7 @@ from amazon_electra.model.evaluation.predictions import compute_log_loss
 from amazon_electra.model.finetuning.examples import Example
 
 STEPS = 200
-"""Of the solver at most; L-BFGS needs 30 to 120, Newton's method 4 to 12."""
+"""Most iterations of the solver; L-BFGS needs 30 to 120, Newton's method 4 to 12."""
 WORTH_BALANCING = 0.01
 """Of macro-F1, from which on balanced classes are taken, unless accuracy loses more: their log-loss
 cannot be compared."""
@@ -54,7 +54,7 @@ class Attempt:
 
 
 Trial = tuple[Attempt, np.ndarray]
-"""And the logits of each example by the model that was fitted without its fold."""
+"""An attempt, and the logits of each example by the model that was fitted without its fold."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def fit_regression(
 
 
 def expand_model(model: LogisticRegression, factor: np.ndarray, features: Any) -> None:
-    """Make a model of the rows of L one of the features."""
+    """Replace the weights of the columns of L by weights of the features."""
     model.coef_ = expand_weights(model.coef_, factor, features)
     model.n_features_in_ = model.coef_.shape[1]
 
@@ -147,7 +147,7 @@ def fit_model(
     """
 
     def fit(of: np.ndarray, rows: slice) -> LogisticRegression:
-        # L-BFGS keeps 20 vectors of all weights, of which n-grams have too many
+        # L-BFGS keeps 20 vectors as long as the weights: too long where there are n-grams
         model = LogisticRegression(
             C=strength,
             class_weight=class_weight,

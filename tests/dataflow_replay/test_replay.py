@@ -101,17 +101,12 @@ def staged(cloud, corpus, vocabulary, tmp_path_factory) -> Path:  # noqa: F811
 @pytest.fixture(scope="module")
 def worker_python(staged, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("worker") / "venv"
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin" / "python"
-    beam = next(
-        line
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if line.startswith("apache-beam")
-    )
-    uv = os.environ.get("UV")  # as `make UV=uv …` says it
-    install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
-    for package in (beam, str(staged / "workflow.tar.gz")):
-        subprocess.run([*install, "-q", "-c", ROOT / "constraints.txt", package], check=True)
+    install = ["uv", "pip", "install", "--quiet", "--python", python]
+    install += ["-c", ROOT / "requirements.lock", "apache-beam", staged / "workflow.tar.gz"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(install, env=os.environ | {"PATH": path}, check=True)
     return python
 
 

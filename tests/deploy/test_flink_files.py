@@ -1,4 +1,4 @@
-"""deploy/flink: compose file, manifests, image, script and README say the same."""
+"""deploy/flink: compose file, image, script and README say the same."""
 
 import re
 import shutil
@@ -16,35 +16,25 @@ FLINK = ROOT / "deploy" / "flink"
 README = (FLINK / "README.md").read_text()
 COMPOSE = yaml.safe_load((FLINK / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
-MANIFESTS = list(yaml.safe_load_all((FLINK / "kubernetes.yaml").read_text()))
-DEPLOYMENTS = {d["metadata"]["name"]: d for d in MANIFESTS if d["kind"] == "Deployment"}
-PODS = {name: found["spec"]["template"]["spec"] for name, found in DEPLOYMENTS.items()}
-[OF_KUBERNETES] = [d["data"] for d in MANIFESTS if d["kind"] == "ConfigMap"]
-OF_COMPOSE = COMPOSE["x-flink"]["environment"]
-
-
-def find_container(deployment, name):
-    return next(c for c in PODS[deployment]["containers"] if c["name"] == name)
+PROPERTIES = COMPOSE["x-flink"]["environment"]["FLINK_PROPERTIES"]
 
 
 def test_flink_is_configured_as_config_yaml_says():
-    properties = OF_COMPOSE["FLINK_PROPERTIES"]
-    assert properties == OF_KUBERNETES["FLINK_PROPERTIES"]
-    found = yaml.safe_load(properties)
+    found = yaml.safe_load(PROPERTIES)
     for name, value in yaml.safe_load((FLINK / "config.yaml").read_text()).items():
         assert found.pop(name) == value
     assert all(".memory." in name for name in found)
 
 
 def test_the_page_of_flink_takes_no_jars_and_answers_no_other_page():
-    found = yaml.safe_load(OF_COMPOSE["FLINK_PROPERTIES"])
+    found = yaml.safe_load(PROPERTIES)
     assert found["web.submit.enable"] is False, "Flink's default is true"
     assert found["web.access-control-allow-origin"] != "*", "Flink's default"
 
 
 def test_the_image_of_flink_can_read_the_properties():
     """Its entry point gives each line to a shell as `-DKEY=VALUE`, comments too."""
-    for line in OF_COMPOSE["FLINK_PROPERTIES"].splitlines():
+    for line in PROPERTIES.splitlines():
         assert re.fullmatch(r"[\w.-]+: [\w.:/ -]+", line), line
 
 
@@ -55,12 +45,9 @@ def test_every_task_manager_has_a_pool_of_workers_beside_it_where_jobs_look_for_
     assert [s["network_mode"] for s in pools.values()] == [
         s["network_mode"] for s in managers.values()
     ]
-    sidecar = find_container("flink-taskmanager", "worker")
-    commands = [[*s["entrypoint"], *s["command"]] for s in pools.values()]
-    for command in [*commands, sidecar["command"]]:
+    for command in [[*s["entrypoint"], *s["command"]] for s in pools.values()]:
         assert " ".join(command) in README
         assert address == f"localhost:{command[-1]}"
-    assert sidecar["readinessProbe"]["tcpSocket"]["port"] == int(address.split(":")[1])
 
 
 def start_job_server(folder, environment, *given):

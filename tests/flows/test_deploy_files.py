@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from amazon_electra.beam_jobs.engine.staged_package import REQUIREMENTS
 from amazon_electra.flows.servers import settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -23,6 +24,7 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 SET_BY_IMAGE = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB", "PYTHON_IMAGE"}
 SET_BY_IMAGE |= {"TORCH", "TORCH_INDEX", "PIP_INDEX_URL"}
+SET_BY_IMAGE |= {"UV_SYSTEM_PYTHON", "UV_NO_CACHE", "UV_DEFAULT_INDEX"}
 JSON_FORMATTER = "PREFECT_LOGGING_FORMATTERS_JSON_CLASS"
 OF_LOGGING = {"PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER", JSON_FORMATTER}
 """Keys of Prefect's logging.yml."""
@@ -90,11 +92,10 @@ def test_what_env_example_names_reaches_the_containers():
 def test_every_worker_gives_signs_of_life_as_often_as_the_automation_expects():
     texts = {
         path: (DEPLOY / path).read_text()
-        for path in ("compose.yaml", "kubernetes/workers.yaml", "tpu/README.md")
+        for path in ("compose.yaml", "tpu/README.md", "env.example")
     }
-    texts["env.example"] = (DEPLOY / "env.example").read_text()
     for path, text in texts.items():
-        every = re.findall(r'PREFECT_FLOWS_HEARTBEAT_FREQUENCY(?:: |=|, value: )"?(\d+)', text)
+        every = re.findall(r'PREFECT_FLOWS_HEARTBEAT_FREQUENCY(?:: |=)"?(\d+)', text)
         assert every, path
         assert set(every) == {str(settings.HEARTBEAT_SECONDS)}, path
 
@@ -127,56 +128,49 @@ def read_pins(path):
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
 
 
-OF_TORCH = {"torch", "sympy", "mpmath", "networkx"}
-"""Installed after the others, by version alone."""
+LOCKS = ("requirements.lock", "deploy/dataflow/requirements.txt")
 
 
-PINNED = ("requirements-local.txt", "requirements.txt", "requirements-dev.txt")
-"""Each begins with the one before it."""
+@pytest.mark.parametrize("path", LOCKS)
+def test_every_pin_has_its_hashes(path):
+    text = (ROOT / path).read_text()
+    blocks = [block for block in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if "==" in block]
+    assert blocks
+    assert all("--hash=sha256:" in block for block in blocks)
+    assert "://" not in text
 
 
-def test_every_pin_has_its_hashes():
-    """`make requirements` writes them after a change of constraints.txt."""
-    hashed = {}
-    for name in (*PINNED, "dataflow/requirements.txt"):
-        text = (DEPLOY / name).read_text()
-        blocks = [
-            block for block in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if "==" in block
-        ]
-        assert blocks
-        assert all("--hash=sha256:" in block for block in blocks)
-        hashed |= read_pins(f"deploy/{name}")
-    pinned = read_pins("constraints.txt")
-    assert {name for name in pinned if hashed.get(name) != pinned[name]} <= OF_TORCH | {
-        "pyproject-hooks"
-    }
+def test_the_lock_pins_what_the_project_asks_for():
+    """`make requirements` writes it after a change of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["dev"], *extras["gcp"], *extras["postgres"]]
+    wanted = [*project["dependencies"], *(word for name in extras for word in extras[name])]
     names = {re.match(r"[\w.-]+", word)[0].lower() for word in wanted}
-    assert names - set(hashed) == {"amazon-electra", "torch"}
+    assert names - set(read_pins("requirements.lock")) == {"amazon-electra", "torch", "torch_xla"}
+
+
+def test_dataflow_has_the_versions_of_the_lock():
+    ours, theirs = map(read_pins, LOCKS)
+    assert {name for name in theirs if ours.get(name) != theirs[name]} == set()
+    assert set(map(str.lower, REQUIREMENTS)) <= set(theirs)
 
 
 def test_the_audit_asks_about_every_pin():
     done = subprocess.run(
         ["make", "--dry-run", "audit"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    asked = set(re.findall(r"\S+\.txt", done.stdout))
-    found = {*DEPLOY.rglob("requirements*.txt"), ROOT / "constraints.txt"}
-    assert asked == {str(path.relative_to(ROOT)) for path in found}
-    installed = re.findall(r"-r (\S+)", (DEPLOY / "Dockerfile").read_text())
-    assert set(installed) <= asked
+    assert {*LOCKS, "build/torch.txt"} <= set(done.stdout.replace(";", " ").split())
 
 
 def test_the_image_has_the_pinned_torch():
-    assert re.findall(r"^ARG TORCH=(.+)$", (DEPLOY / "Dockerfile").read_text(), re.M) == [
-        f"torch=={read_pins('constraints.txt')['torch']}"
-    ]
+    [pinned] = re.findall(r"^TORCH +:= (torch==.+)$", (ROOT / "Makefile").read_text(), re.M)
+    assert f"ARG TORCH={pinned}\n" in (DEPLOY / "Dockerfile").read_text()
+    assert f" {pinned}\n" in (ROOT / "docs" / "performance.md").read_text()
 
 
 def test_packages_with_terms_of_their_own_are_in_the_notice():
     told = (ROOT / "NOTICE").read_text()
-    pinned = read_pins("constraints.txt")
+    pinned = read_pins("requirements.lock")
     assert {"text-unidecode", "psycopg2-binary"} <= set(pinned)
     for name in pinned:
         with suppress(metadata.PackageNotFoundError):

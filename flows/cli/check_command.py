@@ -1,6 +1,4 @@
-"""`amazon-electra check`: a model folder, or a server of it, still gives the answers that the model
-gave before it was exported.
-"""
+"""`amazon-electra check`: a model folder still gives the answers of its export."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -24,23 +22,16 @@ MAX_CHANGED = 0.02
 
 def add_check_options(check: OptionParser) -> None:
     check.description = (
-        "Give 50 texts of the model's self-test to each library that loads the folder, or to a "
-        "server of it, and compare the probabilities."
+        "Give 50 texts of the model's self-test to each library that loads the folder, and "
+        "compare the probabilities."
     )
-    check.add_argument(
-        "place",
-        metavar="FOLDER|URL",
-        help="a model folder, or a server: http://HOST:PORT of MLflow or "
-        "text-embeddings-inference, …/v1/models/NAME of KServe, …/v2/models/NAME of Open Inference",
-    )
-    check.add_argument("--model", metavar="FOLDER", help="of a URL: the folder that it serves")
+    check.add_argument("place", metavar="FOLDER", help="a model folder")
     check.add_argument(
         "--tolerance",
         type=float,
         default=TOLERANCE,
         metavar="NUMBER",
-        help=f"by how much a probability may differ (default {TOLERANCE:g}; a server in half "
-        "precision needs 0.01)",
+        help=f"by how much a probability may differ (default {TOLERANCE:g})",
     )
     check.set_defaults(do=check_model, parser=check)
 
@@ -49,14 +40,9 @@ def check_model(arguments: argparse.Namespace) -> None:
     """Print the largest difference of each way to load the model; UserError where one is larger
     than it may be, or fails.
     """
-    place, model = arguments.place, arguments.model
-    is_server = place.startswith(("http://", "https://"))
-    if is_server and not model:
-        raise UserError(f"--model is missing: the folder that {place} serves has the texts")
-    folder = Path(model if is_server else place)
+    folder = Path(arguments.place)
     test, wrong = SelfTest.read(folder), list[str]()
-    ways = list_servers(place.rstrip("/"), test) if is_server else list_libraries(folder, test)
-    for name, answer in ways:
+    for name, answer in list_libraries(folder, test):
         try:
             difference, changed = test.measure(answer)
         except UserError as error:
@@ -72,23 +58,7 @@ def check_model(arguments: argparse.Namespace) -> None:
             f"{changed:.0%} of the labels ({len(test.texts)} texts)"
         )
     if wrong:
-        raise UserError(f"{place} does not answer as the model did: {', '.join(wrong)}")
-
-
-def list_servers(url: str, test: SelfTest) -> Iterator[tuple[str, Answer]]:
-    """Yield what a server speaks, and what asks it."""
-    from amazon_electra.flows.servers.inference import find_protocol
-
-    protocol = find_protocol(url)
-
-    def answer(texts: list[str]) -> np.ndarray:
-        answers = protocol.ask(url, texts)
-        try:
-            return np.array([read_probabilities(one, test.labels) for one in answers])
-        except ValueError as error:
-            raise UserError(f"{url} gives {error}") from error
-
-    yield protocol.name, answer
+        raise UserError(f"{folder} does not answer as the model did: {', '.join(wrong)}")
 
 
 def list_libraries(folder: Path, test: SelfTest) -> Iterator[tuple[str, Answer]]:

@@ -36,7 +36,6 @@ COMMANDS = {
         "server_commands",
         "start the Prefect and MLflow servers and serve the deployments",
     ),
-    "serve": ("server_commands", "answer requests with the champion over HTTP"),
     "status": ("server_commands", "say whether the servers are up and well"),
     "down": ("server_commands", "stop what `up` started"),
     "announce": ("server_commands", "have the watcher take a dump that is complete"),

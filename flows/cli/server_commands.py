@@ -1,8 +1,7 @@
-"""`amazon-electra up`, `serve`, `status`, `down`, `announce`, `promote`, `rollback`."""
+"""`amazon-electra up`, `status`, `down`, `announce`, `promote`, `rollback`."""
 
 import argparse
 import os
-import secrets
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +17,7 @@ from amazon_electra.flows.cli.options import (
     open_registry,
     open_store,
 )
-from amazon_electra.flows.servers import access, mlflow_server, prefect_server, settings, up
-from amazon_electra.flows.servers.settings import HOST
+from amazon_electra.flows.servers import access, prefect_server, settings, up
 
 WATCHER = "watch-dumps/watch-dumps"
 """Deployment of the flow that looks for new dumps."""
@@ -41,32 +39,6 @@ def add_up_options(up: OptionParser) -> None:
         help="let every account and program on this machine start runs, which read and write files "
         "as you, and change what MLflow keeps (default: both servers ask for a password, which "
         "`up` makes and the commands find)",
-    )
-
-
-def add_serve_options(serve: OptionParser) -> None:
-    add_command(
-        serve,
-        serve_champion,
-        "Answer requests with the registry's champion: plain JSON and version 2 of the Open "
-        "Inference Protocol. A new champion takes over without losing a request. The header "
-        "`Authorization: Bearer TOKEN` is asked for: AMAZON_ELECTRA_TOKEN, else one that is "
-        "made and printed.",
-    )
-    serve.add_argument("--host", default=HOST, help=f"address to listen on (default: {HOST})")
-    serve.add_argument("--port", type=int, default=8080, help="default: 8080")
-    serve.add_argument(
-        "--precision", choices=("fp32", "int8"), default="fp32", help="of networks (default: fp32)"
-    )
-    serve.add_argument(
-        "--threads", type=int, help="that classify side by side (default: one for each core)"
-    )
-    serve.add_argument(
-        "--refresh",
-        type=float,
-        default=10.0,
-        metavar="SECONDS",
-        help="time between two looks for a new champion (default: 10)",
     )
 
 
@@ -117,20 +89,6 @@ def start_servers(arguments: argparse.Namespace) -> None:
     words += ["--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]
     words += ["--no-password"] if arguments.no_password else []
     up.start_detached(store, words)
-
-
-def serve_champion(arguments: argparse.Namespace) -> None:
-    """Serve until Ctrl-C."""
-    from amazon_electra.flows.servers import endpoint
-
-    uri = mlflow_server.resolve_mlflow_uri(build_store(arguments).root)
-    token = os.environ.get(settings.TOKEN_VARIABLE)
-    if not token:
-        token = secrets.token_urlsafe(24)
-        print(f"token of this server: {token}", file=sys.stderr, flush=True)
-    threads = arguments.threads or len(os.sched_getaffinity(0))
-    champions = endpoint.Champions(uri, arguments.precision, threads)
-    endpoint.serve_champions(champions, arguments.host, arguments.port, token, arguments.refresh)
 
 
 def print_status(arguments: argparse.Namespace) -> None:

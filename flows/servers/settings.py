@@ -7,8 +7,6 @@ from pathlib import Path
 
 from amazon_electra.beam_jobs.core.errors import UserError
 
-TOKEN_VARIABLE = "AMAZON_ELECTRA_TOKEN"
-"""Environment variable with the token of `amazon-electra serve`."""
 HOST = "127.0.0.1"
 TAG = "amazon-electra"
 """Tag of every run of ours, by which the automations know them on a shared server."""

@@ -73,9 +73,7 @@ class Registry:
             if not self._client.list_artifacts(run_id, artifact):
                 raise RegistryAway(f"MLflow at {hide_credentials(self.uri)} has no files of it")
             if self._get_or_none(lambda: self._client.get_registered_model(self.name)) is None:
-                about = (
-                    f"Classifiers of the task {self.task}: `score` and `serve` take the champion"
-                )
+                about = f"Classifiers of the task {self.task}: `score` takes the champion"
                 self._client.create_registered_model(self.name, description=about)
             for known in self._list_versions():
                 if all(known.tags.get(name) == value for name, value in tags.items()):

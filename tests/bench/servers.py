@@ -11,10 +11,6 @@ batches, in reversed order, and some alone. Prints a Markdown table of the large
 import argparse
 import gzip
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,19 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from amazon_electra.beam_jobs.config import CorpusConfig
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.beam_jobs.scoring.score_files import prepare_text
-from amazon_electra.flows.cli.check_command import INT8, Answer, list_libraries, list_servers
-from amazon_electra.flows.servers.health import find_free_port
-from amazon_electra.flows.servers.settings import TOKEN_VARIABLE
+from amazon_electra.flows.cli.check_command import INT8, Answer, list_libraries
 from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.export import ExportCell, export
 from amazon_electra.model.finetune import FinetuneConfig, finetune
 from amazon_electra.model.self_test import SelfTest, read_probabilities
-from amazon_electra.model.tracking.registry import REGISTERED, Registry
 from amazon_electra.model.tracking.served_model import write_served_model
 
 ARMS = {"frozen": "frozen", "joined": "joined", "finetuned": "fine-tuned"}
@@ -100,28 +92,6 @@ def list_ways(model: Path, test: SelfTest, work: Path) -> Iterator[tuple[str, An
     yield "MLflow (pyfunc)", answer_by_mlflow
 
 
-def start_server(models: list[Path], work: Path) -> tuple["subprocess.Popen[bytes]", str]:
-    """Make each folder champion of a name of its own; return a running `serve` and its address."""
-    from mlflow import MlflowClient
-
-    registry = work / "registry"
-    registry.mkdir(exist_ok=True)
-    uri = f"sqlite:///{registry}/mlflow-{time.time_ns()}.db"
-    client = MlflowClient(uri)
-    folder = f"{registry}/artifacts-{time.time_ns()}"
-    experiment = client.create_experiment("models", artifact_location=folder)
-    for model in models:
-        run = client.create_run(experiment).info.run_id
-        client.log_artifacts(run, str(work / f"{model.name}-served"), "model")
-        own = Registry(uri, f"{REGISTERED}-{model.name}")
-        own.promote(own.add_version(run, "model", {"model": model.name}), "by hand")
-    port = find_free_port()
-    os.environ |= {TOKEN_VARIABLE: "bench", "MLFLOW_TRACKING_URI": uri}
-    words = [sys.executable, "-m", "amazon_electra.flows.cli.main", "serve", "--port", str(port)]
-    server = subprocess.Popen([*words, "--threads", "1"], stdout=subprocess.DEVNULL)
-    return server, f"http://127.0.0.1:{port}/v2/models"
-
-
 def ask(answer: Answer, texts: list[str], size: int) -> np.ndarray:
     """Return the probabilities [texts, labels] by an answer for each `size` texts."""
     return np.concatenate([answer(texts[i : i + size]) for i in range(0, len(texts), size)])
@@ -171,7 +141,6 @@ def main() -> None:
     print(f"{len(texts)} texts, {given.alone} of them alone\n")
     print("| model | server | in batches | reversed | alone | equal labels |")
     print("| --- | --- | --- | --- | --- | --- |")
-    models, tests = list[Path](), list[SelfTest]()
     for arm in given.arms:
         model = make_model(arm, corpus, str(work / "encoder"), given)
         classifier = load_classifier(str(model), "fp32")
@@ -179,31 +148,6 @@ def main() -> None:
         for name, answer in list_ways(model, test, work):
             row = measure(name, answer, test, given.alone)
             print(f"| {ARMS[arm]} | {name} | {row} |", flush=True)
-        models.append(model)
-        tests.append(test)
-    server, url = start_server(models, work)
-    try:
-        for model, test in zip(models, tests, strict=True):
-            [(_, answer)] = list_servers(f"{url}/{REGISTERED}-{model.name}", test)
-            wait_for(answer, server)
-            row = measure("serve", answer, test, given.alone)
-            print(f"| {ARMS[model.name]} | `amazon-electra serve` | {row} |", flush=True)
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def wait_for(answer: Answer, server: "subprocess.Popen[bytes]") -> None:
-    """Return once the server answers; UserError where it ended, or takes too long."""
-    last = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            answer(["one"])
-            return
-        except UserError:
-            if server.poll() is not None or time.monotonic() > last:
-                raise
-            time.sleep(1)
 
 
 if __name__ == "__main__":

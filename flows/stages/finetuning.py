@@ -40,7 +40,7 @@ class Finetuned(Stage):
     `search` finds the settings that the config leaves open.
     """
 
-    name, version, Config = "finetuning", 21, FinetuneConfig
+    name, version, Config = "finetuning", 22, FinetuneConfig
     pool = "training"
     headline = ("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1")
     shorter = "`finetuning.labels=2000` takes fewer labels (in a study n_train)"

@@ -34,7 +34,7 @@ class ModelConfig(DecisionSettings):
 class Model(Stage):
     """Fine-tuned cells, their evaluations and `data` → the model folder."""
 
-    name, version, Config = "model", 17, ModelConfig
+    name, version, Config = "model", 18, ModelConfig
     pool = "training"
     headline = ("temperature", "calibration.test.after", "int8.changed")
 

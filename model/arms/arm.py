@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.model_folder import MULTILABEL, apply_temperature
 from amazon_electra.model.arms.out_of_fold import OutOfFold
@@ -30,6 +31,10 @@ EXAMPLE_FIELDS = (
     *("selection", "max_length", "precision"),
 )
 """The fields of FinetuningSettings that say which examples are read, and how texts are."""
+
+
+class Diverged(UserError):
+    """A fit that came to no finite weights."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,8 @@ class Arm(ABC):
     """What `fit` chose and counted, for result.json: `tried`, `n_train`, `parameters`, `device`,
     and whatever else the arm knows."""
     out_of_fold: OutOfFold | None = None
-    """Predictions of the training examples, where `fit` cross-validates; of another arm
-    model.finetune holds out a fifth."""
+    """Predictions of the training examples, where `fit` cross-validates; for another arm
+    model.finetune makes them."""
 
     @classmethod
     @abstractmethod
@@ -101,8 +106,9 @@ class Arm(ABC):
         resources: Resources,
         output: Path,
     ) -> Self:
-        """Return the arm fitted to the training examples. `dev` chooses between its settings; it is
-        empty where an arm that cross-validates has nothing but the training examples.
+        """Return the arm fitted to the training examples. `dev` chooses between its settings. It is
+        empty where there is nothing but the training examples: then an arm that does not
+        cross-validate finds one learning rate in `request`, and keeps what it ends with.
 
         What is kept in the folder `output` / WORK meanwhile lets a killed fit continue.
         """

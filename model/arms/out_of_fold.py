@@ -3,7 +3,7 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -115,9 +115,29 @@ class OutOfFold:
             ) from error
 
 
-def group_examples(examples: Sequence[Example], by_product: bool = True) -> np.ndarray:
+def predict_by_folds(
+    examples: Sequence[Example],
+    fit: Callable[[Sequence[Example], int], Callable[[Sequence[Example]], np.ndarray]],
+) -> OutOfFold:
+    """Return the predictions of each example by a model that learnt from the other folds alone.
+
+    `fit` takes examples and the number of the fold that is not among them, and returns what gives
+    logits [n, classes] of others.
+    """
+    labels = list_labels(examples)
+    folds = assign_folds(labels, group_examples(examples))
+    order, logits = np.argsort(folds, kind="stable"), list[np.ndarray]()
+    for fold in np.unique(folds).tolist():
+        predict = fit([e for e, own in zip(examples, folds, strict=True) if own != fold], fold)
+        held_out = [e for e, own in zip(examples, folds, strict=True) if own == fold]
+        logits.append(np.asarray(predict(held_out), np.float32))
+    every = np.concatenate(logits)[np.argsort(order)]
+    return OutOfFold([e.id for e in examples], labels, every, folds)
+
+
+def group_examples(examples: Sequence[Example]) -> np.ndarray:
     """Return the group of each example, int64 [n]: examples of one text (case and spaces aside)
-    or, `by_product`, of one product share a group.
+    or of one product share a group.
 
     Products count where none has more than a fold's share of the examples.
     """
@@ -130,7 +150,7 @@ def group_examples(examples: Sequence[Example], by_product: bool = True) -> np.n
         keys[1].append(example.product)
     n = len(examples)
     largest = max(Counter(filter(None, keys[1])).values(), default=0)
-    if not by_product or largest * FOLDS > n:
+    if largest * FOLDS > n:
         keys.pop()
     rows, links = [], []
     for column in keys:

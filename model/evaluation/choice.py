@@ -51,15 +51,22 @@ def rank_arms(cells: Sequence[C]) -> list[C]:
     for cell in cells:
         held_out = cell.held_out
         ids = [one for one in held_out.ids if one in shared[cell.seed]]
-        predictions = make_held_out_predictions(held_out.take_ids(ids) if ids else held_out)
-        loss = float(apply_calibration(predictions, fit_calibration(predictions)).loss.mean())
-        one_class = len({str(one) for one in predictions.predictions}) == 1
-        losses.setdefault(cell.arm, []).append((one_class, loss, cell))
-    ranked = sorted(
+        ranked = rank_predictions(held_out.take_ids(ids) if ids else held_out)
+        losses.setdefault(cell.arm, []).append((*ranked, cell))
+    arms = sorted(
         losses.values(),
         key=lambda own: (all(one for one, *_ in own), float(np.mean([loss for _, loss, _ in own]))),
     )
-    return [min(own, key=lambda one: one[:2])[2] for own in ranked]
+    return [min(own, key=lambda one: one[:2])[2] for own in arms]
+
+
+def rank_predictions(held_out: OutOfFold) -> tuple[bool, float]:
+    """Return a key that is smaller for better predictions: whether they answer one class alone, and
+    the mean log-loss once they are calibrated.
+    """
+    predictions = make_held_out_predictions(held_out)
+    loss = float(apply_calibration(predictions, fit_calibration(predictions)).loss.mean())
+    return len({str(one) for one in predictions.predictions}) == 1, loss
 
 
 def choose_best(cells: Sequence[C]) -> C:

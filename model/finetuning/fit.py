@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.model.arms.arm import Diverged
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device, open_device
 from amazon_electra.model.evaluation import metrics, spans
@@ -170,7 +170,7 @@ def _train_all_rates(
     best = max(attempts, key=Attempt.rank_key)
     if not best.state:
         tried = ", ".join(f"{rate:g}" for rate in rates)
-        raise UserError(
+        raise Diverged(
             f"every learning rate diverged ({tried}): the loss is no number any more; give lower "
             "ones"
         )
@@ -259,11 +259,13 @@ def _begin(
 def _score_dev(
     model: nn.Module, request: Request, prepared: PreparedData, device: Device
 ) -> dict[str, float]:
-    """Return the metrics on dev.
+    """Return the metrics on dev; nothing where there is none.
 
     Where questions may have no answer, they are those at the best threshold of this very state,
     which is returned with them: at a fixed threshold another state would look best.
     """
+    if not prepared.dev:
+        return {}
     task = request.task
     tunes_threshold = task.shape == "span" and not task.always_answered
     logits = network.predict_logits(model, prepared.dev_features, task.shape, device)

@@ -43,7 +43,8 @@ one: a kill loses a minute, and saving costs a twentieth.
 MAX_EPOCHS = 20
 """That `least_examples` may make of the epochs."""
 ScoreDev = Callable[[nn.Module], dict[str, float]]
-"""Returns {metric: value} on dev; the first decides, larger is better; `loss` breaks ties."""
+"""Returns {metric: value} on dev; the first decides, larger is better; `loss` breaks ties. Nothing
+where there is no dev: then the last state is the best."""
 
 
 @dataclass(frozen=True)
@@ -181,12 +182,13 @@ def _evaluate_on_dev(
     position.losses = []
     # the last gradient may have been no number, although the loss was one
     finite = torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all()
-    dev = training.score_dev(model) if math.isfinite(loss) and finite else {}
-    if rank_dev_metrics(dev)[0] == -math.inf:
+    is_finite = math.isfinite(loss) and bool(finite)
+    dev = training.score_dev(model) if is_finite else {}
+    if not is_finite or (dev and rank_dev_metrics(dev)[0] == -math.inf):
         attempt.diverged = True
         return
     numbers = {"train_loss": loss, "learning_rate": rate} | {f"dev_{n}": v for n, v in dev.items()}
     training.report(position.step, numbers)
-    if not attempt.state or rank_dev_metrics(dev) > attempt.rank_key():
+    if not (attempt.state and dev) or rank_dev_metrics(dev) > attempt.rank_key():
         attempt.dev, attempt.best_step = dev, position.step
         attempt.state = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}

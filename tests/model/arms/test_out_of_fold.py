@@ -4,13 +4,19 @@ import numpy as np
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, group_examples
+from amazon_electra.model.arms.out_of_fold import (
+    FOLDS,
+    OutOfFold,
+    assign_folds,
+    group_examples,
+    predict_by_folds,
+)
 from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.finetuning.examples import Example, Sampling, load_examples
 from amazon_electra.model.finetuning.tasks import find_task
-from tests.model.corpora import write_corpus
+from tests.model.corpora import write_corpus, write_electra
 
 
 def test_one_text_and_one_product_are_one_group():
@@ -24,9 +30,6 @@ def test_one_text_and_one_product_are_one_group():
     groups = group_examples(examples)
     assert groups[0] == groups[1] == groups[2] != groups[3]
     assert len(set(groups)) == 17
-    alone = group_examples(examples, by_product=False)
-    assert alone[0] == alone[1] != alone[2]
-    assert len(set(alone)) == 18
 
 
 def test_a_product_with_more_than_a_fold_keeps_nothing_together():
@@ -60,6 +63,38 @@ def test_labels_of_noise_are_not_known_out_of_fold():
     labels = np.repeat(labels[::2], 2)
     fitted = fit_regression(features, labels, 2, (1.0, 100.0), groups)
     assert np.mean(fitted.logits.argmax(1) == labels) < 0.6
+
+
+def test_who_remembers_all_knows_nothing_out_of_fold():
+    """Labels of noise, each text twice: a model that had read the text would know its label."""
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, 30).repeat(2)
+    examples = [Example(str(i), f"text {i // 2}", label=int(c)) for i, c in enumerate(labels)]
+
+    def remember(known, fold):
+        read = {one.text: 2 * one.label - 1 for one in known}
+        return lambda others: np.array([[0, read.get(one.text, 0)] for one in others])
+
+    found = predict_by_folds(examples, remember)
+    assert found.ids == [one.id for one in examples]
+    assert found.labels.tolist() == labels.tolist()
+    assert found.logits.tolist() == [[0, 0]] * 60
+
+
+def test_a_network_predicts_every_one_of_few_labels(tmp_path):
+    """By the folds of TF-IDF, so that both are compared on all of them."""
+    data, encoder = write_corpus(tmp_path / "corpus"), write_electra(tmp_path / "electra")
+    few = {"selection": "cross-validation", "n_train": "60", "max_length": "32", "epochs": "6"}
+    rates = {"learning_rates": "1e-7,5e-3", "layer_decay": "1"}
+    for arm, settings in (("tfidf", few), ("finetuned", few | rates)):
+        config = FinetuneConfig(task="polarity", arm=arm, settings=settings)
+        result = finetune(config, data, tmp_path / arm, encoder=encoder).content
+        assert result["n_dev"] == result["n_train"] == 60
+    words, network = (OutOfFold.load(tmp_path / arm) for arm in ("tfidf", "finetuned"))
+    assert words.ids == network.ids
+    assert words.folds.tolist() == network.folds.tolist()
+    assert [one["learning_rate"] for one in result["tried"]] == [5e-3, 1e-7]
+    assert result["learning_rate"] == 5e-3
 
 
 def test_a_fitted_folder_has_the_predictions_of_its_training_examples(tmp_path):

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +73,14 @@ class Compose:
         homes["TMPDIR"] = str(home / "tmp")  # Prefect's workers of two users may not share one
         return {**CLEAN, **of_image, **told, **self._more, **homes}
 
-    def start(
-        self, service: str, home: Path, prefix: Sequence[str] = ()
-    ) -> "subprocess.Popen[bytes]":
-        """Start a service, in a folder of its own; `prefix` are words before its command."""
+    def start(self, service: str, home: Path) -> "subprocess.Popen[bytes]":
+        """Start a service, in a folder of its own."""
         home.mkdir(exist_ok=True)
         about: dict[str, Any] = COMPOSE["services"][service]
         words = [*about["entrypoint"], *about.get("command", [])]
         with open(home / f"{service}.txt", "ab") as log:
             return subprocess.Popen(
-                [*prefix, *(self._translate(word) for word in words)],
+                [self._translate(word) for word in words],
                 env=self.build_environment(service, home),
                 cwd=ROOT if service == "deployments" else home,  # that of the image
                 stdout=log,

@@ -4,12 +4,8 @@ store is a bucket.
 """
 
 import os
-import shlex
 import signal
-import stat
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -49,58 +45,19 @@ class Shared:
         assert started.poll() is None, self.servers.read_logs()
 
 
-PROJECT = Path(__file__).parents[1]
-
-
-def become_user(user: int) -> list[str]:
-    """Return the words before a command that run it as a user without name or group of its own,
-    with a view of the file system in which that user finds Python, its packages and the project.
-    """
-    needed = [Path(sys.base_prefix), Path(sys.prefix), PROJECT]
-    become = 'user="$1"; shift; exec setpriv --reuid "$user" --regid "$user" --clear-groups "$@"'
-    return ["unshare", "--mount", "sh", "-ec", open_folders(needed) + become, "sh", str(user)]
-
-
-def open_folders(needed: list[Path]) -> str:
-    """Return shell commands for a mount namespace that replace each folder which others may not
-    enter, such as root's home or mktemp's, by one that has only the needed folders below it.
-    """
-    closed: dict[Path, list[Path]] = {}
-    for folder in needed:
-        if found := [path for path in folder.parents if not path.stat().st_mode & stat.S_IXOTH]:
-            closed.setdefault(found[-1], []).append(folder)
-    commands = []
-    for outermost, folders in closed.items():
-        view = shlex.quote(str(outermost))
-        commands.append("mount -t tmpfs none /mnt")
-        for number, folder in enumerate(folders):
-            there = shlex.quote(str(folder))
-            commands.append(f"mkdir /mnt/{number}; mount --bind {there} /mnt/{number}")
-        commands.append(f"mount -t tmpfs -o mode=755 none {view}")
-        for number, folder in enumerate(folders):
-            there = shlex.quote(str(folder))
-            commands.append(f"mkdir -p {there}; mount --bind /mnt/{number} {there}")
-        commands.append("umount --recursive /mnt")
-    return "".join(f"{command}\n" for command in commands)
-
-
 class Host:
-    """A machine with workers, which run as `user`; 0: as root."""
+    """A machine with workers, known by its home."""
 
-    def __init__(self, shared: Shared, name: str, user: int = 0):
-        self.shared, self.home, self.user = shared, shared.folder / name, user
-        self.home.mkdir(mode=0o700)
-        (self.home / "tmp").mkdir()
-        for folder in (self.home, self.home / "tmp"):
-            os.chown(folder, user or -1, user or -1)
+    def __init__(self, shared: Shared, name: str):
+        self.shared, self.home = shared, shared.folder / name
+        (self.home / "tmp").mkdir(parents=True)
 
     @property
     def environment(self) -> dict[str, str]:
         return self.shared.compose.build_environment("worker-cpu", self.home)
 
     def start(self, service: str) -> "subprocess.Popen[bytes]":
-        prefix = become_user(self.user) if self.user else ()
-        return self.shared.compose.start(service, self.home, prefix)
+        return self.shared.compose.start(service, self.home)
 
     def list_processes(self) -> list[psutil.Process]:
         """Every process of this host, known by its home."""
@@ -130,14 +87,11 @@ class Host:
 
 
 @contextmanager
-def serve_for_users() -> Iterator[Shared]:
-    """The servers of deploy/compose.yaml, told of pools and deployments, and an S3 server, in a
-    folder that other users may enter. This process is an operator's: its clients reach them.
+def serve_shared(folder: Path) -> Iterator[Shared]:
+    """The servers of deploy/compose.yaml, told of pools and deployments, and an S3 server. This
+    process is an operator's: its clients reach them.
     """
     with ExitStack() as ends:
-        # pytest's own folder is closed to other users
-        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="pools-")))
-        folder.chmod(0o711)
         s3 = ends.enter_context(serve_s3(folder / "s3"))
         psql, port = ends.enter_context(serve_postgresql())
         shared = Shared(folder, s3, port)
@@ -156,9 +110,9 @@ def serve_for_users() -> Iterator[Shared]:
 
 
 @contextmanager
-def serve_host(shared: Shared, name: str, *services: str, user: int = 0) -> Iterator[Host]:
+def serve_host(shared: Shared, name: str, *services: str) -> Iterator[Host]:
     """A host with these services, lost when the block ends."""
-    host = Host(shared, name, user)
+    host = Host(shared, name)
     try:
         for service in services:
             host.start(service)

@@ -8,7 +8,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
-from tests.gcs_server import serve_gcs
+from tests.s3_server import BUCKET, serve_s3
 
 FILES = [
     "a.json",
@@ -130,12 +130,12 @@ def test_a_stretch_that_cannot_be_read_is_an_error(tmp_path):
     fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
 
 
-@pytest.mark.parametrize("place", ["a folder", "memory://", "gs://"])
-def test_a_file_with_others_of_its_bytes_is_another(place, tmp_path, monkeypatch):
-    with serve_gcs() as gcs:
-        for name, value in gcs.environment.items():
+@pytest.mark.parametrize("place", ["a folder", "memory://bucket", f"s3://{BUCKET}"])
+def test_changed_bytes_make_another_file(place, tmp_path, monkeypatch):
+    with serve_s3(tmp_path / "s3") as s3:
+        for name, value in s3.environment().items():
             monkeypatch.setenv(name, value)
-        path = f"{tmp_path if place == 'a folder' else f'{place}bucket'}/reviews.json"
+        path = f"{tmp_path if place == 'a folder' else place}/reviews.json"
         storage.write_bytes(path, b"one")
         [path] = storage.expand_patterns([path])
         before = storage.describe_identity(path)

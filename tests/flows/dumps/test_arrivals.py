@@ -14,7 +14,7 @@ from amazon_electra.flows.dumps.arrivals import find_arrivals, is_named_like_a_d
 from amazon_electra.flows.stages import dump as dump_stage
 from amazon_electra.flows.store.store import Store
 from tests.flows.dumps.dump_server import DUMP, Server, redirecting, serving
-from tests.gcs_server import serve_gcs
+from tests.s3_server import BUCKET, serve_s3
 
 LONG_AGO = 1_000_000.0
 
@@ -45,16 +45,16 @@ def test_what_is_still_being_written_or_no_dump_is_left_alone(tmp_path):
     assert len(find_arrivals([str(tmp_path)], 1, now).whole) == 3
 
 
-@pytest.mark.parametrize("place", ["gs://bucket/inbox", "gs://bucket/inbox/*.json"])
-def test_what_others_put_into_a_bucket_is_seen_at_the_next_look(place, monkeypatch):
-    with serve_gcs() as gcs:
-        for name, value in gcs.environment.items():
+@pytest.mark.parametrize("place", [f"s3://{BUCKET}/inbox", f"s3://{BUCKET}/inbox/*.json"])
+def test_the_next_look_sees_new_files_of_a_bucket(place, tmp_path, monkeypatch):
+    with serve_s3(tmp_path) as s3:
+        for name, value in s3.environment().items():
             monkeypatch.setenv(name, value)
         for name in ("a.json", "b.json"):
-            other = fsspec.filesystem("gs", skip_instance_cache=True)  # of another process
-            other.pipe_file(f"bucket/inbox/{name}", b"{}")
-            seen = [arrival.path for arrival in find_arrivals([place], 60, time.time()).whole]
-            assert seen[-1] == f"gs://bucket/inbox/{name}"
+            other = fsspec.filesystem("s3", skip_instance_cache=True)  # of another process
+            other.pipe_file(f"{BUCKET}/inbox/{name}", b"{}")
+            seen = [arrival.path for arrival in find_arrivals([place], 0, time.time() + 60).whole]
+            assert seen[-1] == f"s3://{BUCKET}/inbox/{name}"
 
 
 def test_an_announced_dump_is_taken_at_once_and_no_other(tmp_path):

@@ -185,7 +185,7 @@ class SplitConfig(Settings):
     dates: Order | None = Field(
         default=None,
         description="With split_by time: order of day, month and year in dates such as 03/04/2015, "
-        "where the column does not show it: DMY, MDY or YMD; none: found from its values",
+        "where the column does not show it: DMY or MDY; none: found from its values",
     )
 
 

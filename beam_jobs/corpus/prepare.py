@@ -39,9 +39,9 @@ from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, chec
 from amazon_electra.beam_jobs.reading import fields, label_values, stars, work_units
 from amazon_electra.beam_jobs.reading.dates import (
     FORMS,
-    Notation,
+    Order,
     count_dates,
-    decide_notation,
+    decide_order,
     parse_day,
     read_month,
     resolve_days,
@@ -167,7 +167,7 @@ class TimeSplit(NamedTuple):
     dev: int
     """The first day of dev, in days since 1970-01-01."""
     test: int
-    notations: dict[int, Notation]
+    orders: dict[int, Order | None]
     """Of the dates, by the number of the dump."""
 
 
@@ -205,13 +205,13 @@ def decide_time_split(
     another split, and UserError where the dates leave it open.
     """
     check_failed(failed)
-    given, days, notations = preparation.options.dates, Counter[int](), dict[int, Notation]()
+    given, days, orders = preparation.options.dates, Counter[int](), dict[int, Order | None]()
     for dump, dates in sorted(counts.items()):
-        notations[dump] = decide_notation(dates, columns.get(dump, "the dump"), given)
-        days += resolve_days(dates, notations[dump])[0]
+        orders[dump] = decide_order(dates, columns.get(dump, "the dump"), given)
+        days += resolve_days(dates, orders[dump])[0]
     if not days:
         raise UserError(f"no review has a date that can be read; {FORMS}", "split_by", "time")
-    return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), notations)
+    return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), orders)
 
 
 def cut_into_units(file: DumpFile, size: int, folder: str, failed: str) -> Iterator[Unit]:
@@ -308,9 +308,9 @@ class UnitReader:
     def __init__(self, unit: Unit, preparation: Preparation, time: TimeSplit | None) -> None:
         self.unit, self.preparation, self.time = unit, preparation, time
         self.options = preparation.options
-        self.notation = Notation(self.options.dates or "")
+        self.order = self.options.dates
         if time:
-            self.notation = time.notations.get(unit.file.dump, self.notation)
+            self.order = time.orders.get(unit.file.dump, self.order)
         self.read = 0
         self.tally = Tally()
         self.dropped: Counter[str] = Counter()
@@ -406,10 +406,10 @@ class UnitReader:
             labels=review.labels,
             item=int.from_bytes(item[:8]) if item else 0,
             key=splits.hash_identifier(review.user_id) if by == "user" else item,
-            day=parse_day(review.timestamp, self.notation) if by == "time" else None,
+            day=parse_day(review.timestamp, self.order) if by == "time" else None,
             row=self.read,
             id=own_id,
-            month=read_month(review.timestamp, self.notation),
+            month=read_month(review.timestamp, self.order),
         )
 
     def record_reject(self, item: Reject) -> None:

@@ -28,7 +28,6 @@ DELIMITERS = "\t,;|"
 MAX_HEADER, MAX_HEADER_LINES = 200, 10
 """Characters of the first name, and lines of all names."""
 TOO_LONG, BROKEN = "record too long", "broken CSV"
-LOOK_BACK_LINES = 64  # so many lines of one record are checked for being records of their own
 csv.field_size_limit(2**31 - 1)
 """Of the whole process; `RecordLines` keeps to the layout's own limit."""
 SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([\t,;|])\r?\n", re.IGNORECASE)
@@ -36,7 +35,7 @@ BLANK_LINES = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*\r?\n)+")
 FIRST_ROWS = 50
 """Records that show how a file's rows end, and what the first of them are."""
 SMALL_WINDOW_BYTES = 1 << 12
-DESCRIPTION, TOTAL = "description of columns", "total of a table"
+DESCRIPTION = "description of columns"
 """Why a row is no review."""
 MAX_DESCRIPTIONS = 2
 IMPORT_ID = '{"ImportId"'
@@ -47,29 +46,6 @@ KINDS = {
     *("time", "timestamp", "object", "int64", "float64", "long", "category", "categorical", "uuid"),
 }
 """Names of types, which some exports write into a second header."""
-TOTALS = {
-    *("total", "totals", "grand total", "subtotal", "sum", "average", "mean", "count"),
-    *("summe", "gesamt", "gesamtsumme", "insgesamt", "gesamtergebnis", "durchschnitt", "anzahl"),
-    *("total général", "somme", "moyenne", "suma", "total general", "promedio", "media"),
-    *("totale", "totale complessivo", "somma", "soma", "média", "totaal", "eindtotaal", "razem"),
-    *(
-        "toplam",
-        "genel toplam",
-        "summa",
-        "totalt",
-        "итого",
-        "всего",
-        "合计",
-        "总计",
-        "合計",
-        "총계",
-    ),
-}
-"""What a row below a table begins with that adds it up."""
-MAX_TOTAL_CHARACTERS = 30
-AMOUNT = re.compile(r"[-+]?[\d.,'\s]*\d\s*%?")
-CERTAIN, LIKELY, POSSIBLE = 12, 4, 1
-"""Delimiters in lines that would be whole records, the less the more there is in doubt."""
 
 
 def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
@@ -80,41 +56,33 @@ def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
         for field, name in layout.mapping
         if field.startswith(fields.LABEL) and columns.count(name) > 1
     ]
-    text = dict(layout.mapping).get("text", "")
-    place = columns.index(text) if text in columns else -1
     described = 0  # records that are still to come and describe the columns
     while not lines.ended:
         records = csv.reader(lines, **make_dialect(layout))
         broken = ""
         while not broken:
             lines.begin_record()
-            values, failure = None, ""
+            values = None
             try:
                 values = next(records, None)
             except csv.Error as error:
-                failure = str(error)
+                broken = TOO_LONG if str(error) == TOO_LONG else BROKEN
             yield from lines.rejects
             lines.rejects.clear()
-            if failure:
-                swallowed = lines.give_back(POSSIBLE)
-                broken = TOO_LONG if failure == TOO_LONG and not swallowed else BROKEN
-            elif values is None:
+            if broken:
+                continue
+            if values is None:
                 break
+            if not header and (lines.ended or not is_whole(lines, values)):
+                broken = BROKEN  # a quote that never ends, or ends within a field
             elif header:
                 header, described = False, layout.descriptions
-            elif lines.ended:  # inside quotes, for the end of a record is seen before
-                lines.give_back(POSSIBLE)
-                broken = BROKEN
-            elif len(lines.parts) > 1 and lines.give_back(choose_threshold(lines, values)):
-                broken = BROKEN
             elif is_header(values, columns):  # of files put together
                 lines.tally.notes["repeated_headers"] += 1
                 described = layout.descriptions
             elif described and len(values) == len(columns):
                 described -= 1
                 yield make_reject(lines.first, DESCRIPTION, lines.join_raw())
-            elif is_total(values, place):
-                yield make_reject(lines.first, TOTAL, lines.join_raw())
             elif len(values) == len(columns):
                 record: dict[str, Any] = dict(zip(columns, values, strict=True))
                 for name in repeated:  # as Jira writes a list
@@ -123,8 +91,23 @@ def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
             elif values and (len(values) > 1 or values[0].strip()):
                 reason = f"{'fewer' if len(values) < len(columns) else 'more'} columns"
                 yield make_reject(lines.first, reason, lines.join_raw())
-        if broken:  # the reader may be inside a quoted field: go on with a fresh one
+        if broken:  # the reader may be inside a quoted field: go on with the next line
+            lines.give_back()
             yield make_reject(lines.first, broken, lines.join_raw())
+
+
+def is_whole(lines: "RecordLines", values: list[str]) -> bool:
+    """Return whether the lines of a record are one record: it has as many columns as the others,
+    and each of its quotes begins or ends a field.
+    """
+    if len(lines.parts) == 1:
+        return True
+    texts = [decode_line(line, Tally(), lines.layout) for _, line in lines.parts]
+    try:
+        list(csv.reader(texts, strict=True, **make_dialect(lines.layout)))
+    except csv.Error:
+        return False
+    return len(values) == len(lines.layout.columns)
 
 
 def is_header(values: list[str], columns: list[str]) -> bool:
@@ -134,21 +117,6 @@ def is_header(values: list[str], columns: list[str]) -> bool:
     return values[0].split() == columns[0].split() and columns == [
         " ".join(value.split()) for value in values
     ]
-
-
-def is_total(values: list[str], text: int) -> bool:
-    """Return whether a record only adds up those above it: its first value says so, and the others
-    are numbers. The place of its text, if it has one, is empty, or is that first value in a record
-    of three values or more.
-    """
-    first = next(filter(None, values), "")
-    if len(first) > MAX_TOTAL_CHARACTERS or first.strip(" :").lower() not in TOTALS:
-        return False
-    rest = [value for value in values if value]
-    if text >= 0 and values[text:][:1] not in ([""], [first]):
-        return False
-    is_clear = text < 0 or not values[text] or len(values) > 2
-    return len(rest) > 1 and is_clear and all(map(AMOUNT.fullmatch, rest[1:]))
 
 
 def count_descriptions(records: list[list[str]]) -> int:
@@ -175,16 +143,6 @@ def make_dialect(layout: Layout) -> dict[str, Any]:
     }
 
 
-def choose_threshold(lines: "RecordLines", values: list[str]) -> int:
-    """Return the weight of lines from which on a record of several lines is taken for several."""
-    texts = [decode_line(line, Tally(), lines.layout) for _, line in lines.parts]
-    try:
-        list(csv.reader(texts, strict=True, **make_dialect(lines.layout)))
-    except csv.Error:  # a quote that ends no field
-        return LIKELY
-    return CERTAIN if len(values) == len(lines.layout.columns) else LIKELY
-
-
 class RecordLines:
     """Gives lines to the csv module and keeps those of the record under way."""
 
@@ -205,17 +163,12 @@ class RecordLines:
     def join_raw(self) -> bytes:
         return b"\n".join(line for _, line in self.parts)
 
-    def give_back(self, enough: int) -> bool:
-        """End the record before the first of its lines that is one itself, if they weigh enough."""
-        weights = [_weigh_line(line, self.layout) for _, line in self.parts[1:]]
-        if sum(weights) < enough or (enough == CERTAIN and not _are_records(weights)):
-            return False
-        first = 1 + next(i for i, weight in enumerate(weights) if weight)
-        self._position -= sum(len(line) + 1 for _, line in self.parts[first:])
-        self._again += self.parts[: first - 1 : -1]
-        self.parts = self.parts[:first]
-        self.ended = False
-        return True
+    def give_back(self) -> None:
+        """End the record with its first line; the others are read again."""
+        self._position -= sum(len(line) + 1 for _, line in self.parts[1:])
+        self._again += self.parts[:0:-1]
+        self.ended = self.ended and len(self.parts) < 2
+        self.parts = self.parts[:1]
 
     def __iter__(self) -> "RecordLines":
         return self
@@ -237,10 +190,6 @@ class RecordLines:
         self._position += len(part[1]) + 1
         if self._size > self.layout.max_record_bytes:
             raise csv.Error(TOO_LONG)
-        if len(self.parts) % LOOK_BACK_LINES == 0:
-            weights = [_weigh_line(line, self.layout) for _, line in self.parts[-LOOK_BACK_LINES:]]
-            if _are_records(weights):
-                raise csv.Error(BROKEN)
         return decode_line(part[1], self.tally, self.layout)
 
 
@@ -251,31 +200,6 @@ def decode_line(line: bytes, tally: Tally, layout: Layout) -> str:
 def end_line(line: str) -> str:
     """Return a line for csv.reader, which takes no CR within one."""
     return line.rstrip("\r").replace("\r", " ") + "\n"
-
-
-def _weigh_line(line: bytes, layout: Layout) -> int:
-    """Weigh how much a line looks like a record of its own, by its delimiters and its quotes.
-
-    Prose has no tabs.
-    """
-    delimiter, wanted = layout.delimiter.encode(), len(layout.columns) - 1
-    if delimiter == b"\t":
-        return CERTAIN if line.count(delimiter) == wanted > 0 else 0
-    if quotes := line.startswith(b'"') or delimiter + b'"' in line:
-        try:
-            (values,) = csv.reader(
-                [decode_line(line, Tally(), layout)], strict=True, **make_dialect(layout)
-            )
-        except (csv.Error, ValueError):
-            values = []
-        if len(values) == wanted + 1:
-            return CERTAIN
-    return max(wanted, LIKELY * quotes) if line.count(delimiter) == wanted > 0 else 0
-
-
-def _are_records(weights: list[int]) -> bool:
-    """Return whether most lines of these weights are certainly records."""
-    return sum(weights) >= CERTAIN and sum(map(bool, weights)) * 4 >= len(weights) * 3
 
 
 def take_header(text: str) -> str:
@@ -412,10 +336,14 @@ def compile_clean_records(
 
 
 def _is_certain(record: bytes, layout: Layout) -> bool:
-    """Return whether no line within a record looks like one itself."""
-    lines = record.split(b"\n")[1:-1]
-    short = len(record) <= layout.max_record_bytes
-    return short and not any(_weigh_line(line, layout) for line in lines)
+    """Return whether the reader takes what looks like a record for one."""
+    if len(record) > layout.max_record_bytes:
+        return False
+    if record.count(b"\n") == 1:
+        return True
+    lines = [decode_line(line, Tally(), layout) for line in record.split(b"\n")[:-1]]
+    [values] = csv.reader(lines, **make_dialect(layout))
+    return len(values) == len(layout.columns)
 
 
 def _find_end_of_first(stretch: bytes, start: int, layout: Layout) -> int:

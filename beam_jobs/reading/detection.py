@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,15 +10,15 @@ from typing import Any
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import (
-    delimited,
     fields,
     json_documents,
     json_records,
 )
 from amazon_electra.beam_jobs.reading.compression import (
+    SHOWN_BYTES,
     Compression,
     PlainStream,
-    name_new_file,
+    refuse_bytes,
     refuse_unless_text,
 )
 from amazon_electra.beam_jobs.reading.format import RowFormat
@@ -41,33 +40,16 @@ from amazon_electra.beam_jobs.reading.lines import (
 HEAD_BYTES = 1 << 18
 MAX_NESTING = 4
 MAX_NAME_CHARACTERS, MAX_NAME_WORDS = 100, 6
-HEADER_LINES = 20
-"""In which the names of columns are looked for, to say where they are."""
 FIRST_RECORDS = 100
 """Of which one at least must have a text."""
 NUMBER = re.compile(r"\d+([.,]\d+)?")
-PAGE = re.compile(rb"<[a-z!?]", re.IGNORECASE)
-SQL = re.compile(
-    rb"--\s|/\*!|(?:insert into|create table|drop table|set names)\s|set \w+ *=|copy \S+ ?\(",
-    re.IGNORECASE,
+FOREIGN = re.compile(
+    rb"<|%|//|/\*|--\s|[\w.$ ]+[=(]\s*[\[{]|\[\s*+\[\s*+[^\s{\[\]]|version https://git-lfs"
 )
-SCRIPT = re.compile(rb"(?:(?:var|let|const|window|export)\b[^\n{\[]*|[\w.]+\s*)[=(]\s*[\[{]")
-COMMENTS = re.compile(rb"(?:\s*(?://[^\n]*\n|/\*.*?\*/))+\s*[\[{]", re.DOTALL)
-WITHIN_STRINGS = re.compile(rb'"\s*[\[{][\[{\s]*\\+"')
-NO_OBJECTS = re.compile(rb'\[\s*+["\d\[]')
-MONGO_SHELL_LITERAL = re.compile(rb"\b(?:ObjectId|ISODate|NumberInt|NumberLong|NumberDecimal)\(")
-WRITE_OBJECTS = "write objects, in pandas to_json(FILE, orient='records', lines=True)"
+"""What markup, SQL, scripts, lists without names and pointers of Git LFS begin with."""
 MAX_ANSWER_BYTES = 1 << 16
-ANSWERS = {"message", "msg", "detail", "details", "error", "errors", "errormessage"}
-"""Names of fields, as `simplify_name` gives them, one of which an error answer in JSON has, and
-others that it may have: those of S3, AWS, Google, Azure, GitHub, Hugging Face, Elasticsearch,
-GraphQL, RFC 9457 and web frameworks."""
-AROUND_ANSWERS = ANSWERS | {
-    *("code", "errorcode", "errordescription", "errortype", "exception", "reason", "statuscode"),
-    *("status", "statustext", "type", "success", "ok", "documentationurl", "help", "instance"),
-    *("path", "url", "key", "bucketname", "resource", "timestamp", "trace", "traceid"),
-    *("hostid", "requestid", "extensions", "errorsummary", "hint", "messages", "retryafter"),
-}
+ANSWERS = {"error", "errors", "message", "code", "status", "detail", "__type"}
+"""Fields of the JSON that a server answers with in the place of a file."""
 
 
 def read_records(stream: Stream, found: Layout, tally: Tally, header: bool) -> Iterator[Item]:
@@ -125,15 +107,7 @@ def detect_layout(
         head = read_head(path, first, compression, member, size)
         found = replace(defaults, name=name or detect_format(head, shown))
         format = find_format(found.name)
-        if not name and format.is_json:
-            is_whole, text = len(head) < size, overrides.get("text", "")
-            orient = json_documents.find_orient(head, found, text, shown, is_whole)
-            if orient is None and size < defaults.max_record_bytes:
-                continue
-            if orient:
-                found = replace(found, name="json_table", orient=orient)
-                format = find_format(found.name)
-        if not overrides and len(head) < min(size, MAX_ANSWER_BYTES):
+        if format.is_json and not overrides and len(head) < min(size, MAX_ANSWER_BYTES):
             refuse_error_answer(head, found, shown)
         records: list[dict[str, Any]] = []
         rejects: list[Reject] = []
@@ -156,7 +130,7 @@ def detect_layout(
                     for field, name in overrides.items()
                 }
             columns = choose_columns(columns, records, meant)
-            refuse_without_header(head, found, meant, shown)
+            refuse_without_header(found, meant, shown)
             once = {n for n in columns if found.columns.count(n) < 2 or n in meant.values()}
             ordered = [n for n in dict.fromkeys([*found.columns, *sorted(columns)]) if n in once]
             some = records[:FIRST_RECORDS]
@@ -188,27 +162,9 @@ def detect_layout(
     raise UserError(
         f"{shown}: no {found.name} record in its first {len(head)} bytes"
         + (f": {rejects[0].reason} in line {rejects[0].line}; " if rejects else "; ")
-        + f"{find_way_out(head, found, is_whole=len(head) < size)}"
+        + "mend it, convert it to CSV or JSON lines, or name another format with `format`"
+        + ("" if len(head) < size else ", or raise `max_record_bytes`")
     )
-
-
-def find_way_out(head: bytes, found: Layout, is_whole: bool) -> str:
-    """Return what helps with a file whose first bytes have no record."""
-    if MONGO_SHELL_LITERAL.search(head):
-        return "it is printed by MongoDB's shell, which is no JSON: write it with mongoexport"
-    if NO_OBJECTS.match(head.lstrip(b"\xef\xbb\xbf \t\r\n")):
-        return f"its lists have no names: {WRITE_OBJECTS}"
-    if found.name == "delimited":
-        return (
-            f"its first line has {len(found.columns)} names: mend it, or put fields that hold "
-            f"{found.delimiter!r} in double quotes"
-        )
-    way = (
-        f"mend it, or {WRITE_OBJECTS}"
-        if find_format(found.name).is_json
-        else "name another format with `format`"
-    )
-    return way if is_whole else f"{way}, or raise `max_record_bytes`"
 
 
 def choose_columns(
@@ -232,41 +188,21 @@ def choose_columns(
     return plain.union(*(list_nested_names(record) for record in records[:FIRST_RECORDS]))
 
 
-def refuse_without_header(
-    head: bytes, found: Layout, overrides: dict[str, str], shown: str
-) -> None:
+def refuse_without_header(found: Layout, overrides: dict[str, str], shown: str) -> None:
     """Raise UserError for a file of columns that begins with a record, or with something else."""
     names = found.columns
     if overrides or not names or fields.find_column("text", set(names)):
         return
-    refuse_late_header(head, shown)
     if any(
         len(name) > MAX_NAME_CHARACTERS
         or len(name.split()) > MAX_NAME_WORDS
         or NUMBER.fullmatch(name)
         for name in names
     ):
-        longest = max(range(len(names)), key=lambda i: (len(names[i].split()), len(names[i])))
-        called = [f"c{n}" if n - 1 != longest else "text" for n in range(1, len(names) + 1)]
-        example = found.delimiter.join(called)
         raise UserError(
             f"{shown}: its first line has no names of columns; write it first, a name for each of "
-            f"its {len(names)} columns: sed -i '1i {example.encode('unicode_escape').decode()}' "
-            f"{shlex.quote(shown)}; or, if each line is a text, give `format='text'`"
+            f"its {len(names)} columns, or, if each line is a text, give `format='text'`"
         )
-
-
-def refuse_late_header(head: bytes, shown: str) -> None:
-    """Raise UserError if a line behind the first one seems to have the names of the columns."""
-    for number, line in enumerate(head.split(b"\n")[:HEADER_LINES], 1):
-        text = line.decode(errors="replace").lstrip("\ufeff")
-        for delimiter in delimited.DELIMITERS:
-            names = {name.strip(' "\r') for name in text.split(delimiter)}
-            if number > 1 and len(names) > 1 and fields.find_column("text", names):
-                raise UserError(
-                    f"{shown}: its first line has no names of columns, but line {number} seems to; "
-                    f"delete what is above it: sed -i 1,{number - 1}d {shlex.quote(shown)}"
-                )
 
 
 def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:
@@ -287,26 +223,18 @@ def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
     """Raise UserError if the only record of a file, which `head` is all of, is the JSON that a
     server answers with when it has no such file, or does not give it.
     """
-    if not find_format(found.name).is_json or found.name == "json_table":
-        return
     limited = replace(found, max_record_bytes=max(len(head), 1))
     items = list(read_records(io.BytesIO(head), limited, Tally(), header=True))
     if len(items) != 1 or isinstance(items[0], Reject):
         return
     record = items[0][1]
-    given = {simplify_name(name) for name, value in record.items() if value is not None}
-    titled = {"title"} if "status" in given else set()
-    if given & (ANSWERS | titled) and given <= AROUND_ANSWERS | titled:
-        answer = json.dumps(record, default=str)[:100]
+    given = {name.lower() for name in record}
+    if given & ANSWERS and not fields.find_column("stars", {*record}):
         raise UserError(
-            f"{shown} is the error message of a server instead of a dump: {answer}; fetch it "
-            "again, or name its text with `columns='text=NAME'`"
+            f"{shown} is the error message of a server instead of a dump: "
+            f"{json.dumps(record, default=str)[:100]}; fetch it again, or name its text with "
+            "`columns='text=NAME'`"
         )
-
-
-def simplify_name(name: str) -> str:
-    """Return the letters and digits of a name, in lower case."""
-    return re.sub(r"[\W_]+", "", name).lower()
 
 
 def list_head_sizes(longest: int) -> Iterator[int]:
@@ -349,10 +277,7 @@ def inspect_head(
     """
     format = find_format(found.name)
     if not format.is_json and b"\n" not in head and b"\r" in head.strip():
-        raise UserError(
-            f"{shown}: its lines end with CR alone; convert them first: tr '\\r' '\\n' < "
-            f"{shlex.quote(shown)} > {name_new_file(shown)}"
-        )
+        raise UserError(f"{shown}: its lines end with CR alone; convert them to LF")
     found = format.inspect(head, found)
     if found.name == "json_objects" and not whole:
         objects = json_records.find_whole_objects(head, len(found.prefix))
@@ -373,45 +298,15 @@ def detect_format(head: bytes, shown: str) -> str:
     for name, one in formats.items():
         if type(one) not in OURS and one.recognize(start):
             return name
-    if PAGE.match(start):
-        raise UserError(
-            f"{shown} is XML or HTML, which is not read; if it is the error page of a download, "
-            "fetch it again, or else write its reviews as CSV or JSON"
-        )
-    if SQL.match(start):
-        raise UserError(
-            f"{shown} is an SQL dump, which is not read; load it into its database, and write the "
-            "table of the reviews as CSV"
-        )
-    if COMMENTS.match(start):
-        raise UserError(
-            f"{shown} is JSON with comments, which JSON has not; take them out: "
-            f"sed -E 's#^[[:space:]]*//.*##; s#/[*][^*]*[*]/##g' {shlex.quote(shown)} > "
-            f"{name_new_file(shown, 'json')}"
-        )
-    if SCRIPT.match(start):
-        raise UserError(
-            f"{shown} is a script around JSON; take out what is around it: "
-            f"sed '1s/^[^[{{]*//; $s/[);]*$//' {shlex.quote(shown)} > "
-            f"{name_new_file(shown, 'json')}"
-        )
-    if WITHIN_STRINGS.match(start):
-        raise UserError(
-            f"{shown} has its JSON in strings; decode it: jq -r . {shlex.quote(shown)} > "
-            f"{name_new_file(shown, 'json')}"
-        )
-    if start.startswith(b"version https://git-lfs"):
-        raise UserError(f"{shown} is only Git LFS's pointer to a file; fetch that: git lfs pull")
-    if re.match(rb"\[\s*+\[\s*+(?!\{)", start):
-        raise UserError(f"{shown} holds lists without names; {WRITE_OBJECTS}")
+    if FOREIGN.match(start):
+        raise refuse_bytes(start, shown)
     if start.startswith((b"{", b"[")):
         return json_records.detect_json_format(start)
     for name, one in formats.items():
         if one.recognize(start):
             return name
     refuse_unless_text(head, shown)
-    refuse_late_header(head, shown)
     raise UserError(
-        f"{shown}: its format is not known ({', '.join(formats)}); name it with `format`, with "
-        "`format='text'` where each line is a text, or leave the file out"
+        f"{shown}: its format is not known, it begins with {start[:SHOWN_BYTES]!r}; convert it to "
+        "CSV, JSON lines or Parquet, or, if each line is a text, give `format='text'`"
     )

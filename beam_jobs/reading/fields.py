@@ -9,7 +9,6 @@ reasons, and says which values are stars.
 import csv
 import difflib
 import re
-import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -265,10 +264,9 @@ def map_columns(
         likely = inner[name] if name else propose_text(order, records) or "NAME"
         alike = sum(one.endswith(f".{name}") for one in columns) if name else 0
         if alike >= MIN_ALIKE and LIST not in likely:
-            path = "." + "[]" * likely.count(".")
             raise UserError(
-                f"{file}: its reviews seem to be the values of an object; write each in a line of "
-                f"its own: jq -c '{path}' {shlex.quote(file)} > reviews.jsonl"
+                f"{file}: its reviews seem to be the values of an object; convert it to CSV or "
+                "JSON lines"
             )
         entry = name_setting("columns", format_entry("text", likely))
         raise UserError(

@@ -74,16 +74,6 @@ class Format:
         return True
 
 
-class WholeFormat(Format):
-    """A format whose file is one record to read, and never cut."""
-
-    def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
-        return -1
-
-    def is_stateless(self, layout: Layout) -> bool:
-        return False
-
-
 @dataclass(frozen=True)
 class Piece:
     """Some row groups of a file."""

@@ -9,14 +9,13 @@ from amazon_electra.beam_jobs.reading.compression import PACKED
 from amazon_electra.beam_jobs.reading.delimited import Delimited
 from amazon_electra.beam_jobs.reading.fasttext import FastText
 from amazon_electra.beam_jobs.reading.format import Format
-from amazon_electra.beam_jobs.reading.json_documents import JsonTable
 from amazon_electra.beam_jobs.reading.json_records import JsonLines, JsonObjects, PythonLines
 from amazon_electra.beam_jobs.reading.parquet_records import Parquet
 from amazon_electra.beam_jobs.reading.plain_text import PlainText
 from amazon_electra.beam_jobs.reading.snap import Snap
 
 OURS: tuple[type[Format], ...] = (
-    *(JsonLines, JsonObjects, JsonTable, PythonLines),
+    *(JsonLines, JsonObjects, PythonLines),
     *(FastText, Snap, Parquet, PlainText, Delimited),
 )
 FORMATS: dict[str, Format] = {kind.name: kind() for kind in OURS}

@@ -63,26 +63,13 @@ def _read_records(
                 continue
             record = parse_leniently(line, number, tally, layout.encoding)
         if type(record) is dict:
-            if len(record) == 1 and is_bulk_action(record):
-                tally.notes["bulk_actions"] += 1
-            else:
-                yield number, record
+            yield number, record
         elif isinstance(record, Reject):
             yield record
         elif type(record) in (list, tuple) and record and all(type(one) is dict for one in record):
             yield from ((number, one) for one in record)
         elif line.strip(AROUND):  # an empty list is no record
             yield make_reject(number, "not an object", line)
-
-
-def is_bulk_action(record: dict[str, Any]) -> bool:
-    """Return whether a record of Elasticsearch only says where the next one goes."""
-    [(name, about)] = record.items()
-    return (
-        name in ("index", "create")
-        and type(about) is dict
-        and not {"_index", "_id"}.isdisjoint(about)
-    )
 
 
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:

@@ -27,7 +27,6 @@ class Layout:
     records: str = ""  # path of keys to the list of reviews, given or found
     prefix: bytes = b""  # of a file that is an object around a list: all before the first review
     partition: tuple[tuple[str, str | None], ...] = ()  # columns that names of folders give
-    orient: str = ""  # of a table that is one JSON object: "columns", "index" or "split"
     max_record_bytes: int = Limits.max_record_bytes  # of one record
 
     @property

@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -224,19 +223,9 @@ def _inspect_file(
         first = storage.read_first_bytes(path, min(identity[1], detection.HEAD_BYTES))
         compression = detect_compression(first)
         for member in list_zip_members(path) if compression == "zip" else [""]:
-            try:
-                layout = detection.detect_layout(
-                    path, first, compression, member, options.format, overrides, defaults
-                )
-            except UserError as error:
-                if not member:
-                    raise
-                shown = f"{path}/{member}"  # in commands it is where unzip puts it
-                before, _, rest = str(error).partition(shown)
-                rest = rest.replace(shown, member)
-                raise UserError(
-                    f"{before}{shown}{rest} (after: unzip {shlex.quote(path)})"
-                ) from None
+            layout = detection.detect_layout(
+                path, first, compression, member, options.format, overrides, defaults
+            )
             name = (member or path).encode(errors="surrogateescape").decode(errors="replace")
             source = os.path.basename(name.rstrip("/")).split(".")[0] or "dump"
             about = source, identity, compression, layout, options.max_expansion

@@ -11,9 +11,9 @@ from amazon_electra.beam_jobs.corpus.classes import choose_classes, count_labels
 from amazon_electra.beam_jobs.deduplication import exact, held_out
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.dates import (
-    Notation,
+    Order,
     count_dates,
-    decide_notation,
+    decide_order,
     parse_day,
     resolve_days,
 )
@@ -30,14 +30,14 @@ MAX_TEXTS = WITHHOLDING_TEXTS
 """Of a dump whose corpus is foretold: its texts are compared with one another in memory."""
 
 
-def find_time_split(previews: Sequence[Preview], corpus: Corpus) -> tuple[Notation, int, int]:
+def find_time_split(previews: Sequence[Preview], corpus: Corpus) -> tuple[Order | None, int, int]:
     """Return the notation of the dates and the first days of dev and test, by the first records;
     UserError where they leave the notation open, or have too few days.
     """
     counts = count_dates(review.timestamp for each in previews for review in each.reviews)
     mapped = ((each.file.name, dict(each.file.layout.mapping)) for each in previews)
     where = next(f"{name}: {of['timestamp']}" for name, of in mapped if "timestamp" in of)
-    notation = decide_notation(counts, where, corpus.dates)
+    notation = decide_order(counts, where, corpus.dates)
     days, _ = resolve_days(counts, notation)
     return notation, *splits.find_cut_offs(days, splits.parse_shares(corpus.split))
 
@@ -58,9 +58,8 @@ def describe_dates(previews: Sequence[Preview], corpus: Corpus) -> str:
     except UserError as mistake:
         return f"dates     {mistake}; the corpus job decides by all of them"
     first = np.datetime64(test, "D")
-    order = f", read as {notation.order}" if notation.order else ""
-    serials = ", a spreadsheet's numbers of days" if notation.has_serials else ""
-    return f"dates     test begins about {first}{order}{serials}"
+    order = f", read as {notation}" if notation else ""
+    return f"dates     test begins about {first}{order}"
 
 
 def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -> dict[str, Any]:

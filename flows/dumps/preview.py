@@ -19,7 +19,7 @@ from amazon_electra.beam_jobs.deduplication import exact, held_out, phrases
 from amazon_electra.beam_jobs.reading import detection, fields, work_units
 from amazon_electra.beam_jobs.reading.class_order import order_classes
 from amazon_electra.beam_jobs.reading.compression import PlainStream
-from amazon_electra.beam_jobs.reading.format import RowFormat, WholeFormat
+from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, add_id_column, format_id, warn_of_ids
 from amazon_electra.beam_jobs.reading.label_values import decide_values, describe_values
@@ -332,10 +332,6 @@ def read_preview(file: DumpFile) -> Preview:
             each = len(head) / max(head[-1][0], 1) if head else 1  # reviews of a row
             count = len(head) if is_whole else round(each * format.count_rows(stream))
             return Preview(file, head, count, is_whole)
-    if isinstance(format, WholeFormat):
-        whole = work_units.Unit(file, 0, file.path, file.compression, 0, None, file.plain_size)
-        head = list(work_units.read_records(whole, Tally()))
-        return Preview(file, head, len(head), is_whole=True)
     with PlainStream(file.path, file.compression, file.member, file.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)

@@ -172,16 +172,7 @@ SHAPES = {
     "names that SQL has too": lambda texts: dump_csv(texts, "Set name,text\n", "1,").encode(),
     "spaces before quotes": lambda texts: dump_csv(texts, "n, text\n", "1, ").encode(),
     "another delimiter in a name": lambda texts: dump_csv(texts, "n, m;text\n", "1;").encode(),
-    "a list for each column": lambda texts: json.dumps({"n": [*texts], "text": texts}).encode(),
     "bytes in Parquet": dump_parquet,
-    "Elasticsearch's bulk file": lambda texts: "".join(
-        json.dumps(one) + "\n"
-        for i, text in enumerate(texts)
-        for one in ({"index": {"_index": "r", "_id": str(i)}}, {"text": text})
-    ).encode(),
-    "objects by their keys, some with more": lambda texts: json.dumps(
-        {f"-M{i}": {"text": t} | ({"reply": "x"} if i % 2 else {}) for i, t in enumerate(texts)}
-    ).encode(),
     "DynamoDB's scan": lambda texts: json.dumps(
         {"Items": [{"text": {"S": t}, "stars": {"N": "5"}} for t in texts], "Count": 20}
     ).encode(),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from amazon_electra.beam_jobs.reading.delimited import DESCRIPTION, TOTAL, is_total
-from tests.beam_jobs.dumps import read_as_scored, rows_of, run_job, text_of
+from amazon_electra.beam_jobs.reading.delimited import DESCRIPTION
+from tests.beam_jobs.dumps import read_as_scored, run_job, text_of
 
 ROWS = "".join(f'{i},"{text_of(i)}",{i % 5 + 1}\n' for i in range(40))
 DESCRIBED = {
@@ -29,31 +29,6 @@ def test_rows_that_describe_the_columns_are_left_out(tmp_path, name):
 
     reasons = read_as_scored(dump, tmp_path).reasons
     assert reasons == [DESCRIPTION] * count + [None] * 40
-
-
-def test_a_total_below_a_table_is_left_out(tmp_path):
-    dump = tmp_path / "shop.csv"
-    dump.write_text("id,text,stars\n" + ROWS + "Total:,,120\nDurchschnitt,,3.0\n")
-    result = run_job(tmp_path / "corpus", "--input", dump)
-    assert result["dropped"] == {TOTAL: 2}
-    assert result["stars_scales"] == ["1-5"]
-    assert len(rows_of(tmp_path / "corpus")) == 40
-
-
-@pytest.mark.parametrize(
-    ("values", "text", "expected"),
-    [
-        (["Total", "", "12"], 1, True),
-        (["", "Gesamt", "12", "3,5 %"], 1, True),
-        (["Total", "5"], 0, False),
-        (["Total", "It boils.", "5"], 1, False),
-        (["Total war", "", "5"], 1, False),
-        (["Total", "", ""], 1, False),
-        (["Total", "", "red"], 1, False),
-    ],
-)
-def test_only_a_row_of_sums_is_a_total(values, text, expected):
-    assert is_total(values, text) == expected
 
 
 def test_a_delimiter_at_the_end_of_each_row_is_none(tmp_path):

@@ -34,6 +34,7 @@ def test_a_file_that_begins_with_too_long_a_record_is_named(tmp_path):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--max_record_bytes", 100_000)
 
 
+CSV = "text,stars\nthe kettle boils,5\n"
 GOOD = lines([json.dumps(r) for r in mcauley(REVIEWS)]).encode()
 
 
@@ -60,11 +61,10 @@ def parquet(*columns: list, names: tuple[str, ...] = ("text",)) -> bytes:
     return buffer.getvalue()
 
 
-REFUSED = {  # beside those of test_suggestions.py
-    "xz": (lzma.compress(GOOD), "xz -d"),
-    "tar": (tar(GOOD), "tar -xf"),
-    "tar.gz": (gzip.compress(tar(GOOD)), "tar -xf"),
-    "gz in gz": (gzip.compress(gzip.compress(GOOD)), "packed"),
+REFUSED = {
+    "xz": (lzma.compress(GOOD), ""),
+    "tar": (tar(GOOD), ""),
+    "gz in gz": (gzip.compress(gzip.compress(GOOD)), ""),
     "zip with prose": (zipped(good=GOOD, notes=b"Hello there"), "/notes: "),
     "zip with a bad header": (
         b"PK\3\4".join(zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[:2])
@@ -72,18 +72,21 @@ REFUSED = {  # beside those of test_suggestions.py
         + zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[2],
         "zip",
     ),
-    "binary": (bytes(range(256)) * 20, "binary"),
+    "binary": (bytes(range(256)) * 20, ""),
+    "UTF-16 without a mark": (CSV.encode("utf-16-le"), ""),
     "a page of a store": (
         b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>',
-        "XML",
+        "",
     ),
-    "a pointer": (
-        b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n",
-        "git lfs pull",
-    ),
-    "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "libreoffice"),
-    "ods": (zipped(**{"mimetype": b"application", "content.xml": b"<a/>"}), "workbook"),
-    "a pickle": (pickle.dumps([{"text": "a, b"}]), "pickle"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n", ""),
+    "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), ""),
+    "a pickle": (pickle.dumps([{"text": "a, b"}]), ""),
+    "a script": (b'var reviews = [{"text": "a b"}];', ""),
+    "JSON with comments": (b'// of a tool\n[{"text": "a b"}]', ""),
+    "strings": (json.dumps(["a b", "c d"]).encode(), ""),
+    "JSON in a string": (json.dumps(json.dumps([{"text": "a b"}])).encode(), ""),
+    "lists": (b'[["Good phone", 5]]', ""),
+    "ends of old Macs": (CSV.replace("\n", "\r").encode(), ""),
     "a column twice": (b"text,stars,text\na b,5,c d\n", "text"),
     "Yelp's businesses": (
         b'{"business_id":"a","name":"b","stars":4.5,"attributes":{"Parking":"yes"},'
@@ -91,93 +94,50 @@ REFUSED = {  # beside those of test_suggestions.py
         "columns",
     ),
     "no header": (b"4.0,Good kettle,It boils\n2.0,Bad kettle,It leaks\n", "columns"),
-    "comment": (b"# of a tool\nrating;text\n5;good\n", "sed -i 1,1d"),
     "texts": (b"It works, and well: I would buy it again.\n" * 3, "format='text'"),
-    "delimiters in texts": (
-        b"rating,text\n5,good, really\n4,fine, too\n",
-        "line 2",
-    ),
+    "delimiters in texts": (b"rating,text\n5,good, really\n4,fine, too\n", "line 2"),
     "counts": (b"review,details\n12,fine words\n3,more words\n", "review"),
-    "part of a page": (b"<head><title>302, Found</title></head>\nOne, two\n", "XML"),
-    "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", "SQL"),
-    "mongodump": (
-        b"\x2e\0\0\0\x07_id\0" + bytes(range(12)) + b"\x02text\0\x04\0\0\0a b\0\0",
-        "bsondump .*given",
-    ),
+    "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", ""),
     "MongoDB's shell": (
         b'{ "_id" : ObjectId("5f"), "text" : "a b", "stars" : NumberInt(5) }\n' * 2,
-        "mongoexport",
+        "line 1",
     ),
     "objects by their keys": (
         json.dumps({"r": {f"-M{i}": {"text": "a b"} for i in range(9)}}).encode(),
-        r"jq -c '\.\[\]\[\]' .*given",
+        "",
     ),
     "lists by their keys": (
         json.dumps({f"B{i}": [{"text": "a b"}] for i in range(3)}).encode(),
-        r"records='B0'.* jq -c '\.\[\]\[\]' .*given",
+        "records='B0'",
     ),
-    "strings": (json.dumps(["a b", "c d"]).encode(), "objects"),
-    "zip in zip": (zipped(a=zipped(b=GOOD)), "/a .*unzip .*given"),
-    "zip with nothing": (zipped(), "zip"),
+    "zip with nothing": (zipped(), ""),
     "Parquet in gz": (gzip.compress(parquet(["a b"])), "parquet"),
-    "lists": (b'[["Good phone", 5]]', "lists"),
     "broken JSON": (b'{"text" "a"}\n' * 3, "line 1"),
     "texts in objects": (b'{"text": {"en": "Good phone"}, "n": 1}\n', r"text\.en"),
-    "Arrow stream": (b"\xff\xff\xff\xff\x10\0\0\0", "Arrow"),
+    "Arrow stream": (b"\xff\xff\xff\xff\x10\0\0\0", ""),
     "cut Parquet": (parquet(["a b"] * 100)[:-50], "Parquet"),
     "a column of Parquet twice": (parquet(["a b"], [5], names=("text", "text")), "text"),
     "prose": (b"Hello there\nno records here\n", "format"),
+    "an answer of a server": (b'{"message": "Not Found", "status": "404"}', ""),
+    "an answer in lines": (b'{\n "detail": "Not Found"\n}\n', ""),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_read_is_named_with_what_helps(tmp_path, what):
-    """A command or an option, or else the place or the kind of file."""
+def test_what_cannot_be_read_is_named(tmp_path, what):
+    """With the line, column or setting, where there is one."""
     content, named = REFUSED[what]
     (tmp_path / "given").write_bytes(content)
-    with pytest.raises(UserError, match=f"given.*{named}"):
+    with pytest.raises(UserError, match=f"given.*{named}") as told:
         look_at(tmp_path / "given")
-
-
-ANSWERS = [
-    {"message": "Not Found", "documentation_url": "https://docs.github.com", "status": "404"},
-    {"error": "Repository not found"},
-    {"error": {"code": 404, "message": "No such object", "errors": [{"message": "No such"}]}},
-    {"error": {"root_cause": [{"reason": "no such index"}], "reason": "no"}, "status": 404},
-    {"Error": {"Code": "NoSuchKey", "Message": "The key does not exist.", "Key": "d.json"}},
-    {"Code": "NoSuchKey", "Message": "The key does not exist.", "RequestId": "A", "HostId": "B"},
-    {"__type": "AccessDeniedException", "Message": "User is not authorized"},
-    {"timestamp": "2026-01-01", "status": 404, "error": "Not Found", "message": "", "path": "/d"},
-    {"type": "about:blank", "title": "Not Found", "status": 404, "detail": "no dump here"},
-    {"errors": [{"message": "Not authorized"}, {"message": "Not you"}], "data": None},
-    {"success": False, "message": "API key expired"},
-    {"detail": "Not Found"},
-    {"type": "about:blank", "title": "Not Found", "status": 404, "traceId": "00-1"},
-]
-
-
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: next(iter(answer)))
-def test_an_answer_of_a_server_in_the_place_of_a_dump_is_named(tmp_path, answer):
-    """However it is written down, unless the user says that it is a review."""
-    forms = [
-        json.dumps(answer),
-        json.dumps(answer, indent=2) + "\n",
-        json.dumps([answer]),
-        repr(answer),
-    ]
-    for form in forms:
-        path = tmp_path / "given"
-        path.write_bytes(gzip.compress(form.encode()) if form.endswith("\n") else form.encode())
-        with pytest.raises(UserError, match=r"given.*server"):
-            look_at(path)
+    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(
     ("review", "columns"),
     [
         ({"message": "I love this phone", "rating": 5}, None),
-        ({"text": "It told me an error", "status": "published"}, None),
-        ({"title": "Good", "message": "I love it", "timestamp": 3}, None),
+        ({"text": "It told me an error", "stars": 4, "status": "published"}, None),
         ({"message": "Not Found"}, "text=message"),
     ],
 )

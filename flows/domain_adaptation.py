@@ -106,9 +106,9 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         made = [stage for stage in made if make.store.manifest(stage)]
         encoder = encoder if encoder in made else origin or corpus
         find_run_logger().warning(
-            "stopped: the model and the report are made of what is complete, %s; the same command "
-            "makes the rest",
+            "stopped: the model and the report are made of what is complete, %s; continue with: %s",
             "; ".join(dict.fromkeys(cell.arm for cell in cells)),
+            report.format_command(asked),
         )
 
     models = make_models(make, build_model_stages(cells, corpus, p.finetuning))

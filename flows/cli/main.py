@@ -6,6 +6,7 @@ Each command imports what it needs when it is typed: `--help` answers at once.
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -86,11 +87,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     except UserError as mistake:
         print(f"error: {mistake}", file=sys.stderr)
         sys.exit(2)
-    sys.exit(attempt(arguments))
+    words = sys.argv[1:] if argv is None else argv
+    sys.exit(attempt(arguments, shlex.join(["amazon-electra", *words])))
 
 
-def attempt(arguments: argparse.Namespace) -> int:
-    """Run a command and return its exit code; a known cause of a failure is printed in one line."""
+def attempt(arguments: argparse.Namespace, command: str = "the same call") -> int:
+    """Run a command and return its exit code; a known cause of a failure is printed in one line.
+    `command` as it was typed.
+    """
     from amazon_electra.flows.cli.options import build_store
     from amazon_electra.flows.configuration.form import spell_for_commands
     from amazon_electra.flows.servers.access import restrict_store
@@ -123,7 +127,7 @@ def attempt(arguments: argparse.Namespace) -> int:
         print(f"error: {spell(mistake)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command continues where it stopped", file=sys.stderr)
+        print(f"stopped; continue with: {command}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0

@@ -90,6 +90,10 @@ class Terminal:
         self._bars.remove(stage.fingerprint)
         self.print_line(format_marked_line("✗", "red", f"{stage.label:<32} {cause}"))
 
+    def on_stop(self, stage: Stage) -> None:
+        self._bars.remove(stage.fingerprint)
+        self.print_line(format_marked_line("■", "yellow", f"{stage.label:<32} stopped"))
+
     def on_wait(self, stage: Stage) -> None:
         self.print_line(f"{stage.label}: another run is making it; waiting")
 

@@ -135,7 +135,7 @@ def start_child(kind: type[AnyChild], *arguments: Any) -> Iterator[AnyChild]:
 def refuse_when_ending() -> None:
     """Raise InterruptedError where an `end_children_on_error` block is being left by an error."""
     if _ending.is_set():
-        raise InterruptedError("the run is ending: no new job is started")
+        raise InterruptedError("the run is ending")
 
 
 @contextmanager
@@ -300,11 +300,13 @@ class Child:
 
     def collect_result(self, name: str) -> JobResult:
         """Return the result of a job that is over; raise UserError, TransientError or JobFailed
-        where it failed.
+        where it failed, InterruptedError where the run ended it.
         """
         code = self._guard.returncode
         assert code is not None
         assert self._usage is not None
+        if code:
+            refuse_when_ending()
         if code == 2:
             raise UserError(self.find_last_line().removeprefix("error: "))
         if code != 0:

@@ -17,7 +17,12 @@ from typing import Any, Protocol, TypeVar
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.flows.runner.processes import WarmWorkers, read_hang_seconds, run_job
+from amazon_electra.flows.runner.processes import (
+    WarmWorkers,
+    read_hang_seconds,
+    refuse_when_ending,
+    run_job,
+)
 from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
 from amazon_electra.flows.store.place import REQUEST
 from amazon_electra.flows.store.stage import Stage, write_request
@@ -62,6 +67,9 @@ class ProgressListener(Protocol):
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None: ...
 
     def on_failure(self, stage: Stage, cause: str) -> None: ...
+
+    def on_stop(self, stage: Stage) -> None:
+        """Show that the run was interrupted while it made the stage."""
 
     def on_wait(self, stage: Stage) -> None: ...
 
@@ -177,8 +185,9 @@ class StageRunner:
 
     def _make_stage(self, stage: Stage, folder: Path) -> Manifest:
         log = folder / "log.txt"
-        self.notify("on_start", stage, str(log))
+        refuse_when_ending()
         try:
+            self.notify("on_start", stage, str(log))
             cost = read_result_of_earlier_job(stage, folder)
             if stage.has_job and not cost:
                 cost = self._run_stage_job(stage, folder, log)
@@ -188,6 +197,10 @@ class StageRunner:
         except UserError as mistake:
             self.notify("on_failure", stage, f"{mistake} (log: {log})")
             raise UserError(f"{stage.label}: {mistake}") from None
+        except BaseException as ended:
+            if isinstance(ended, InterruptedError) or not isinstance(ended, Exception):
+                self.notify("on_stop", stage)
+            raise
         self._check_dumps(stage, folder)
         result = cost.pop("result", dict(stage.result))
         manifest = self.store.publish(stage, result, **cost)

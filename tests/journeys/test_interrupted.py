@@ -1,0 +1,44 @@
+"""A run that is interrupted says so, keeps what it has, and names the command that continues it."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from amazon_electra.beam_jobs.sample.sample_dump import write_sample
+from tests.patience import PATIENCE_SECONDS
+
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
+
+TRAINS = "--recipe sample --set finetuning.tasks=polarity --set finetuning.arms=pre-trained,tfidf"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_run_is_continued(shell, number):
+    write_sample(shell.folder / "shop.json.gz", 400, 0)
+    steps = f"--set pretraining.steps={100 + number}"  # each has its own training
+    run = shell.start(f"amazon-electra run --dump shop.json.gz {TRAINS} {steps}")
+    shown = []
+    for line in run.stderr:
+        shown.append(line)
+        if re.match("pre-training.*: started", line):
+            run.send_signal(number)
+            break
+    printed, rest = run.communicate(timeout=PATIENCE_SECONDS)
+    told = "".join(shown) + rest
+    assert "✗" not in told
+    assert "failed" not in told
+    assert re.search(r"^■ pre-training.* stopped$", told, re.M)
+    again = re.search(r"continue with: (amazon-electra run .*)$", told, re.M)
+    if number == signal.SIGINT:  # the best so far
+        assert run.returncode == 0
+        model = Path(re.search(r"^model +(\S+)$", printed, re.M)[1])
+        assert json.loads((model / "results.json").read_text())["arm"] == "TF-IDF"
+    else:
+        assert run.returncode == 130
+    printed = shell.type(again[1])
+    [report] = re.findall(r"^report +(\S+)$", printed, re.M)
+    arms = json.loads(Path(report).with_name("report.json").read_text())["results"]
+    assert {row["arm"] for row in arms} == {"pre-trained", "TF-IDF"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from amazon_electra.flows.servers.health import is_healthy
-from tests.compose import Compose
+from tests.compose import ROOT, Compose
 from tests.patience import eventually
 from tests.postgresql import serve_postgresql
 from tests.s3_server import BUCKET, S3Server, serve_s3
@@ -97,8 +97,8 @@ def serve_shared(folder: Path) -> Iterator[Shared]:
         shared = Shared(folder, s3, port)
         for words in ("create role electra superuser login", "create database prefect"):
             subprocess.run([*psql, "-c", words], check=True)
-        prepare = ["-d", "prefect", "-f", str(folder / "databases")]
-        subprocess.run([*psql, *prepare], check=True)
+        prepare = (ROOT / "deploy" / "databases.sql").read_bytes()
+        subprocess.run([*psql, "-d", "prefect"], input=prepare, check=True)
         ends.callback(shared.servers.lose)
         shared.start_server("prefect", f"{shared.compose.prefect}/api/health")
         shared.start_server("mlflow", f"{shared.compose.mlflow}/health")

@@ -27,7 +27,6 @@ from amazon_electra.beam_jobs.core.model_folder import (
 )
 from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.model import self_test
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Resources, write_config
 from amazon_electra.model.arms.out_of_fold import OutOfFold
@@ -219,9 +218,6 @@ def write_model(
     if task.shape == "multilabel":
         costs = []
     write_profile(held_out, tested, known, task, data, output, costs)
-    if texts := [one.text for one in examples[: self_test.TEXTS]]:
-        expected = predict_texts(fitted, temperature, texts, task.shape == "multilabel")
-        self_test.SelfTest(list(task.labels), texts, expected).write(output)
     write_json(output / COST, measure_cost(fitted, [one.text for one in examples[:TIMED]], output))
     chosen_on = examples if has_dev else ()
     save_sketches([example.text for example in (*trained_on, *chosen_on)], output)
@@ -317,12 +313,10 @@ def list_thresholds(held_out: OutOfFold, temperature: float) -> list[float]:
     return apply_temperature(logits, temperature, is_multilabel=True).round(6).tolist()
 
 
-def predict_texts(
-    arm: Arm, temperature: float, texts: Sequence[str], is_multilabel: bool = False
-) -> np.ndarray:
+def predict_texts(arm: Arm, temperature: float, texts: Sequence[str]) -> np.ndarray:
     """Return calibrated probabilities [texts, classes]."""
     logits = arm.predict_logits([Example(str(i), text) for i, text in enumerate(texts)])
-    return apply_temperature(np.asarray(logits), temperature, is_multilabel)
+    return apply_temperature(np.asarray(logits), temperature)
 
 
 def summarize_arms(cells: Sequence[ExportCell], metrics: Sequence[str]) -> list[dict[str, Any]]:

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path, write_json
-from amazon_electra.beam_jobs.scoring.difference import read_scores
 
 CANDIDATES = 3
 """Times the number that is wanted, of the best scores."""
@@ -85,3 +88,34 @@ def write_suggestions(rows: Sequence[Row], path: Path) -> None:
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for record in records:
             file.write(json.dumps(record | {"label": []}, ensure_ascii=False) + "\n")
+
+
+def read_scores(folder: Path) -> list[Row]:
+    """Return the rows of the files of scores of a folder, which are of one task."""
+    files = sorted(one for one in folder.glob("*.scores.*") if one.suffix in READERS)
+    if not files:
+        raise UserError(f"{folder}: no *.scores.* in it; `score` writes such a folder")
+    rows: list[Row] = []
+    for file in files:
+        try:
+            table = READERS[file.suffix](str(file))
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{file}: cannot be read ({error}); score it again") from error
+        if missing := {"file", "row", "id", "label"} - {*table.column_names}:
+            raise UserError(
+                f"{file}: has no column {sorted(missing)[0]}; `score --task TASK` writes one task"
+            )
+        rows += table.to_pylist()
+    return rows
+
+
+def read_csv(file: str) -> pa.Table:
+    """Return a table with text where scores have it, even if all values are numbers."""
+    options = pa_csv.ConvertOptions(
+        column_types=dict.fromkeys(("file", "id", "label", "text"), pa.string()),
+        strings_can_be_null=True,
+    )
+    return pa_csv.read_csv(file, convert_options=options)
+
+
+READERS = {".parquet": pq.read_table, ".jsonl": pa_json.read_json, ".csv": read_csv}

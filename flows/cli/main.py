@@ -23,16 +23,11 @@ from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
 COMMANDS = {
     "run": ("run_commands", "run the whole graph on a dump"),
     "score": ("run_commands", "label every review of a dump with a model of the registry"),
-    "diff": ("scores_commands", "say what changed between two folders of scores"),
-    "check": ("check_command", "say whether a model folder or a server still answers as exported"),
-    "suggest": ("scores_commands", "choose the reviews that are worth a label next"),
+    "suggest": ("suggest_command", "choose the reviews that are worth a label next"),
     "study": ("study_command", "run a study"),
-    "dumps": ("dumps_command", "list public review dumps, and how to fetch them"),
-    "encoders": ("encoders_command", "list published encoders that are known to work"),
     "runs": ("store_commands", "list the runs of a store"),
     "show": ("store_commands", "show a stage and its lineage"),
-    "why": ("store_commands", "say why two stages differ"),
-    "store": ("store_commands", "check a store for damage, or remove what is not needed"),
+    "prune": ("store_commands", "remove from a store what no run or model needs"),
     "up": (
         "server_commands",
         "start the Prefect and MLflow servers and serve the deployments",
@@ -40,8 +35,7 @@ COMMANDS = {
     "status": ("server_commands", "say whether the servers are up and well"),
     "down": ("server_commands", "stop what `up` started"),
     "announce": ("server_commands", "have the watcher take a dump that is complete"),
-    "promote": ("server_commands", "make a model of the registry the champion"),
-    "rollback": ("server_commands", "make the previous champion the champion again"),
+    "promote": ("server_commands", "make a model of the registry the champion, an earlier one too"),
 }
 """Command → the module of flows.cli whose `add_NAME_options` fills it, and its line in `--help`."""
 FULL_BYTES = 1_000_000

@@ -1,4 +1,4 @@
-"""`amazon-electra up`, `status`, `down`, `announce`, `promote`, `rollback`."""
+"""`amazon-electra up`, `status`, `down`, `announce`, `promote`."""
 
 import argparse
 import os
@@ -70,11 +70,6 @@ def add_promote_options(promote: OptionParser) -> None:
     promote.add_argument(
         "--reason", default="by hand", help="reason to keep with the model (default: by hand)"
     )
-
-
-def add_rollback_options(rollback: OptionParser) -> None:
-    add_command(rollback, roll_back)
-    add_task_option(rollback)
 
 
 def start_servers(arguments: argparse.Namespace) -> None:
@@ -154,12 +149,3 @@ def promote_version(arguments: argparse.Namespace) -> None:
     waited = approve_version(registry, version, arguments.reason)
     about = "; the run that waited for it continues" if waited else ""
     print(f"champion is version {version}{about}")
-
-
-def roll_back(arguments: argparse.Namespace) -> None:
-    """Give the alias back to the model that the champion replaced."""
-    try:
-        gone, back = open_registry(arguments).rollback()
-    except ValueError as nothing:
-        raise UserError(str(nothing)) from None
-    print(f"champion is version {back} again, instead of {gone}")

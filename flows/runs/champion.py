@@ -316,9 +316,9 @@ def find_objection(registry: Registry, version: str, champion: Champion) -> str:
         return (
             f"the champion, version {champion.version}, is of another store: not compared with it"
         )
-    if back := registry.get_tags(version).get("rolled_back"):
+    if aside := registry.get_tags(version).get("set_aside"):
         command = registry.format_promotion(version)
-        return f"rolled back {back}: only `{command}` makes it the champion again"
+        return f"set aside for version {aside}: only `{command}` makes it the champion again"
     return ""
 
 
@@ -355,12 +355,16 @@ def request_approval(
 
 
 def approve_version(registry: Registry, version: str, reason: str) -> bool:
-    """Make a version the champion; return whether a run waited for that, which then goes on.
+    """Make a version the champion, and set the one before it aside, so that no run brings it back;
+    return whether a run waited for that, which then goes on.
 
     PrefectUnavailable if it is out of reach; its note stays: the same command again reaches it.
     """
     waiting = registry.get_tags(version).get("waiting", "")
+    before = registry.get_by_alias("champion").get("version", version)
     registry.promote(version, reason)
+    if before != version:
+        registry.set_tag(before, "set_aside", version)
     if not waiting:
         return False
     goes_on = True

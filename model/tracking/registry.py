@@ -161,13 +161,11 @@ class Registry:
                 self._client.delete_model_version_tag(self.name, version, name)
 
     def promote(self, version: str, reason: str) -> None:
-        """Make a version the champion, and tag it with the one it replaced, for `rollback`."""
-        champion = self.get_by_alias("champion").get("version", "")
-        if champion == version:
+        """Make a version the champion."""
+        if self.get_by_alias("champion").get("version", "") == version:
             return
-        self.set_tag(version, "replaced", champion)
         self.set_tag(version, "reason", reason)
-        self.set_tag(version, "rolled_back", "")
+        self.set_tag(version, "set_aside", "")
         with self._translate_errors():
             self._client.set_registered_model_alias(self.name, "champion", version)
             if self.get_by_alias("challenger").get("version") == version:
@@ -178,25 +176,6 @@ class Registry:
         self.set_tag(version, "reason", reason)
         with self._translate_errors():
             self._client.set_registered_model_alias(self.name, "challenger", version)
-
-    def rollback(self) -> tuple[str, str]:
-        """Make the version champion that the champion replaced; return (from, to).
-
-        ValueError where there is none.
-        """
-        champion = self.get_by_alias("champion")
-        before = champion.get("replaced", "")
-        if not before:
-            raise ValueError("there is no champion, or it replaced nobody: nothing to go back to")
-        with self._translate_errors():
-            if self._get_or_none(lambda: self._client.get_model_version(self.name, before)) is None:
-                raise ValueError(
-                    f"version {before}, which the champion replaced, was deleted from the "
-                    f"registry; name another one: {self.format_promotion('VERSION')}"
-                )
-            self._client.set_registered_model_alias(self.name, "champion", before)
-        self.set_tag(champion["version"], "rolled_back", f"to version {before}")
-        return champion["version"], before
 
     def resolve_version(self, version: str) -> str:
         """Return the number of a version, given that or the start of its encoder's fingerprint.

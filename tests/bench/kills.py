@@ -4,7 +4,7 @@ Two hosts, each a process with a part of the store of its own, make the same sta
 a local S3 server; their jobs count for some seconds. At random moments a job, the process that runs
 the stages, or all of a host is killed (SIGKILL); or the host stands still
 (SIGSTOP) until the other has taken over, or its clock jumps by an hour, forth or back. A reader
-compares the files of complete stages with their manifests all the while, and `store prune --yes`
+compares the files of complete stages with their manifests all the while, and `prune --yes`
 is run again and again. After some kills the hosts finish in peace, and the files are compared with
 those that one host made alone.
 """
@@ -171,7 +171,7 @@ def main() -> None:
         subprocess.run(shim, input=CLOCK, text=True, check=True)
         hosts = [Host(folder / n, ADDRESS, given.stages, s3.environment()) for n in ("a", "b")]
         pruner = Host(folder / "pruner", ADDRESS, given.stages, s3.environment())
-        prune = [sys.executable, "-m", "amazon_electra.flows.cli.main", "store", "prune", "--yes"]
+        prune = [sys.executable, "-m", "amazon_electra.flows.cli.main", "prune", "--yes"]
         prune += ["--store", ADDRESS]
 
         def watch() -> None:

@@ -22,12 +22,11 @@ from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.beam_jobs.scoring.score_files import prepare_text
-from amazon_electra.flows.cli.check_command import INT8, Answer, list_libraries
 from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.export import ExportCell, export
 from amazon_electra.model.finetune import FinetuneConfig, finetune
-from amazon_electra.model.self_test import SelfTest, read_probabilities
 from amazon_electra.model.tracking.served_model import write_served_model
+from tests.libraries import INT8, Answer, Expected, list_libraries, order_by_label
 
 ARMS = {"frozen": "frozen", "joined": "joined", "finetuned": "fine-tuned"}
 TASK = "polarity"
@@ -58,9 +57,9 @@ def make_model(arm: str, corpus: Path, encoder: str, given: argparse.Namespace) 
     return model
 
 
-def list_ways(model: Path, test: SelfTest, work: Path) -> Iterator[tuple[str, Answer]]:
+def list_ways(model: Path, work: Path) -> Iterator[tuple[str, Answer]]:
     """Yield what loads the folder in this process, beside `score` itself in fp32."""
-    yield from (way for way in list_libraries(model, test) if way[0] != "score")
+    yield from (way for way in list_libraries(model) if way[0] != "score")
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     if config.get("model_type") == "bert":
         import torch
@@ -84,10 +83,11 @@ def list_ways(model: Path, test: SelfTest, work: Path) -> Iterator[tuple[str, An
     if not served.exists():
         write_served_model(model, served)
     loaded = mlflow.pyfunc.load_model(str(served))
+    labels = load_classifier(str(model), "fp32").labels
 
     def answer_by_mlflow(texts: list[str]) -> np.ndarray:
         rows = loaded.predict(pd.DataFrame({"text": texts}))["probabilities"]
-        return np.array([read_probabilities(row, test.labels) for row in rows])
+        return order_by_label(rows, labels)
 
     yield "MLflow (pyfunc)", answer_by_mlflow
 
@@ -97,7 +97,7 @@ def ask(answer: Answer, texts: list[str], size: int) -> np.ndarray:
     return np.concatenate([answer(texts[i : i + size]) for i in range(0, len(texts), size)])
 
 
-def measure(name: str, answer: Answer, test: SelfTest, alone: int) -> str:
+def measure(name: str, answer: Answer, test: Expected, alone: int) -> str:
     """Return the cells of a row: largest differences in batches, reversed and alone, and the
     share of equal labels.
     """
@@ -144,8 +144,8 @@ def main() -> None:
     for arm in given.arms:
         model = make_model(arm, corpus, str(work / "encoder"), given)
         classifier = load_classifier(str(model), "fp32")
-        test = SelfTest(classifier.labels, texts, classifier.compute_probabilities(texts))
-        for name, answer in list_ways(model, test, work):
+        test = Expected(texts, classifier.compute_probabilities(texts))
+        for name, answer in list_ways(model, work):
             row = measure(name, answer, test, given.alone)
             print(f"| {ARMS[arm]} | {name} | {row} |", flush=True)
 

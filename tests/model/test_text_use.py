@@ -16,7 +16,6 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
-from amazon_electra.flows.cli.check_command import INT8
 from amazon_electra.model import export
 from amazon_electra.model.arms import onnx
 from amazon_electra.model.arms.arm import Resources
@@ -28,9 +27,9 @@ from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.encoders.vocabulary import add_prefix
 from amazon_electra.model.finetuning.network import load_tokenizer
 from amazon_electra.model.options import ContrastiveConfig, TrainingResources
-from amazon_electra.model.self_test import SelfTest
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.bench.servers import list_ways
+from tests.libraries import INT8, Expected
 from tests.model.corpora import write_corpus
 from tests.model.encoders.published_kinds import write_kind
 from tests.model.finetuning.few_steps import LEARN, tune
@@ -141,11 +140,11 @@ def check_servers(folder, work):
     """
     scored = load_classifier(str(folder), "fp32")
     texts = [*TEXTS, LONG]
-    test = SelfTest(scored.labels, texts, scored.compute_probabilities(texts))
-    ways = dict(list_ways(folder, test, work))
+    test = Expected(texts, scored.compute_probabilities(texts))
+    ways = dict(list_ways(folder, work))
     ways.pop(INT8, None)
     for name, answer in ways.items():
-        assert test.measure(answer)[0] < 1e-5, name
+        assert test.measure(answer) < 1e-5, name
     return {*ways}
 
 

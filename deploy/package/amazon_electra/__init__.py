@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from amazon_electra.beam_jobs.core.results import CorpusResult as CorpusResult
     from amazon_electra.beam_jobs.core.results import ShardsResult as ShardsResult
     from amazon_electra.beam_jobs.corpus_job import make_corpus as make_corpus
-    from amazon_electra.beam_jobs.scoring.difference import diff as diff
     from amazon_electra.beam_jobs.scoring.explanation import explain as explain
     from amazon_electra.beam_jobs.scoring.suggestion import suggest as suggest
     from amazon_electra.beam_jobs.shards_job import make_shards as make_shards
@@ -85,7 +84,6 @@ MODULES = {
     "amazon_electra.model.report.report": ("ReportResult", "write_report"),
     "amazon_electra.beam_jobs.core.drift": ("Profile", "compare_texts"),
     "amazon_electra.beam_jobs.scoring.explanation": ("explain",),
-    "amazon_electra.beam_jobs.scoring.difference": ("diff",),
     "amazon_electra.beam_jobs.scoring.suggestion": ("suggest",),
     "amazon_electra.model.questions.giveaways": ("find_giveaway",),
     "amazon_electra.model.questions.slices": ("find_slices",),

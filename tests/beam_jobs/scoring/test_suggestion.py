@@ -1,6 +1,7 @@
 """Suggested reviews teach more than others: of a rare class above all; shuffled ones do not."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -78,7 +79,22 @@ def test_rows_are_written_for_labelling_tools_and_read_back(tmp_path):
     write_suggestions(chosen, tmp_path / "tasks.json")
     assert json.loads((tmp_path / "tasks.json").read_text())[0]["data"]["text"] == lines[0]["text"]
     assert len(suggest(tmp_path / "scores", 500)) == 50  # a copy has the label of the other
-    rows.drop(columns="text").to_parquet(tmp_path / "scores" / "new.scores.parquet")
-    with pytest.raises(UserError) as wrong:
-        suggest(tmp_path / "scores", 10)
-    assert str(tmp_path) in str(wrong.value)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_scores_of_other_formats_are_read(ending, tmp_path):
+    rows = pd.DataFrame({"file": "1", "row": [1], "id": "007", "text": "12", "label": "05"})
+    file = tmp_path / f"new.scores.{ending}"
+    if ending == "csv":
+        rows.to_csv(file, index=False)
+    else:
+        rows.to_json(file, orient="records", lines=True)
+    assert suggest(tmp_path, 10) == rows.to_dict("records")
+
+
+@pytest.mark.parametrize("columns", ["", "file,row,id,stars.label,mood.label", "file,row,id,label"])
+def test_unfit_scores_are_refused(columns, tmp_path):
+    if columns:
+        (tmp_path / "x.scores.csv").write_text(f"{columns}\n{'1,' * columns.count(',')}1\n")
+    with pytest.raises(UserError, match=re.escape(str(tmp_path))):
+        suggest(tmp_path, 10)

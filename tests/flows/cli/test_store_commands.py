@@ -1,4 +1,4 @@
-"""`runs`, `show` and `store`: what a store holds, and what may go from it."""
+"""`runs`, `show` and `prune`: what a store holds, and what may go from it."""
 
 import json
 import shutil
@@ -54,19 +54,6 @@ def run(store, capsys, *words):
     return code, capsys.readouterr().out.splitlines()
 
 
-def test_why_names_the_field_in_which_what_two_runs_were_made_of_differs(store, capsys):
-    reports = [m["fingerprint"] for m in store.list_manifests() if m["stage"] == "report"]
-    trainings = [m["fingerprint"] for m in store.list_manifests() if m["stage"] == "pretraining"]
-    code, lines = run(store, capsys, "why", *reports)
-    between = {f"pretraining {a} → {b}: steps: " for a in trainings for b in trainings if a != b}
-    assert (code, len(lines)) == (0, 1)
-    assert lines[0][: len(min(between))] in between
-    assert lines[0].endswith(("10 → 20", "20 → 10"))
-    corpus = next(m["fingerprint"] for m in store.list_manifests() if m["stage"] == "corpus")
-    assert "is of the stage" in run(store, capsys, "why", corpus, reports[0])[1][0]
-    assert run(store, capsys, "why", corpus, corpus)[1] == ["nothing differs: it is the same stage"]
-
-
 def test_runs_are_listed_with_dump_recipe_result_size_and_state(store, capsys):
     code, lines = run(store, capsys, "runs")
     assert (code, len(lines)) == (0, 2)
@@ -99,19 +86,17 @@ def test_a_stage_is_shown_with_its_lineage_first(store, capsys):
     assert str(store.root) in lines[0]
     assert [line.split()[0] for line in lines[1:4]] == ["pretraining", "corpus", "dump"]
     assert any(line.startswith("result    answer ") for line in lines)
-    _, lines = run(store, capsys, "show", "--json", first.last["fingerprint"])
-    assert json.loads("\n".join(lines)) == first.last
 
 
 def test_pruning_lists_first_and_removes_what_nobody_needs(store, capsys):
     before = {p for p in store.root.rglob("*") if p.is_file()}
     [first, second] = list_runs(store)
-    _, lines = run(store, capsys, "store", "prune")
+    _, lines = run(store, capsys, "prune")
     assert [line.split()[-1].split("/")[0] for line in lines[:-1]] == ["finetuning"]
     assert "add --yes" in lines[-1]
     assert {p for p in store.root.rglob("*") if p.is_file()} == before, "a listing removes nothing"
     keep = first.last["fingerprint"][:8]
-    run(store, capsys, "store", "prune", "--keep", keep, "--yes")
+    run(store, capsys, "prune", "--keep", keep, "--yes")
     [left] = list_runs(store)
     assert left.last == first.last
     for manifest in left.lineage:
@@ -121,7 +106,7 @@ def test_pruning_lists_first_and_removes_what_nobody_needs(store, capsys):
     gone = [m["fingerprint"] for m in second.lineage if m not in left.lineage]
     assert len(gone) == 2
     assert not [path for name in gone for path in store.root.glob(f"*/{name}")]
-    assert run(store, capsys, "store", "prune", "--keep", "ffff")[0] == 2
+    assert run(store, capsys, "prune", "--keep", "ffff")[0] == 2
 
 
 def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, mlflow_template):
@@ -139,7 +124,7 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     registry.promote(version, "a test")
     tracking.finish()
 
-    prune = "store", "prune", "--keep", first.last["fingerprint"], "--yes"
+    prune = "prune", "--keep", first.last["fingerprint"], "--yes"
     run(store, capsys, *prune)
     assert [one.last for one in list_runs(store)] == [first.last, second.last]
     MlflowClient(registry.uri).delete_model_version(registry.name, version)
@@ -147,44 +132,12 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     assert [one.last for one in list_runs(store)] == [first.last]
 
 
-def test_verify_names_what_is_damaged(store, capsys):
-    assert run(store, capsys, "store", "verify") == (0, [f"6 stages are whole in {store.root}"])
-    file = next(store.root.glob("pretraining/*/model"))
-    file.write_bytes(b"y" * 2000)
-    code, lines = run(store, capsys, "store", "verify")
-    assert code == 2
-    assert len(lines) == 1
-    assert str(file) in lines[0]
-    file.write_bytes(b"x" * 2000)
-    (file.parent / "manifest.json").write_text("{")
-    assert run(store, capsys, "store", "verify")[0] == 2
-
-
-def test_what_runs_that_did_not_end_have_made_goes_only_when_it_is_named(store, capsys):
-    [first, _] = list_runs(store)
-    encoder = first.find_value("pretraining", "fingerprint")
-    trained = ExistingStage("pretraining", 1, {}, known=encoder)
-    cells = [
-        publish(
-            store, ExistingStage("finetuning", 1, {"seed": seed}, {"encoder": trained}), model=10
-        )
-        for seed in (0, 1)
-    ]
-    run(store, capsys, "store", "prune", "--yes")
-    run(store, capsys, "store", "prune", "--keep", first.last["fingerprint"], "--yes")
-    assert all(store.manifest(cell) for cell in cells)
-    assert run(store, capsys, "store", "prune", "--drop", encoder, "--yes")[0] == 2
-    run(store, capsys, "store", "prune", "--drop", cells[0].fingerprint[:9], "--yes")
-    assert [store.manifest(cell) is None for cell in cells] == [True, False]
-    assert store.manifest(trained)
-
-
 def test_while_a_run_is_under_way_nothing_goes(store, capsys):
     unfinished = store.root / "finetuning" / "0123456789abcdef"
     with mark_run(store, "b", "lamps"):
-        assert run(store, capsys, "store", "prune", "--yes")[0] == 2
+        assert run(store, capsys, "prune", "--yes")[0] == 2
         assert unfinished.is_dir()
-    run(store, capsys, "store", "prune", "--yes")
+    run(store, capsys, "prune", "--yes")
     assert not unfinished.exists()
 
 
@@ -201,11 +154,11 @@ def test_while_a_stage_is_being_made_nothing_goes(store, capsys):
     )
     try:
         assert holder.stdout.readline() == b"held\n"
-        prune = ["store", "prune", "--keep", first.last["fingerprint"], "--yes"]
+        prune = ["prune", "--keep", first.last["fingerprint"], "--yes"]
         assert run(store, capsys, *prune)[0] == 2
         assert folder.is_dir()
         assert list_runs(store) == [first, second]
     finally:
         holder.communicate()
-    run(store, capsys, "store", "prune", "--yes")
+    run(store, capsys, "prune", "--yes")
     assert not folder.exists()

@@ -157,29 +157,22 @@ def test_champion_challenger_and_the_way_back(tracked):
     uri, run = tracked
     registry = Registry(uri, NAME)
     assert registry.get_by_alias("champion") == {}
-    with pytest.raises(ValueError, match="back"):
-        registry.rollback()
     assert run("first", 0.01)
     assert all(registry.get_by_alias("champion").values()), "no empty tags in the UI"
     assert run("second", 0.02)
     assert not run("third", -0.02)
     assert registry.get_by_alias("champion")["encoder"] == "second"
-    assert registry.get_by_alias("champion")["replaced"] == "1"
     assert registry.get_by_alias("challenger")["encoder"] == "third"
     assert run("second", 0.02), "the same model again is the same version"
     assert registry.get_by_alias("champion")["version"] == "2", "however it did against others"
-    assert registry.get_by_alias("champion")["replaced"] == "1"
-    assert registry.rollback() == ("2", "1")
+    assert not approve_version(registry, "1", "by hand"), "no run waited for that"
     assert registry.get_by_alias("champion")["model"] == "of-first"
-    assert not run("second", 0.02), "what was rolled back stays so until a person says otherwise"
+    assert not run("second", 0.02), "what a person set aside stays so until one says otherwise"
     assert "amazon-electra promote" in registry.get_by_alias("challenger")["reason"]
-    registry.promote("2", "by hand")
-    assert not registry.get_by_alias("champion").get("rolled_back")
-    registry.promote("3", "by hand")
+    approve_version(registry, "2", "by hand")
+    assert not registry.get_by_alias("champion").get("set_aside")
+    approve_version(registry, "3", "by hand")
     assert registry.get_by_alias("champion")["version"] == "3"
-    registry._client.delete_model_version(registry.name, "2")
-    with pytest.raises(ValueError, match="version 2"):
-        registry.rollback()
 
 
 def test_one_that_was_not_compared_with_the_champion_of_this_moment_does_not_replace_it(

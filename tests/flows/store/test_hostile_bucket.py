@@ -106,7 +106,7 @@ def test_a_replaced_manifest_is_one_line(open_host, objects, change, tmp_path, m
         assert "manifest.json" in str(refused.value)
         assert "\n" not in str(refused.value)
     monkeypatch.setenv("AMAZON_ELECTRA_STATE", str(tmp_path / "state"))
-    for words in (["runs"], ["store", "verify"], ["store", "prune"]):
+    for words in (["runs"], ["prune"]):
         given = main.build_parser().parse_args([*words, "--store", "gs://bucket/store"])
         assert main.attempt(given) in (0, 1, 2)
     capsys.readouterr()
@@ -133,7 +133,7 @@ def test_prune_removes_nothing_beside_the_stores_part_of_this_machine(
     make(open_host("here"))
     for name in ("../0123456789abcdef/x/y", f"{tmp_path}/state/0123456789abcdef/x"):
         objects[f"bucket/store/{name}"] = b"x"
-    words = ["store", "prune", "--yes", "--store", "gs://bucket/store"]
+    words = ["prune", "--yes", "--store", "gs://bucket/store"]
     assert main.attempt(main.build_parser().parse_args(words)) == 0
     assert beside.exists()
 

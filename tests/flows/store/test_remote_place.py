@@ -345,11 +345,11 @@ def test_the_commands_show_and_prune_a_store_in_a_bucket(
 
     assert report.fingerprint in run("runs")
     assert json.loads(run("show", CORPUS.fingerprint, "--json"))["result"] == {"kept": 1}
-    assert begun.fingerprint in run("store", "prune")
+    assert begun.fingerprint in run("prune")
     assert any(begun.fingerprint in name for name in list_objects(here)), "a dry run"
     with open_host("there").lock_stage(SHARDS):
-        run("store", "prune", "--keep", report.fingerprint, "--yes", code=2)
-    run("store", "prune", "--yes")
+        run("prune", "--keep", report.fingerprint, "--yes", code=2)
+    run("prune", "--yes")
     left = list_objects(here)
     assert not any(begun.fingerprint in name for name in left)
     assert any(CORPUS.fingerprint in name for name in left)

@@ -1,4 +1,4 @@
-"""`amazon-electra diff` and `suggest`: what files of scores are good for."""
+"""`amazon-electra suggest`: the reviews that are worth a label next."""
 
 import argparse
 from pathlib import Path
@@ -7,23 +7,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
-
-
-def add_diff_options(change: OptionParser) -> None:
-    change.description = (
-        "Join the rows of two folders that `score` wrote, or of two dumps, and list those with "
-        "another answer: before and after, with probabilities, and whether text, model or "
-        "threshold is another; count them by month and product."
-    )
-    change.set_defaults(do=print_difference, parser=change)
-    change.add_argument("before", metavar="BEFORE", help="folder of scores, or dump")
-    change.add_argument("after", metavar="AFTER", help="folder of scores, or dump")
-    change.add_argument("--label", default="", help="column of a dump to compare (default: stars)")
-    change.add_argument(
-        "--output",
-        default="changed.csv",
-        help="file for the rows, beside which NAME.by.csv has the counts (default: changed.csv)",
-    )
 
 
 def add_suggest_options(command: OptionParser) -> None:
@@ -50,12 +33,3 @@ def print_suggestions(arguments: argparse.Namespace) -> None:
     rows = suggest(arguments.scores, arguments.number)
     write_suggestions(rows, Path(arguments.output))
     print(f"{arguments.output}: {format_count(len(rows), 'review')} to label")
-
-
-def print_difference(arguments: argparse.Namespace) -> None:
-    """Print what changed between two folders of scores; write the rows."""
-    from amazon_electra.beam_jobs.scoring.difference import diff, write_changes
-
-    found = diff(arguments.before, arguments.after, arguments.label)
-    write_changes(found, Path(arguments.output))
-    print(f"{arguments.output}: {found.describe()}")

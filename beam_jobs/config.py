@@ -5,7 +5,6 @@ A `…Config` has what decides the result, and is what the functions `make_corpu
 exclude each other are refused here too.
 """
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -56,28 +55,17 @@ class LimitConfig(Settings):
 
 Place = str | Path
 """A file, folder, glob or address."""
-Dumps = Place | Sequence[Place] | Sequence[Sequence[Place]]
 
 
-def group_patterns(given: Dumps) -> tuple[Patterns, ...]:
-    """Return the patterns of each dump: one pattern or a list of them is one dump, a list of lists
-    has a dump each.
-    """
-    if isinstance(given, Place):
-        return ((str(given),),)
-    dumps = tuple((str(one),) if isinstance(one, Place) else tuple(map(str, one)) for one in given)
-    if all(isinstance(one, Place) for one in given):
-        return (tuple(itertools.chain(*dumps)),)
-    return dumps
+def list_patterns(given: Place | Sequence[Place]) -> Patterns:
+    """Return the files, folders and globs that an argument names: one, or a list of them."""
+    return (str(given),) if isinstance(given, Place) else tuple(map(str, given))
 
 
 class DumpPaths(Settings):
     """Where the dump is, and where the result goes."""
 
-    input: tuple[Patterns, ...] = Field(
-        description="Files, folders or globs, also in gs:// and s3://; repeat the option for each "
-        "later dump"
-    )
+    input: Patterns = Field(description="Files, folders or globs, also in gs:// and s3://")
     output: str = Field(description="Folder of the result")
 
 
@@ -228,7 +216,7 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         ge=0,
         le=1,
         description="Also drop texts that are this similar to an earlier one, for example 0.8; 0: "
-        "off. An earlier corpus (`seen`) costs 0.14 ms of CPU time for each of its reviews",
+        "off",
     )
     withhold_own: bool = Field(
         default=True,
@@ -251,9 +239,6 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
 class CorpusOptions(CorpusConfig, DumpOptions):
     """Options of beam_jobs.corpus_job."""
 
-    seen: Patterns = Field(
-        default=(), description="Earlier corpora; reviews that they contain are dropped"
-    )
     withhold: Patterns = Field(
         default=(), description="Files of evaluation texts, which must never reach pre-training"
     )
@@ -266,17 +251,6 @@ class CorpusOptions(CorpusConfig, DumpOptions):
         description="Use these Punkt parameters instead of training them: punkt.json of a corpus, "
         "or NLTK's …/punkt_tab/english",
     )
-
-    @model_validator(mode="after")
-    def _check_seen(self) -> Self:
-        if self.seen and self.split_by == "time":
-            raise UserError(
-                "an earlier corpus (`seen`) has its own latest reviews as test; give all dumps in "
-                "one call",
-                "split_by",
-                "time",
-            )
-        return self
 
 
 class ScoringConfig(TextConfig):

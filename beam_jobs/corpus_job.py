@@ -14,13 +14,11 @@ file, never between workers; what is grouped are counts and the row numbers of d
 
 A split by time takes one pass more, before `prepare`, which counts the reviews of each date: the
 notation of dates (day or month first) is that of a dump, and decided before they are read.
-`--seen` names corpora of earlier dumps: what they have is left out (earlier_corpora.py). An
-interrupted job leaves its work folder; the same command finds in it what is done and continues.
+An interrupted job leaves its work folder; the same command finds in it what is done and continues.
 The last step adds up what the units say; the command, where one waits, removes the work folder.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -29,9 +27,8 @@ import apache_beam as beam
 from amazon_electra.beam_jobs.config import (
     CorpusConfig,
     CorpusOptions,
-    Dumps,
     Place,
-    group_patterns,
+    list_patterns,
 )
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import main
@@ -56,13 +53,12 @@ from amazon_electra.beam_jobs.corpus.result import (
 from amazon_electra.beam_jobs.corpus.write import (
     WriteUnits,
     decide_labels,
-    decide_scales,
+    decide_scale,
     write_punkt,
 )
 from amazon_electra.beam_jobs.deduplication import (
     buckets,
     common_ngrams,
-    earlier_corpora,
     exact,
     held_out,
     near,
@@ -89,10 +85,9 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 def make_corpus(
     config: CorpusConfig,
-    input: Dumps,
+    input: Place | Sequence[Place],
     output: Place,
     *,
-    seen: Sequence[Place] = (),
     withhold: Sequence[Place] = (),
     withhold_corpus: Place | None = None,
     punkt: Place | None = None,
@@ -102,9 +97,8 @@ def make_corpus(
 
         make_corpus(CorpusConfig(split_by="product"), ["reviews/*.json.gz"], "corpus")
 
-    `input` has files, folders or globs; a list of such lists has one for each dump, the earliest
-    first. `seen` are corpora of earlier dumps, `withhold` evaluation files, `withhold_corpus` a
-    corpus whose dev and test reviews are left out, `punkt` parameters to cut sentences with, and
+    `input` has files, folders or globs. `withhold` are evaluation files, `withhold_corpus` a corpus
+    whose dev and test reviews are left out, `punkt` parameters to cut sentences with, and
     `beam_options` choose the engine (`["--direct_num_workers", "4"]`). Raises UserError for what
     only the user can put right, JobFailed where a unit of work failed.
     """
@@ -113,9 +107,8 @@ def make_corpus(
         CorpusOptions,
         dict(config)
         | {
-            "input": group_patterns(input),
+            "input": list_patterns(input),
             "output": str(output),
-            "seen": tuple(map(str, seen)),
             "withhold": tuple(map(str, withhold)),
             "withhold_corpus": str(withhold_corpus) if withhold_corpus else None,
             "punkt": str(punkt) if punkt else None,
@@ -163,12 +156,12 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
     units = cut_files(pipeline, plan) | "Spread units" >> Spread(plan.engine)
     time, failed = None, plan.folders.failed
     if plan.options.split_by == "time":
-        columns = work_units.name_columns(plan.files, "timestamp")
+        column = work_units.name_column(plan.files, "timestamp")
         time = beam.pvalue.AsSingleton(
             units
             | "Count dates" >> beam.FlatMap(count_unit_dates, plan.preparation, failed)
             | "Add up dates" >> beam.CombineGlobally(add_dates)
-            | "Decide dates" >> beam.Map(decide_time_split, plan.preparation, columns, failed)
+            | "Decide dates" >> beam.Map(decide_time_split, plan.preparation, column, failed)
         )
     prepared = units | "Prepare units" >> beam.FlatMap(
         prepare_units, plan.preparation, failed, time
@@ -180,10 +173,10 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
     )
     sizes = counts | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
     punkt = counts | "Train Punkt" >> beam.Map(
-        write_punkt, plan.folders, plan.punkt, plan.options.max_damaged_files
+        write_punkt, plan.folders, plan.options.punkt, plan.options.max_damaged_files
     )
     labels = counts | "Decide labels" >> beam.Map(decide_labels, plan)
-    scales = counts | "Decide scales" >> beam.Map(decide_scales, plan.options.stars_scale)
+    scale = counts | "Decide scale" >> beam.Map(decide_scale, plan.options.stars_scale)
     if beam_options.is_local(plan.engine):
         prepared = counts | "Sort units by reviews" >> beam.FlatMap(
             sort_largest_first, lambda unit: unit.prepared
@@ -199,7 +192,7 @@ def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.P
             WriteUnits(plan.folders, plan.preparation),
             beam.pvalue.AsSingleton(sizes),
             beam.pvalue.AsSingleton(punkt),
-            beam.pvalue.AsSingleton(scales),
+            beam.pvalue.AsSingleton(scale),
             *match_held_out(pipeline, sizes, duplicates.get("near"), plan),
             beam.pvalue.AsSingleton(labels),
         )
@@ -243,54 +236,45 @@ def search_duplicates(
     copies with other labels, keyed by their unit.
     """
     units, prepared = beam.pvalue.AsSingleton(sizes), plan.folders.prepared
-    runs, seen = list(enumerate(plan.earlier.runs)), plan.folders.seen
     parts = (
         sizes
-        | "List buckets" >> beam.FlatMap(exact.list_parts, plan.earlier.reviews)
+        | "List buckets" >> beam.FlatMap(exact.list_parts)
         | "Spread buckets" >> Spread(plan.engine)
     )
-    hashes = write_others(pipeline, "seen hashes", runs, earlier_corpora.write_text_hashes, seen)
     duplicates = {
-        "exact": parts
-        | "Find duplicates" >> beam.FlatMap(exact.find_in_part, prepared, units, hashes)
+        "exact": parts | "Find duplicates" >> beam.FlatMap(exact.find_in_part, prepared, units)
     }
     if labels := len(plan.preparation.labels):
         duplicates["contradictions"] = parts | "Find contradictory labels" >> beam.FlatMap(
             exact.find_contradictions, prepared, units, labels
         )
     if similarity := plan.options.near_duplicates:
-        write_bands = partial(near.write_earlier_bands, threshold=similarity)
-        earlier = write_others(pipeline, "earlier bands", runs, write_bands, seen)
         duplicates["near"] = (
             sizes
-            | "List bands" >> beam.FlatMap(near.list_parts, similarity, plan.earlier.reviews)
+            | "List bands" >> beam.FlatMap(near.list_parts, similarity)
             | "Spread bands" >> Spread(plan.engine)
-            | "Find near-duplicates"
-            >> beam.FlatMap(near.find_in_part, prepared, similarity, units, earlier)
+            | "Find near-duplicates" >> beam.FlatMap(near.find_in_part, prepared, similarity, units)
         )
     return duplicates
 
 
-def write_others(
-    pipeline: beam.pvalue.PBegin,
-    name: str,
-    runs: Sequence[tuple[int, tuple[str, ...]]],
-    write: Callable[..., str],
-    folder: str,
-    written: Sequence[str] = (),
-) -> Any:
-    """Let the workers write what is compared of other corpora, file by file; return all of it, with
-    what is `written` already, as a side input.
+def write_others(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
+    """Write the runs of evaluation files, and let the workers write those of the corpus that is
+    withheld; return the files of both as a side input.
     """
-    joined = storage.join_path(folder, f"{name.replace(' ', '-')}.starts")
-    if not runs:
+    folder, options = plan.folders.others, plan.options
+    written = held_out.write_withheld_runs(
+        plan.withheld_files, folder, options.limits, options.repair_mojibake
+    )
+    joined = storage.join_path(folder, "held-out-runs.starts")
+    if not plan.withheld_corpus:
         return buckets.join_files(written, joined)
     return beam.pvalue.AsSingleton(
         pipeline
-        | f"List {name}" >> beam.Create(runs)
-        | f"Write {name}" >> beam.Map(write, folder)
-        | f"Collect {name}" >> beam.combiners.ToList()
-        | f"Join {name}" >> beam.Map(buckets.join_files, joined, written)
+        | "List other corpus" >> beam.Create(enumerate(plan.withheld_corpus))
+        | "Write held-out runs" >> beam.Map(held_out.write_corpus_runs, folder)
+        | "Collect held-out runs" >> beam.combiners.ToList()
+        | "Join held-out runs" >> beam.Map(buckets.join_files, joined, written)
     )
 
 
@@ -305,13 +289,7 @@ def match_held_out(
     """
     if not plan.preparation.withholds:
         return (), ()
-    seen = plan.folders.seen
-    limits, mends = plan.options.limits, plan.options.repair_mojibake
-    withheld = held_out.write_withheld_runs(plan.withheld_files, seen, limits, mends)
-    others = write_others(
-        *(pipeline, "held-out runs", plan.held_out_corpora, held_out.write_earlier_runs, seen),
-        withheld,
-    )
+    others = write_others(pipeline, plan)
     copies: Any = ()
     if near_duplicates:
         copies = beam.pvalue.AsList(
@@ -329,13 +307,12 @@ def match_held_out(
     common = beam.pvalue.AsList(
         parts | "Count texts of n-grams" >> beam.Map(held_out.write_common, *compared)
     )
-    levels = [dump + held_out.FIRST_DUMP for dump in sorted({file.dump for file in plan.files})]
     counts = beam.pvalue.AsList(
         sizes
         | "List held-out texts" >> beam.FlatMap(held_out.list_held_out_files, prepared, others)
         | "Spread held-out texts" >> Spread(plan.engine)
         | "Count common n-grams"
-        >> beam.FlatMap(common_ngrams.write_counts, folder, held_out.HELD_RUN, common, levels)
+        >> beam.FlatMap(common_ngrams.write_counts, folder, held_out.HELD_RUN, common)
     )
     matches = parts | "Match held-out reviews" >> beam.Map(
         held_out.write_matches, *compared, common, counts

@@ -16,13 +16,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from amazon_electra.beam_jobs.config import (
-    Dumps,
-    Place,
-    ScoringConfig,
-    ScoringOptions,
-    group_patterns,
-)
+from amazon_electra.beam_jobs.config import Place, ScoringConfig, ScoringOptions, list_patterns
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.progress import Progress
@@ -47,7 +41,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 def score(
     config: ScoringConfig,
     model: Place | Sequence[Place],
-    input: Dumps,
+    input: Place | Sequence[Place],
     output: Place,
     *,
     beam_options: Sequence[str] = (),
@@ -60,7 +54,7 @@ def score(
     models = [model] if isinstance(model, str | PathLike) else model
     paths: dict[str, Any] = {
         "model": tuple(map(str, models)),
-        "input": group_patterns(input),
+        "input": list_patterns(input),
         "output": str(output),
     }
     options = build_settings(ScoringOptions, dict(config) | paths)

@@ -47,11 +47,10 @@ from amazon_electra.flows.store.stage import Resources, Stage
 def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → (vocabulary → shards →) pre-training → arms × tasks → model, report."""
     arms.check_split(p.corpus.split)
-    origin = make_origin(p.pretraining, make)  # where training starts from a published encoder
+    dump = make(list_dump(p.dump, make))
+    origin = make_origin(p.pretraining, make, dump)  # if it starts from a published encoder
     others = make_other_origins(p.pretraining, make)
     length = choose_sequence_length(p.shards, p.recipe, origin, make.store)
-
-    dump = make(list_dump(p.dump, make))
     p = labels.resolve_tasks(p, dump, make)
     corpus = make(build_corpus_stage(p.corpus, p.dump, p.engine, dump, make.store))
     labels.check_corpus(p.finetuning.tasks, corpus, make.store, p.finetuning)

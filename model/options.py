@@ -43,27 +43,6 @@ class VocabularyOptions(VocabularyConfig):
     output: Path = Field(description="folder for vocab.txt and tokenizer.json")
 
 
-class VocabularyFitConfig(Settings):
-    """What decides how the fit of a vocabulary is measured, and when it is warned of."""
-
-    reviews: int = Field(
-        default=DEV_REVIEWS, ge=1, description="measure on about this many reviews"
-    )
-    unknown_rate: float = Field(
-        default=0.005,
-        ge=0,
-        le=1,
-        description="warn if the share of unknown words in the new dump exceeds that in the first "
-        "one by more than this",
-    )
-    tokens_per_word: float = Field(
-        default=0.1,
-        ge=0,
-        le=10,
-        description="warn if the tokens per word have grown by more than this share",
-    )
-
-
 class OriginOptions(Settings):
     """Options of model.origin."""
 
@@ -85,9 +64,6 @@ class PretrainConfig(Settings):
         default=None,
         description="instead of `steps`: a time (30min), or operations in matrix products "
         "(1.5e15flops)",
-    )
-    replay_ratio: float | str = Field(
-        default=0.5, description="share of the sequences taken from earlier dumps"
     )
     settings: dict[str, str] = Field(
         default={},
@@ -121,7 +97,6 @@ class PretrainPaths(Settings):
     """What a pre-training reads, and where it writes."""
 
     shards: Path = Field(description="folder that beam_jobs.shards_job wrote")
-    replay: tuple[Path, ...] = Field(default=(), description="shards of earlier dumps to mix in")
     output: Path = Field(description="folder for checkpoints, metrics.jsonl and the model folders")
     validation: Path | None = Field(
         default=None,

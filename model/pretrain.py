@@ -4,7 +4,6 @@ sample
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +32,6 @@ from amazon_electra.model.pretraining import checkpoint, loop, save
 from amazon_electra.model.pretraining.adaptation.defaults import choose_settings, describe_settings
 from amazon_electra.model.pretraining.assembly import build_training, check_batch
 from amazon_electra.model.pretraining.budget import parse_budget
-from amazon_electra.model.pretraining.input.mixture import open_replay
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.pretraining.objectives import find_objective
@@ -142,22 +140,20 @@ def pretrain(
     start_generator_from: str | Path | None = None,
     validation: str | Path | None = None,
     probe: str | Path | None = None,
-    replay: Sequence[str | Path] = (),
     resources: TrainingResources = ALL_CORES,
 ) -> PretrainResult:
     """Pre-train on a folder of shards; write checkpoints, metrics.jsonl and the encoder's
     transformers folder into `output`.
 
     `start_from` is a published encoder or an earlier training, `validation` shards of dev reviews,
-    `probe` a corpus on whose labels the loaded and the trained weights are compared, `replay`
-    shards of earlier dumps. The same call continues an interrupted training, to the bit.
+    `probe` a corpus on whose labels the loaded and the trained weights are compared. The same call
+    continues an interrupted training, to the bit.
 
         pretrain(PretrainConfig(recipe="sample", steps=600), "shards", "encoder")
     """
     paths = {
         "shards": Path(shards),
         "output": Path(output),
-        "replay": tuple(map(Path, replay)),
         "start_from": str(start_from) if start_from else None,
         "start_generator_from": start_generator_from,
         "validation": validation,
@@ -188,11 +184,6 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
     recipe, defaults = configure_recipe(arguments, origin)
     if arguments.threads or processes > 1:
         torch.set_num_threads(arguments.threads or max(1, (os.cpu_count() or 1) // processes))
-    replay = (
-        open_replay(shards, arguments.replay, str(arguments.replay_ratio))
-        if arguments.replay
-        else None
-    )
     dev = Shards.open(arguments.validation, "validation", "dev") if arguments.validation else None
     budget = parse_budget(arguments.budget) if arguments.budget else None
     device = open_device(arguments.device, recipe.pretraining.precision)
@@ -205,7 +196,6 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
             budget,
             dev,
             origin,
-            replay,
             arguments.probe,
         )
         make_writable_folder("output", arguments.output)  # not before its start could be read
@@ -214,8 +204,6 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
         if device.is_rank0:
             others = {
                 "budget": arguments.budget,
-                "replay": [str(folder) for folder in arguments.replay],
-                "replay_ratio": arguments.replay_ratio if arguments.replay else "0",
                 "start_from": str(arguments.start_from or ""),
                 "probe": str(arguments.probe or ""),
                 "start": training.start,  # what is known of the start weights

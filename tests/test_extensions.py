@@ -84,7 +84,7 @@ def write_star_lines(path: Path, reviews: int) -> Path:
 
 
 def list_files(path: Path, format: str | None = None) -> list[work_units.DumpFile]:
-    options = CorpusOptions(input=((str(path),),), output="unused", format=format)
+    options = CorpusOptions(input=(str(path),), output="unused", format=format)
     return work_units.list_dump_files(options)
 
 

@@ -8,14 +8,8 @@ UNLIMITED_BYTES = 1 << 26
 """The expansion limit does not look at what stays below."""
 
 COMMON_TEXTS = 100
-"""A run that more distinct held-out texts have, those of evaluation files among them, is compared
-with that many of them, those of the earliest dumps and within a dump those with the smallest
-hashes: the pairs of reviews that share it would grow with the square of the dump. So a later dump
-changes nothing of an earlier one, and of a family of texts that share many runs the same members
-are compared in each run. Pairs a review grow up to that limit, 0.011, 0.056 and 0.121 at 10, 40 and
-79 thousand reviews, and so do those that nearly repeat each other, 0.0002, 0.0026 and 0.0044;
-prefix filtering, with the rarest half of a text's runs, would leave 0.0002, 0.0026 and 0.0047 for
-two more passes over all runs and a reading of both texts of each pair."""
+"""Compare an n-gram with at most this many held-out texts, those with the smallest hashes, so that
+pairs grow linearly with the dump."""
 
 
 @dataclass(frozen=True)

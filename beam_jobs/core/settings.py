@@ -281,15 +281,12 @@ def build_parser(kind: type[Settings], program: str, description: str | None) ->
         items, plain = list_items(field.annotation), strip_none(field.annotation)
         is_dict = get_origin(plain) is dict
         words: dict[str, Any] = {"default": argparse.SUPPRESS, "help": describe_field(kind, field)}
-        if items is not None:
-            is_nested = get_origin(items) is tuple
-            words |= {"nargs": "*", "action": "append" if is_nested else "extend"}
+        if items is not None or is_dict:
+            words |= {"nargs": "*", "action": "extend"}
         if plain is bool:  # the option alone says yes
             words |= {"nargs": "?", "const": "true"}
-        if is_dict:
-            words |= {"nargs": "*", "action": "extend"}
         choices = "{" + ",".join(map(str, get_args(plain))) + "}"
-        metavar = METAVARS.get(list_items(items) or items or plain, choices)
+        metavar = METAVARS.get(items or plain, choices)
         words["metavar"] = "NAME=VALUE" if is_dict else metavar
         names = [SET if is_dict else _name_option(name)]
         if (

@@ -1,18 +1,18 @@
 """Everything the corpus job will do, decided once from its options before any work begins."""
 
-import itertools
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from amazon_electra.beam_jobs.config import CorpusConfig, CorpusOptions, TextConfig
+from amazon_electra.beam_jobs.config import CorpusOptions, TextConfig
 from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
-from amazon_electra.beam_jobs.deduplication import earlier_corpora, evaluation_texts
-from amazon_electra.beam_jobs.deduplication.earlier_corpora import EarlierCorpora
+from amazon_electra.beam_jobs.deduplication.evaluation_texts import identify_file
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.ids import add_id_column
@@ -42,12 +42,8 @@ SAMPLE_SHARE = 0.01
 """Of a dump's text, between the two bounds."""
 TEXT_SHARE = 0.5
 """Of a dump's bytes, about: the rest are names of fields and identifiers."""
-
-SHARED = (
-    *("title", "seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
-    *("withhold_own", "near_duplicates", "split_by"),
-    *("fold_labels", "repair_mojibake"),
-)
+FILES_TOGETHER = 16
+"""Of another corpus, whose held-out texts one worker writes to one file."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +55,8 @@ class Folders:
     cuts: str = field(init=False)
     prepared: str = field(init=False)
     written: str = field(init=False)
-    seen: str = field(init=False)
-    """Hashes of earlier corpora, and runs of texts that are held out."""
+    others: str = field(init=False)
+    """Runs of texts that are held out and are no reviews of the dump."""
     matches: str = field(init=False)
     """What reviews share with held-out texts, and with one another."""
     failed: str = field(init=False)
@@ -69,7 +65,7 @@ class Folders:
     """File of reviews of the sample by language."""
 
     def __post_init__(self) -> None:
-        for name in ("cuts", "prepared", "written", "seen", "matches", "failed", "languages"):
+        for name in ("cuts", "prepared", "written", "others", "matches", "failed", "languages"):
             object.__setattr__(self, name, storage.join_path(self.work, name))
 
     @classmethod
@@ -105,34 +101,20 @@ class CorpusPlan:
     folders: Folders
     options: CorpusOptions
     preparation: Preparation
-    earlier: EarlierCorpora
     withheld_files: tuple[str, ...]
+    withheld_names: tuple[str, ...]
+    """Names and digests of these (`evaluation_texts.identify_file`)."""
     withheld_corpus: tuple[tuple[str, ...], ...]
     """The Parquet files of the corpus whose dev and test reviews are withheld, in groups."""
     withheld_digest: str
     """SHA-256 of its corpus.json; "" without one."""
-    shared_settings: dict[str, Any]
     engine: PipelineOptions
-
-    @property
-    def punkt(self) -> str | None:
-        """Path of the Punkt parameters, if none are to be trained."""
-        return self.options.punkt or self.earlier.punkt
-
-    @property
-    def held_out_corpora(self) -> list[tuple[int, tuple[str, ...]]]:
-        """The Parquet files of earlier corpora and of the one that is withheld, whose dev and test
-        reviews nothing may repeat, in numbered groups.
-        """
-        own = self.earlier.runs if self.options.withhold_own else ()
-        return list(enumerate((*own, *self.withheld_corpus)))
 
 
 def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     """Return the plan of a job with these options and these flags of Beam.
 
-    Raises UserError for inputs that cannot be read, an output that cannot be written, and earlier
-    corpora that do not fit.
+    Raises UserError for inputs that cannot be read and an output that cannot be written.
     """
     if args.punkt:
         from amazon_electra.beam_jobs.text.punkt import read_punkt
@@ -143,27 +125,20 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     work_units.check_split_field(args.split_by, files)
     storage.check_output(args.output, [file.path for file in files])
     withheld = storage.expand_patterns(args.withhold, "withhold")
-    other, others, digest = args.withhold_corpus, [], ""
-    if other:
-        _, digest = earlier_corpora.read_result(other, "withhold_corpus")
-        found = earlier_corpora.list_corpus_files(other, "withhold_corpus")
-        others = list(earlier_corpora.group_files(found))
+    others, digest = list_corpus(args.withhold_corpus) if args.withhold_corpus else ([], "")
     size = sum(file.plain_size for file in files)
     engine = beam_options.resolve_beam_options(flags, size)
     bounds = splits.parse_shares(args.split)
-    shared = list_shared_settings(args, bounds, withheld)
-    earlier = earlier_corpora.inspect_corpora(list(args.seen), shared, args.output, args.punkt)
     identity = [
-        *dict.fromkeys((*file.identity, file.dump) for file in files),
-        *map(storage.describe_identity, [*withheld, *itertools.chain(*others)]),
-        earlier,
+        *dict.fromkeys(file.identity for file in files),
+        *map(storage.describe_identity, [*withheld, *others]),
     ]
     folders = Folders.of_job(
         args.output, [VERSION, WORK_VERSION, identity, sorted(list_settings(args).items())]
     )
     text_bytes = 1 + size * TEXT_SHARE
     sample_bytes = min(args.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
-    if args.punkt or args.seen:  # only languages are counted in it
+    if args.punkt:  # only languages are counted in it
         sample_bytes = MIN_SAMPLE_BYTES
     share = min(1.0, sample_bytes / text_bytes)
     return CorpusPlan(
@@ -172,30 +147,28 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
         folders=folders,
         options=args,
         preparation=Preparation(folders.prepared, args, bounds, share),
-        earlier=earlier,
         withheld_files=tuple(withheld),
-        withheld_corpus=tuple(others),
+        withheld_names=tuple(sorted(map(identify_file, withheld))),
+        withheld_corpus=tuple(
+            tuple(others[first : first + FILES_TOGETHER])
+            for first in range(0, len(others), FILES_TOGETHER)
+        ),
         withheld_digest=digest,
-        shared_settings=shared,
         engine=engine,
     )
 
 
 def list_settings(args: TextConfig) -> dict[str, Any]:
     """Return what decides the bytes of the corpus beside the dump."""
-    others = {"input", "output", "seen", "max_damaged_files"}
+    others = {"input", "output", "max_damaged_files"}
     return {name: v for name, v in args.model_dump().items() if name not in others}
 
 
-def list_shared_settings(
-    args: CorpusConfig, bounds: tuple[float, ...], withheld: list[str]
-) -> dict[str, Any]:
-    """Return what corpora that follow one another must agree on: all that decides about a text."""
-    shares = [round(100 * (b - a), 6) for a, b in itertools.pairwise((0.0, *bounds))]
-    return {
-        "version": VERSION,
-        "split": ",".join(map("{}={:g}".format, splits.SPLITS, shares)),
-        **{name: getattr(args, name) for name in SHARED},
-        "languages": sorted(args.languages),
-        "withhold": sorted(map(evaluation_texts.identify_file, withheld)),
-    }
+def list_corpus(folder: str) -> tuple[list[str], str]:
+    """Return the Parquet files of a finished corpus, and the SHA-256 of its corpus.json."""
+    result = storage.join_path(folder, "corpus.json")
+    names = [name for name in storage.list_names(folder) if re.fullmatch(CORPUS_FILES, name)]
+    files = [storage.join_path(folder, name) for name in names if name.endswith(".parquet")]
+    if not files or not storage.exists(result):
+        raise UserError("no finished corpus of corpus_job", "withhold_corpus", folder)
+    return files, hash_bytes(storage.read_bytes(result))

@@ -18,7 +18,7 @@ import base64
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import compress
@@ -167,12 +167,12 @@ class TimeSplit(NamedTuple):
     dev: int
     """The first day of dev, in days since 1970-01-01."""
     test: int
-    orders: dict[int, Order | None]
-    """Of the dates, by the number of the dump."""
+    order: Order | None
+    """Of the dates."""
 
 
-DateCounts = dict[int, Counter[str]]
-"""How often each date occurs (`dates.count_dates`), by the number of the dump."""
+DateCounts = Counter[str]
+"""How often each date occurs (`dates.count_dates`)."""
 
 
 def count_unit(unit: Unit, preparation: Preparation) -> DateCounts:
@@ -185,33 +185,30 @@ def count_unit(unit: Unit, preparation: Preparation) -> DateCounts:
             read_review(item[1]).timestamp for item in records if not isinstance(item, Reject)
         )
         storage.write_json(path, counts)
-    return {unit.file.dump: Counter(json.loads(storage.read_bytes(path)))}
+    return Counter(json.loads(storage.read_bytes(path)))
 
 
 def add_dates(counts: Iterable[DateCounts]) -> DateCounts:
     """Return how many reviews of several units each date has."""
-    total: DateCounts = {}
-    for unit in counts:
-        for dump, dates in unit.items():
-            total.setdefault(dump, Counter()).update(dates)
+    total = DateCounts()
+    for dates in counts:
+        total.update(dates)
     return total
 
 
 def decide_time_split(
-    counts: DateCounts, preparation: Preparation, columns: Mapping[int, str], failed: str
+    counts: DateCounts, preparation: Preparation, column: str, failed: str
 ) -> TimeSplit:
-    """Return how the reviews are split by time, by the dates of all units; `columns` names where
-    those of a dump stand. Raise JobFailed if a unit failed, without whose dates it would be
-    another split, and UserError where the dates leave it open.
+    """Return how the reviews are split by time, by the dates of all units; `column` names where
+    they stand. Raise JobFailed if a unit failed, without whose dates it would be another split, and
+    UserError where the dates leave it open.
     """
     check_failed(failed)
-    given, days, orders = preparation.options.dates, Counter[int](), dict[int, Order | None]()
-    for dump, dates in sorted(counts.items()):
-        orders[dump] = decide_order(dates, columns.get(dump, "the dump"), given)
-        days += resolve_days(dates, orders[dump])[0]
+    order = decide_order(counts, column, preparation.options.dates)
+    days, _ = resolve_days(counts, order)
     if not days:
         raise UserError(f"no review has a date that can be read; {FORMS}", "split_by", "time")
-    return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), orders)
+    return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), order)
 
 
 def cut_into_units(file: DumpFile, size: int, folder: str, failed: str) -> Iterator[Unit]:
@@ -283,7 +280,6 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit
     counts = PreparedUnit(
         unit=unit.name,
         prepared=len(packed),
-        dump=unit.file.dump,
         file=unit.file.name,
         short_name=unit.file.short_name,
         source=unit.file.source,
@@ -308,9 +304,7 @@ class UnitReader:
     def __init__(self, unit: Unit, preparation: Preparation, time: TimeSplit | None) -> None:
         self.unit, self.preparation, self.time = unit, preparation, time
         self.options = preparation.options
-        self.order = self.options.dates
-        if time:
-            self.order = time.orders.get(unit.file.dump, self.order)
+        self.order = time.order if time else self.options.dates
         self.read = 0
         self.tally = Tally()
         self.dropped: Counter[str] = Counter()

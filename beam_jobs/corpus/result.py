@@ -19,7 +19,7 @@ from amazon_electra.beam_jobs.corpus.write import (
     choose_product_share,
     count_values,
     decide_labels,
-    decide_scales,
+    decide_scale,
 )
 from amazon_electra.beam_jobs.deduplication import phrases
 from amazon_electra.beam_jobs.engine.units import check_failed
@@ -30,7 +30,7 @@ from amazon_electra.beam_jobs.reading.label_values import (
     describe_values,
     keep_frequent,
 )
-from amazon_electra.beam_jobs.reading.stars import Scale, decode_ratings, describe_scale
+from amazon_electra.beam_jobs.reading.stars import decode_ratings, describe_scale
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ def summarize_corpus(
     assert read == kept + sum(dropped.values()), (
         f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
     )
-    if not kept and not dropped.get("seen before"):
+    if not kept:
         names = ", ".join(dict.fromkeys(file.name for file in plan.files[:3]))
         raise UserError(
             f"no usable review in the dump: read {read}, dropped {dropped}; look at its files, or "
@@ -140,12 +140,12 @@ def summarize_corpus(
         files[first.file]["kept"] += second.kept
     withheld: dict[str, Any] = {}
     if plan.withheld_files:
-        withheld["withheld_files"] = list(plan.withheld_files)
+        withheld["withheld_files"] = list(plan.withheld_names)
     if plan.withheld_digest:
         withheld["withheld_corpus"] = plan.withheld_digest
     stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
     values = decide_labels(prepared, plan)
-    typed = {name: keep_frequent(sum_counts(count_values(prepared, name))) for name in values}
+    typed = {name: keep_frequent(count_values(prepared, name)) for name in values}
     labels = {
         column: choose_classes(sum_counts(unit.labels.get(column, {}) for unit in written))
         for column in plan.preparation.labels
@@ -154,11 +154,11 @@ def summarize_corpus(
         column: sum_counts(unit.contradicted.get(column, {}) for unit in written)
         for column in values
     }
-    scales = decide_scales(prepared, plan.options.stars_scale)
+    scale = decide_scale(prepared, plan.options.stars_scale)
     notes = [unit.notes for unit in prepared]
     for unit in prepared:
         ratings = decode_ratings(unit.ratings)
-        mapped = scales[unit.dump].map_ratings(np.array([number for number, _ in ratings]))
+        mapped = scale.map_ratings(np.array([number for number, _ in ratings]))
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
@@ -175,11 +175,11 @@ def summarize_corpus(
     for column in values:
         if line := describe_contradictions(contradictory[column]):
             warnings.append(f"label {column}: {line}")
-    if not plan.options.stars_scale and any(scale.name == "0-10" for scale in scales):
-        about = describe_scale(Scale("0-10"), range(11))
+    if not plan.options.stars_scale and scale.name == "0-10":
+        about = describe_scale(scale, range(11))
         warnings.append(f"stars are on the scale 0-10: {about}")
     is_text = all(file.layout.name == "text" for file in plan.files)
-    if kept and not labels and all(name.endswith("none") for name in stars) and not is_text:
+    if not labels and all(name.endswith("none") for name in stars) and not is_text:
         warnings.append(warn_of_missing_stars(columns))
     reviews = sum(unit.prepared for unit in prepared)
     share = choose_product_share(reviews, plan.preparation.bounds)
@@ -195,17 +195,15 @@ def summarize_corpus(
         "stars": stars,
         "sentences": sum(unit.sentences for unit in written),
         "language_sample": json.loads(storage.read_bytes(plan.folders.languages)),
-        "stars_scales": [scale.name for scale in scales],
+        "stars_scale": scale.name,
         "notes": sum_counts(notes),
         "files": files,
         "columns": columns,
         "units": len(prepared),
-        "seen": {"corpora": list(plan.earlier.folders), "reviews": plan.earlier.reviews},
         **withheld,
         **({"labels": labels, "label_values": typed} if labels else {}),
         **({"contradictory_labels": contradictory} if any(contradictory.values()) else {}),
         **({"warnings": found} if (found := list(filter(None, warnings))) else {}),
-        "agreed": plan.shared_settings,
     }
 
 

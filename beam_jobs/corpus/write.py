@@ -22,9 +22,9 @@ from amazon_electra.beam_jobs.corpus.classes import count_labels
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan, Folders
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication import phrases
-from amazon_electra.beam_jobs.deduplication.common_ngrams import CommonNGrams
-from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, DUPLICATE, ROW_NUMBER
-from amazon_electra.beam_jobs.deduplication.held_out import FIRST_DUMP, UnitMatches, list_blocks
+from amazon_electra.beam_jobs.deduplication.common_ngrams import read_common
+from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, ROW_NUMBER
+from amazon_electra.beam_jobs.deduplication.held_out import UnitMatches, list_blocks
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt
 from amazon_electra.beam_jobs.reading import stars
 from amazon_electra.beam_jobs.reading.fields import LABEL
@@ -63,7 +63,7 @@ LANGUAGE_TEXTS = 1_000
 """Reviews whose languages are counted, in a tenth of a second."""
 MAX_PRODUCTS = 1 << 23
 """Of test reviews that are counted, about: 64 MiB, and twice that while they are sorted."""
-WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld")
+WRITE_REASONS = ("duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
 STAYS = len(WRITE_REASONS)
 """Instead of the number of a reason: the review is kept."""
@@ -115,40 +115,30 @@ def write_punkt(
     return parameters
 
 
-def decide_scales(units: Sequence[PreparedUnit], given: str | None) -> list[Scale]:
-    """Return the scale of the stars of each dump, by all its ratings.
+def decide_scale(units: Sequence[PreparedUnit], given: str | None) -> Scale:
+    """Return the scale of the stars, by all ratings.
 
     Raises UserError where the values leave it open and the user has given none.
     """
-    scales = []
-    for dump in range(1 + max((unit.dump for unit in units), default=0)):
-        files: defaultdict[str, Counter[tuple[float, float]]] = defaultdict(Counter)
-        for unit in units:
-            if unit.dump == dump:
-                files[unit.file].update(stars.decode_ratings(unit.ratings))
-        where = next((file for file, counts in files.items() if counts), "the dump")
-        scales.append(stars.decide_scales(files, where, given))
-    return scales
-
-
-def count_values(units: Sequence[PreparedUnit], column: str) -> list[dict[str, int]]:
-    """Return how often each value of a label occurs as typed, in each dump."""
-    dumps = [Counter[str]() for _ in range(1 + max((unit.dump for unit in units), default=0))]
+    files: defaultdict[str, Counter[tuple[float, float]]] = defaultdict(Counter)
     for unit in units:
-        dumps[unit.dump].update(unit.labels.get(column, {}))
-    return [dict(sorted(counts.items())) for counts in dumps]
+        files[unit.file].update(stars.decode_ratings(unit.ratings))
+    where = next((file for file, counts in files.items() if counts), "the dump")
+    return stars.decide_scales(files, where, given)
+
+
+def count_values(units: Sequence[PreparedUnit], column: str) -> dict[str, int]:
+    """Return how often each value of a label occurs as typed."""
+    counts = Counter[str]()
+    for unit in units:
+        counts.update(unit.labels.get(column, {}))
+    return dict(sorted(counts.items()))
 
 
 def decide_labels(units: Sequence[PreparedUnit], plan: CorpusPlan) -> dict[str, LabelValues]:
-    """Return what the values of each label are, by all of them and those of earlier corpora."""
+    """Return what the values of each label are, by all of them."""
     return {
-        column: decide_values(
-            [
-                *(counts.get(column, {}) for counts in plan.earlier.labels),
-                *count_values(units, column),
-            ],
-            plan.options.fold_labels,
-        )
+        column: decide_values(count_values(units, column), plan.options.fold_labels)
         for column in plan.preparation.labels
     }
 
@@ -172,7 +162,7 @@ class WriteUnits(beam.DoFn):
         element: tuple[str, dict[str, Iterable[Any]]],
         units: list[UnitSize],
         punkt: str,
-        scales: Sequence[Scale],
+        scale: Scale,
         matches: Sequence[str],
         common: Sequence[str] = (),
         labels: Mapping[str, LabelValues] | None = None,
@@ -194,14 +184,13 @@ class WriteUnits(beam.DoFn):
         reasons = np.full(prepared.prepared, STAYS, np.uint8)
         copies = np.frombuffer(b"".join(joined.get("near", [])), ROW_NUMBER)
         reasons[copies] = WRITE_REASONS.index("near duplicate")
-        exact = np.frombuffer(b"".join(joined.get("exact", [])), DUPLICATE)
-        reasons[exact["row"]] = WRITE_REASONS.index("duplicate")
-        reasons[exact["row"][exact["is_seen"]]] = WRITE_REASONS.index("seen before")
+        copies = np.frombuffer(b"".join(joined.get("exact", [])), ROW_NUMBER)
+        reasons[copies] = WRITE_REASONS.index("duplicate")
         work = partial(
             self.write_unit,
             prepared,
             reasons,
-            scales[prepared.dump],
+            scale,
             UnitMatches(self.blocks[unit], matches),
             common,
             labels or {},
@@ -271,7 +260,7 @@ class WriteUnits(beam.DoFn):
             contradicted=count_contradictions(contradictions, labels),
             trained_items=len(trained),
             test_items=len(tested),
-            withheld_phrases=count_withheld_phrases(tables, prepared.dump, common),
+            withheld_phrases=count_withheld_phrases(tables, common),
         )
         storage.write_json(marker, asdict(counts))
         return counts
@@ -444,15 +433,14 @@ def count_contradictions(
     return counted
 
 
-def count_withheld_phrases(tables: UnitTables, dump: int, common: Sequence[str]) -> dict[str, int]:
-    """Return how often the most frequent n-grams occur in withheld reviews of a unit of a dump; of
-    a unit that has lost little to them, none. `common` are the paths of `write_common`.
+def count_withheld_phrases(tables: UnitTables, common: Sequence[str]) -> dict[str, int]:
+    """Return how often the most frequent n-grams occur in withheld reviews of a unit; of one that
+    has lost little to them, none. `common` are the paths of `write_common`.
     """
     withheld = int((tables.reasons == WRITE_REASONS.index("withheld")).sum())
     if withheld <= phrases.MIN_SHARE * len(tables.reasons):
         return {}
-    known = CommonNGrams.read(common).list_at(dump + FIRST_DUMP)
-    return phrases.count_phrases(tables.withheld, known)
+    return phrases.count_phrases(tables.withheld, read_common(common))
 
 
 def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListArray:

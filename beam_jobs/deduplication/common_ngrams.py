@@ -10,11 +10,9 @@ reviews that are random sentences of a list 56, and 2,119.
 
 A text counts once, and MIN_HELD keeps copies among what is trained on, however many and however
 changed, from weakening the protection of a held-out text. Texts of evaluation files do not count,
-as a paragraph stands in them once for each question about it. At a level, the number of a dump,
-held-out reviews of that dump and earlier ones count, and others of that dump alone, which is what
-dumps that arrive in turn know of one another; so a later dump changes nothing of an earlier one.
+as a paragraph stands in them once for each question about it.
 
-MATCHES/NNN.common    COMMON_NGRAM of a part of the buckets
+MATCHES/NNN.common    hashes, uint64, of the common n-grams of a part of the buckets
 MATCHES/FILE.counts   TEXT_NGRAMS of a file of held-out texts
 """
 
@@ -29,10 +27,9 @@ from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
 MIN_TEXTS, MAX_TEXTS, MIN_HELD = 20, 800, 2
 COMMON_SHARE = 0.002
-COMMON_NGRAM = np.dtype([("run", "<u8"), ("level", "<u4")])
-"""The hash of an n-gram, and a level at which it is common."""
-TEXT_NGRAMS = np.dtype([("level", "<u4"), ("row", "<u4"), ("runs", "<u4")])
-"""A level, the row number of a text in its file, and how many of its n-grams are common then."""
+HASH = np.dtype("<u8")
+TEXT_NGRAMS = np.dtype([("row", "<u4"), ("runs", "<u4")])
+"""The row number of a text in its file, and how many of its n-grams are common."""
 MIN_OWN = 8
 """N-grams beside common ones that a text needs to be compared by them: with fewer there are fewer
 words beside the phrase, and it is withheld only if the words are equal, like any text of so few
@@ -67,104 +64,75 @@ class HashFilter:
 class NGramTexts:
     """How many distinct texts have each of the n-grams of a bucket that may be common."""
 
-    def __init__(self, held: np.ndarray, dumps: np.ndarray) -> None:
-        """Take HELD_RUN of held-out reviews, and the number of the dump of each."""
+    def __init__(self, held: np.ndarray) -> None:
+        """Take HELD_RUN of held-out reviews."""
         runs = held["run"]
         ordered = np.sort(runs[~is_whole(runs)])
         step = MIN_HELD - 1
         often = np.unique(ordered[step:][ordered[step:] == ordered[:-step]])
         chosen = np.flatnonzero(np.isin(runs, often))
-        order = chosen[np.lexsort((dumps[chosen], held["text"][chosen], runs[chosen]))]
-        order = order[mark_firsts(runs[order], held["text"][order])]  # of the earliest dump
-        self._runs, self._held = np.unique(runs[order], return_inverse=True)
-        self._dumps = dumps[order]
+        order = chosen[np.lexsort((held["text"][chosen], runs[chosen]))]
+        order = order[mark_firsts(runs[order], held["text"][order])]
+        self._runs, self._held = np.unique(runs[order], return_counts=True)
         self._filter = HashFilter(self._runs)
-        self._trained: dict[int, np.ndarray] = {}
-        """By dump the number of an n-gram, shifted, and the hash of a text, each pair once."""
+        self._trained = np.empty(0, np.uint64)
+        """The number of an n-gram, shifted, and the hash of a text, each pair once."""
 
-    def add_trained(self, rows: np.ndarray, dump: int) -> None:
-        """Count RUN of reviews of a dump that are not held out."""
+    def add_trained(self, rows: np.ndarray) -> None:
+        """Count RUN of reviews that are not held out."""
         if not len(self._runs):
             return
         rows = rows[self._filter.find(rows["run"])]
         places = np.searchsorted(self._runs, rows["run"])
         known = self._runs.take(places, mode="clip") == rows["run"]
         pairs = places[known].astype(np.uint64) << np.uint64(32) | rows["words"][known]
-        pairs = np.union1d(self._trained.get(dump, np.empty(0, np.uint64)), pairs)
+        pairs = np.union1d(self._trained, pairs)
         bounds = find_runs(pairs >> np.uint64(32))
         rank = np.arange(len(pairs)) - np.repeat(bounds[:-1], np.diff(bounds))
-        self._trained[dump] = pairs[rank < MAX_TEXTS]
+        self._trained = pairs[rank < MAX_TEXTS]
 
-    def list_common(self, level: int, reviews: int) -> np.ndarray:
-        """Return the hashes of the n-grams that are common at a level, ascending; the dump of that
-        number has so many reviews.
+    def list_common(self, reviews: int) -> np.ndarray:
+        """Return the hashes of the n-grams that are common in a dump of so many reviews,
+        ascending.
         """
-        count = len(self._runs)
-        held = np.bincount(self._held[self._dumps <= level], minlength=count)
-        trained = self._trained.get(level, np.empty(0, np.uint64)) >> np.uint64(32)
-        texts = held + np.bincount(trained.astype(np.int64), minlength=count)
+        trained = (self._trained >> np.uint64(32)).astype(np.int64)
+        texts = self._held + np.bincount(trained, minlength=len(self._runs))
         many = min(max(math.ceil(COMMON_SHARE * reviews), MIN_TEXTS), MAX_TEXTS)
-        return self._runs[(held >= MIN_HELD) & (texts >= many)]
+        return self._runs[(self._held >= MIN_HELD) & (texts >= many)]
 
 
-class CommonNGrams:
-    """Which n-grams are common at each level."""
-
-    def __init__(self, common: Iterable[np.ndarray]) -> None:
-        """Take COMMON_NGRAM of several buckets."""
-        self._common = np.concatenate([np.empty(0, COMMON_NGRAM), *common])
-        self._levels: dict[int, np.ndarray] = {}
-
-    @classmethod
-    def read(cls, paths: Sequence[str]) -> "CommonNGrams":
-        """Return those that `write_common` left of all parts."""
-        packed = storage.map_paths(storage.read_bytes, sorted(paths))
-        return cls(np.frombuffer(part, COMMON_NGRAM) for part in packed)
-
-    def list_at(self, level: int) -> np.ndarray:
-        """Return the hashes of the common n-grams at a level, ascending."""
-        if level not in self._levels:
-            self._levels[level] = np.sort(self._common["run"][self._common["level"] == level])
-        return self._levels[level]
+def read_common(paths: Sequence[str]) -> np.ndarray:
+    """Return the hashes of the common n-grams that `write_common` left of all parts, ascending."""
+    packed = storage.map_paths(storage.read_bytes, paths)
+    return np.sort(np.frombuffer(b"".join(packed), HASH))
 
 
-def pack_common(runs: np.ndarray, level: int) -> np.ndarray:
-    """Return COMMON_NGRAM of n-grams that are common at a level."""
-    common = np.empty(len(runs), COMMON_NGRAM)
-    common["run"], common["level"] = runs, level
-    return common
-
-
-def count_ngrams(
-    chunks: Iterable[np.ndarray], common: CommonNGrams, levels: Sequence[int]
-) -> np.ndarray:
-    """Return TEXT_NGRAMS by level and row; `chunks` are the HELD_RUN of a file of texts."""
-    keys, counts = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+def count_ngrams(chunks: Iterable[np.ndarray], common: np.ndarray) -> np.ndarray:
+    """Return TEXT_NGRAMS by row; `chunks` are the HELD_RUN of a file of texts, `common` the hashes
+    of common n-grams.
+    """
+    keys, counts = [np.empty(0, np.uint32)], [np.empty(0, np.int64)]
     for rows in chunks:
-        for level in levels:
-            owners = rows["row"][np.isin(rows["run"], common.list_at(level))]
-            found, n = np.unique(owners.astype(np.uint64), return_counts=True)
-            keys.append(np.uint64(level) << np.uint64(32) | found)
-            counts.append(n)
+        found, n = np.unique(rows["row"][np.isin(rows["run"], common)], return_counts=True)
+        keys.append(found)
+        counts.append(n)
     distinct, which = np.unique(np.concatenate(keys), return_inverse=True)
     counted = np.empty(len(distinct), TEXT_NGRAMS)
-    counted["level"], counted["row"] = distinct >> np.uint64(32), distinct & np.uint64(0xFFFFFFFF)
+    counted["row"] = distinct
     counted["runs"] = np.bincount(which, np.concatenate(counts), len(distinct))
     return counted
 
 
-def write_counts(
-    path: str, folder: str, kind: np.dtype, common: Sequence[str], levels: Sequence[int]
-) -> Iterator[str]:
+def write_counts(path: str, folder: str, kind: np.dtype, common: Sequence[str]) -> Iterator[str]:
     """Write TEXT_NGRAMS of a file of HELD_RUN (`kind`), once, and yield the name of the file, if
     any of its texts has a common n-gram; `common` are the paths of what `write_common` left.
     """
     name = name_file(path)
     written = storage.join_path(folder, f"{name}.counts")
     if not storage.exists(written):
-        known = CommonNGrams.read(common)
-        chunks = _read_chunks(path, kind) if any(map(len, map(known.list_at, levels))) else ()
-        storage.write_bytes(written, count_ngrams(chunks, known, levels).tobytes())
+        known = read_common(common)
+        chunks = _read_chunks(path, kind) if len(known) else ()
+        storage.write_bytes(written, count_ngrams(chunks, known).tobytes())
     if storage.get_size(written):
         yield name
 
@@ -180,13 +148,12 @@ def _read_chunks(path: str, kind: np.dtype) -> Iterator[np.ndarray]:
         yield np.frombuffer(storage.read_range(path, begin, min(size, begin + step)), kind)
 
 
-def discount(rows: np.ndarray, packed: bytes, level: int, common: np.ndarray) -> np.ndarray:
-    """Return HELD_RUN of a file's texts without the n-grams that are common at a level, in sizes
-    that do not count them; of a text of little else only its hash as a whole. `packed` are the
-    TEXT_NGRAMS of the file.
+def discount(rows: np.ndarray, packed: bytes, common: np.ndarray) -> np.ndarray:
+    """Return HELD_RUN of a file's texts without the `common` n-grams, in sizes that do not count
+    them; of a text of little else only its hash as a whole. `packed` are the TEXT_NGRAMS of the
+    file.
     """
     counted = np.frombuffer(packed, TEXT_NGRAMS)
-    counted = counted[counted["level"] == level]
     if not len(counted):
         return rows
     rows = rows[~np.isin(rows["run"], common)]

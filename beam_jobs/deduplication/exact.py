@@ -1,17 +1,14 @@
 """Which copy of a repeated text stays, decided on packed numbers alone.
 
-Every prepared review gives one packed row of 28 bytes. Of the rows with the same text hash that of
-the earliest dump stays, within a dump the one with the smallest key: the review id, then a hash of
-what else is kept. So neither the order of a dump's files and records nor
-the number of workers decides, and a dump that comes later changes nothing in what the earlier ones
-left. Only copies equal in every field that is kept tie, and then the first in the dump stays.
-
-Texts that earlier corpora kept (`seen`) are 16 bytes each: every review with such a text goes.
+Every prepared review gives one packed row of 28 bytes. Of the rows with the same text hash the one
+with the smallest key stays: the review id, then a hash of what else is kept. So neither the order
+of a dump's files and records nor the number of workers decides. Only copies equal in every field
+that is kept tie, and then the first in the dump stays.
 
 Workers share the search by buckets of hashes, each of which is read from all units (buckets.py).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,17 +16,14 @@ import numpy as np
 import xxhash
 
 from amazon_electra.beam_jobs.deduplication import buckets
-from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, Part
+from amazon_electra.beam_jobs.deduplication.buckets import Part
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
 PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
-TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])
 ROW_NUMBER = np.dtype("<u4")
 BUCKET_ROWS = 1 << 20
 """Rows of a bucket: 28 MiB, some 100 MiB while it is sorted."""
-DUPLICATE = np.dtype([("row", "<u4"), ("is_seen", "?")])
-"""A review that does not stay, and whether that is because an earlier corpus has its text."""
 MAX_CODES = 3
 CONTRADICTION = np.dtype([("row", "<u4"), ("column", "<u4"), ("codes", "<u4", (MAX_CODES,))])
 """A review that stays, the number of a label of which copies of it have other classes, and the
@@ -65,49 +59,25 @@ def pack_rows(text_hashes: bytes, keys: np.ndarray) -> np.ndarray:
     return packed[np.argsort(packed["high"], kind="stable")]
 
 
-def sort_hashes(text_hashes: bytes) -> np.ndarray:
-    """Return hashes (16 bytes each) sorted by their first half."""
-    seen = np.frombuffer(text_hashes, dtype=TEXT_HASH)
-    return seen[np.argsort(seen["high"].astype(np.uint64), kind="stable")]
+def sort_copies(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows of a bucket, the number of the unit of each, and the order in which copies of
+    a text follow one another, the one that stays first.
 
-
-def find_known_rows(rows: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Return, per row, whether its text hash is in `seen`, sorted by `sort_hashes`."""
-    highs, lows = seen["high"].astype(np.uint64), seen["low"]
-    wanted = rows["high"].astype(np.uint64)
-    places, found = np.searchsorted(highs, wanted), np.zeros(len(rows), dtype=bool)
-    # more than once where several corpora have the text, or another has the same first half
-    while len(seen):
-        here = np.minimum(places, len(seen) - 1)
-        equal = (places < len(seen)) & (highs[here] == wanted)
-        found |= equal & (lows[here] == rows["low"])
-        if not equal.any():
-            break
-        places += 1
-    return found
-
-
-def find_duplicates(
-    parts: list[np.ndarray], dumps: list[int], seen: np.ndarray
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield DUPLICATE of the rows of a bucket that are copies of what stays, or that have a text
-    of `seen`, by the number of their unit.
-
-    `parts` are the PACKED_ROW of the bucket by unit, in the order of the dump, `dumps` the number
-    of the dump of each unit.
+    `parts` are the PACKED_ROW of the bucket by unit, in the order of the dump.
     """
     rows = np.concatenate([np.empty(0, PACKED_ROW), *parts])
     unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    is_seen = find_known_rows(rows, seen)
-    dump = np.array(dumps, np.uint32)[unit]
     halves = rows["low"].astype(np.uint64), rows["high"].astype(np.uint64)
-    order = np.lexsort((rows["row"], unit, rows["key"], dump, *halves))
-    is_first = mark_firsts(rows["high"][order], rows["low"][order])
-    goes = is_seen.copy()
-    goes[order[~is_first]] = True
-    found = np.empty(int(goes.sum()), DUPLICATE)
-    found["row"], found["is_seen"] = rows["row"][goes], is_seen[goes]
-    return group_by_unit(unit[goes], found)
+    return rows, unit, np.lexsort((rows["row"], unit, rows["key"], *halves))
+
+
+def find_duplicates(parts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield ROW_NUMBER of the copies in a bucket that do not stay, by the number of their unit;
+    `parts` are as for `sort_copies`.
+    """
+    rows, unit, order = sort_copies(parts)
+    goes = np.sort(order[~mark_firsts(rows["high"][order], rows["low"][order])])
+    return group_by_unit(unit[goes], rows["row"][goes])
 
 
 def make_codes_kind(labels: int) -> np.dtype:
@@ -120,10 +90,10 @@ def make_codes_kind(labels: int) -> np.dtype:
 def find_contradictions(
     part: Part, folder: str, counts: list[UnitSize], labels: int
 ) -> Iterator[UnitRows]:
-    """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes in their
-    dump; the arguments are those of `find_in_part`, and how many labels there are.
+    """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes; the
+    arguments are those of `find_in_part`, and how many labels there are.
     """
-    dumps, found = [unit.dump for unit in counts], [list[bytes]() for _ in counts]
+    found = [list[bytes]() for _ in counts]
     hashes = buckets.list_unit_files(folder, counts, "hashes")
     paths = tuple(f"{path.removesuffix('hashes')}codes" for path in hashes.paths)
     codes = replace(hashes, paths=paths)
@@ -133,7 +103,7 @@ def find_contradictions(
     ):
         for bucket in buckets.list_buckets_of(part):
             rows, of_rows = list(read_hashes(bucket)), list(read_codes(bucket))
-            for number, packed in compare_labels(rows, of_rows, dumps):
+            for number, packed in compare_labels(rows, of_rows):
                 found[number].append(packed.tobytes())
     for unit, each in zip(counts, found, strict=True):
         if each:
@@ -141,21 +111,15 @@ def find_contradictions(
 
 
 def compare_labels(
-    parts: list[np.ndarray], codes: list[np.ndarray], dumps: list[int]
+    parts: list[np.ndarray], codes: list[np.ndarray]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield CONTRADICTION of a bucket by the number of their unit; `parts` and `dumps` are those of
-    `find_duplicates`, `codes` the rows of `.codes` beside the parts.
+    """Yield CONTRADICTION of a bucket by the number of their unit; `parts` are as for
+    `sort_copies`, `codes` the rows of `.codes` beside the parts.
     """
-    rows = np.concatenate([np.empty(0, PACKED_ROW), *parts])
-    unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    dump = np.array(dumps, np.uint32)[unit]
-    halves = rows["low"].astype(np.uint64), rows["high"].astype(np.uint64)
-    order = np.lexsort((rows["row"], unit, rows["key"], dump, *halves))
+    rows, unit, order = sort_copies(parts)
     is_first = mark_firsts(rows["high"][order], rows["low"][order])
     firsts = order[is_first]
     group = np.cumsum(is_first) - 1
-    is_own = dump[order] == dump[firsts][group]
-    group, order = group[is_own], order[is_own]
     for column in range(codes[0]["codes"].shape[1] if codes else 0):
         values = np.concatenate([each["codes"][:, column] for each in codes])[order]
         known = np.flatnonzero(values)
@@ -173,11 +137,6 @@ def compare_labels(
         yield from group_by_unit(unit[texts], found)
 
 
-def read_first_halves(packed: bytes) -> np.ndarray:
-    """Return the first 8 bytes of each of the hashes of 16 bytes, as uint64 numbers."""
-    return np.frombuffer(packed, ">u8")[::2].astype(np.uint64)
-
-
 def group_by_unit(units: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the rows of each unit and its number; `units` has one for each row."""
     order = np.argsort(units, kind="stable")
@@ -186,29 +145,23 @@ def group_by_unit(units: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int, np
         yield units[first], rows[first:last]
 
 
-def list_parts(counts: list[UnitSize], seen: int = 0) -> Iterator[Part]:
-    """Yield the parts of the buckets; `seen` counts the texts of earlier corpora."""
-    reviews = sum(c.prepared for c in counts) + seen
+def list_parts(counts: list[UnitSize]) -> Iterator[Part]:
+    """Yield the parts of the buckets."""
+    reviews = sum(unit.prepared for unit in counts)
     return buckets.list_parts(buckets.count_buckets(reviews, BUCKET_ROWS, reviews))
 
 
-def find_in_part(
-    part: Part, folder: str, counts: list[UnitSize], seen: BucketedFiles
-) -> Iterator[UnitRows]:
-    """Yield DUPLICATE by unit, from the `.hashes` of all units in a folder and those of earlier
-    corpora; `counts` in their order (`buckets.join_unit_starts`).
+def find_in_part(part: Part, folder: str, counts: list[UnitSize]) -> Iterator[UnitRows]:
+    """Yield ROW_NUMBER of copies by unit, from the `.hashes` of all units in a folder; `counts` in
+    their order (`buckets.join_unit_starts`).
 
     Those of the largest units come first: the runner deals them out to its workers in this order.
     """
-    dumps, found = [unit.dump for unit in counts], [list[bytes]() for _ in counts]
+    found = [list[bytes]() for _ in counts]
     files = buckets.list_unit_files(folder, counts, "hashes")
-    with (
-        buckets.open_part(part, files, PACKED_ROW) as read_hashes,
-        buckets.open_part(part, seen, TEXT_HASH) as read_seen,
-    ):
+    with buckets.open_part(part, files, PACKED_ROW) as read_hashes:
         for bucket in buckets.list_buckets_of(part):
-            hashes = sort_hashes(b"".join(texts.tobytes() for texts in read_seen(bucket)))
-            for number, rows in find_duplicates(list(read_hashes(bucket)), dumps, hashes):
+            for number, rows in find_duplicates(list(read_hashes(bucket))):
                 found[number].append(rows.tobytes())
     numbered = zip(counts, found, strict=True)
     for unit, packed in sorted(numbered, key=lambda one: -one[0].prepared):

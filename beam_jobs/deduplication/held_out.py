@@ -1,5 +1,5 @@
 """Finds the reviews that repeat a held-out text, or nearly so, so that none is trained on: a dev or
-test review of the dump, of an earlier or another corpus, or a text of an evaluation file.
+test review of the dump or of another corpus, or a text of an evaluation file.
 
 Two texts nearly repeat each other if they share half of their runs of 8 words (overlaps.py), but
 for those that many texts share (common_ngrams.py). Texts of 3 to 7 words, and those of few words
@@ -8,7 +8,7 @@ The first pass over a unit leaves the runs of its reviews, bucket by bucket (buc
 
 UNIT.runs            RUN of the reviews that may be trained on, by row number
 UNIT.heldout         HELD_RUN of the dev and test reviews, each run once a review
-00000.heldout        those of the dev and test reviews of earlier and of another corpus
+00000.heldout        those of the dev and test reviews of another corpus
 withheld.heldout     those of evaluation files
 
 A bucket has the runs of all reviews that begin with the same bits. Which of them are common is
@@ -17,14 +17,10 @@ bucket holds the held-out ones and reads the others unit by unit; what both have
 of reviews, by blocks of a unit's rows, in one file for each part of the buckets. The second pass
 over a unit adds up what the parts say of some blocks. So no worker ever holds more than a bucket or
 BLOCK_MATCHES, the common runs and the sizes of all units.
-
-A review is compared with the held-out reviews of its own dump and of earlier ones: a dump that
-comes later changes nothing in what the earlier ones left.
 """
 
 import itertools
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -37,11 +33,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS, Limits
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, overlaps
 from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
-from amazon_electra.beam_jobs.deduplication.common_ngrams import (
-    CommonNGrams,
-    HashFilter,
-    NGramTexts,
-)
+from amazon_electra.beam_jobs.deduplication.common_ngrams import HashFilter, NGramTexts
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import (
     list_forms,
     read_evaluation_texts,
@@ -60,8 +52,6 @@ from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
 HELD_OUT_SPLITS = ("dev", "test")
 """The splits that models are chosen and judged by."""
-FIRST_DUMP = 1
-"""Number of the job's first dump among those that are held out; earlier corpora are 0."""
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
 """A hash, the hash of the words of a text that has it, the number of the review with that text, and
 how many distinct runs of 8 words it has. Copies of a text have the same hash."""
@@ -137,7 +127,7 @@ class NGramHasher:
         return sizes
 
 
-def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> str:
+def write_corpus_runs(run: tuple[int, tuple[str, ...]], folder: str) -> str:
     """Write the runs of the dev and test reviews of some files of a corpus, once; return the
     path.
     """
@@ -195,7 +185,7 @@ def list_run_parts(
     counts: list[UnitSize], others: BucketedFiles = buckets.NO_FILES
 ) -> Iterator[Part]:
     """Yield the parts of the buckets that are compared; `others` are HELD_RUN of texts that are no
-    reviews of the job's dumps.
+    reviews of the job's dump.
     """
     runs = others.count_rows() + sum(unit.held_out_runs for unit in counts)
     reviews = sum(unit.prepared for unit in counts)
@@ -210,17 +200,15 @@ def write_common(
     copies: Sequence[str] = (),
     others: BucketedFiles = buckets.NO_FILES,
 ) -> str:
-    """Write which n-grams of a part are common at the level of each dump, once; return the path.
-    The arguments are those of `write_matches`; texts of evaluation files do not count.
+    """Write which n-grams of a part are common, once; return the path. The arguments are those of
+    `write_matches`; texts of evaluation files do not count.
     """
     path = storage.join_path(folder, f"{part[0]:03d}.common")
     if storage.exists(path):
         return path
-    common = [np.empty(0, common_ngrams.COMMON_NGRAM)]
+    common = [np.empty(0, common_ngrams.HASH)]
     runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
-    reviews = Counter[int]()
-    for unit in units:
-        reviews[unit.dump + FIRST_DUMP] += unit.prepared
+    reviews = sum(unit.prepared for unit in units)
     with (
         buckets.open_part(part, runs, RUN) as read_runs,
         buckets.open_part(part, held, HELD_RUN) as read_held,
@@ -231,17 +219,14 @@ def write_common(
             texts = []
             for other, rows in zip(others.paths, read_others(bucket), strict=True):
                 if common_ngrams.name_file(other) != EVALUATION:
-                    texts.append((rows, 0))
+                    texts.append(rows)
             for unit, rows in zip(units, read_held(bucket), strict=True):
                 copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
-                texts.append((rows[~np.isin(rows["row"], copied)], unit.dump + FIRST_DUMP))
-            counted = NGramTexts(*_join_texts(texts))
-            for unit, rows in zip(units, read_runs(bucket), strict=True):
-                counted.add_trained(rows, unit.dump + FIRST_DUMP)
-            common += [
-                common_ngrams.pack_common(counted.list_common(level, count), level)
-                for level, count in reviews.items()
-            ]
+                texts.append(rows[~np.isin(rows["row"], copied)])
+            counted = NGramTexts(_join_texts(texts))
+            for rows in read_runs(bucket):
+                counted.add_trained(rows)
+            common.append(counted.list_common(reviews))
     storage.write_bytes(path, np.concatenate(common).tobytes())
     return path
 
@@ -285,7 +270,7 @@ def write_matches(
     runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
     spooled, blocks = BucketedRows(BLOCK_MATCH), sum(map(count_blocks, units))
     shift = np.uint64(64 - max(blocks, buckets.MAX_BUCKETS).bit_length())
-    known = CommonNGrams.read(common)
+    known = common_ngrams.read_common(common)
     with (
         buckets.open_part(part, runs, RUN) as read_runs,
         buckets.open_part(part, held, HELD_RUN) as read_held,
@@ -294,29 +279,23 @@ def write_matches(
         open_files(folder, counts, "counts") as read_counts,
     ):
 
-        def hold(bucket: int, level: int) -> HeldOutNGrams:
-            """Return the held-out runs of a bucket with which a dump is compared."""
-            common = known.list_at(level)
-            own = common[buckets.number_buckets(common, part[2]) == bucket]
+        def hold(bucket: int) -> HeldOutNGrams:
+            """Return the held-out runs of a bucket."""
+            own = known[buckets.number_buckets(known, part[2]) == bucket]
             texts = []
             for other, rows in zip(others.paths, read_others(bucket), strict=True):
                 packed = read_counts(common_ngrams.name_file(other))
-                texts.append((common_ngrams.discount(rows, packed, level, own), 0))
+                texts.append(common_ngrams.discount(rows, packed, own))
             for unit, rows in zip(units, read_held(bucket), strict=True):
-                if (dump := unit.dump + FIRST_DUMP) <= level:
-                    copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
-                    rows = rows[~np.isin(rows["row"], copied)]
-                    packed = read_counts(unit.unit)
-                    texts.append((common_ngrams.discount(rows, packed, level, own), dump))
+                copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
+                rows = rows[~np.isin(rows["row"], copied)]
+                texts.append(common_ngrams.discount(rows, read_counts(unit.unit), own))
             return HeldOutNGrams(texts, own)
 
         for bucket in buckets.list_buckets_of(part) if has_held_out(units, others) else ():
-            held_out, level, before = HeldOutNGrams([]), 0, 0
+            held_out, before = None, 0  # what it held goes before the next is read
+            held_out = hold(bucket)
             for unit, rows in zip(units, read_runs(bucket), strict=True):
-                if level != unit.dump + FIRST_DUMP:
-                    level = unit.dump + FIRST_DUMP
-                    held_out = HeldOutNGrams([])  # what it held goes before the next is read
-                    held_out = hold(bucket, level)
                 for matches in held_out.find_matches(rows):
                     rows = np.empty(len(matches), BLOCK_MATCH)
                     rows["match"] = matches
@@ -381,37 +360,29 @@ def list_blocks(units: Sequence[UnitSize]) -> dict[str, tuple[int, int]]:
     return {unit.unit: place for unit, place in zip(units, itertools.pairwise(ends), strict=True)}
 
 
-def _join_texts(parts: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return HELD_RUN of several files and the number of the dump of each row; `parts` is empty
-    then.
-    """
-    rows = np.concatenate([np.empty(0, HELD_RUN), *(rows for rows, _ in parts)])
-    of_dump = np.array([dump for _, dump in parts], np.uint32)
-    dumps = np.repeat(of_dump, [len(rows) for rows, _ in parts])
+def _join_texts(parts: list[np.ndarray]) -> np.ndarray:
+    """Return HELD_RUN of several files; `parts` is empty then."""
+    rows = np.concatenate([np.empty(0, HELD_RUN), *parts])
     parts.clear()  # which hold as much again
-    return rows, dumps
+    return rows
 
 
 class HeldOutNGrams:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
-    def __init__(
-        self, parts: list[tuple[np.ndarray, int]], common: np.ndarray | None = None
-    ) -> None:
-        """Take the rows of the bucket in each file, and the number of their dump: `parts` is empty
-        then. `common` are the hashes of the common runs, which none of the rows has.
+    def __init__(self, parts: list[np.ndarray], common: np.ndarray) -> None:
+        """Take the rows of the bucket in each file: `parts` is empty then. `common` are the hashes
+        of the common runs, which none of the rows has.
         """
-        if common is not None and len(common):
-            rows = np.zeros(len(common), HELD_RUN)
-            rows["run"], rows["text"] = common, COMMON
-            parts.append((rows, 0))
-        rows, dumps = _join_texts(parts)
-        order = np.argsort(rows["run"])
-        rows = keep_first_texts(rows.take(order), dumps.take(order))  # faster than indexing
+        rows = np.zeros(len(common), HELD_RUN)
+        rows["run"], rows["text"] = common, COMMON
+        parts.append(rows)
+        rows = _join_texts(parts)
+        rows = keep_first_texts(rows.take(np.argsort(rows["run"])))  # faster than indexing
         self._runs, texts, sizes = (
             np.ascontiguousarray(rows[name]) for name in ("run", "text", "size")
         )
-        del rows, order  # 24 bytes for each run; what follows takes as much again
+        del rows  # 24 bytes for each run; what follows takes as much again
         self._texts, places, owners = np.unique(texts, return_index=True, return_inverse=True)
         self._owners, self._sizes = owners.astype(np.uint32), sizes[places]
         self._filter = HashFilter(self._runs)
@@ -440,25 +411,21 @@ class HeldOutNGrams:
         return counts, self._owners[expand_spans(first, counts)]
 
 
-def keep_first_texts(rows: np.ndarray, dumps: np.ndarray) -> np.ndarray:
-    """Return rows sorted by run, of which `dumps` has the number of the dump: of each run
-    COMMON_TEXTS distinct texts at most, each in its earliest dump.
-    """
+def keep_first_texts(rows: np.ndarray) -> np.ndarray:
+    """Return rows sorted by run: of each run COMMON_TEXTS distinct texts at most, once each."""
     equal = np.diff(rows["run"]) == 0
     several = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
     if not len(several):
         return rows
     runs, texts = rows["run"][several], rows["text"][several]
-    order = np.lexsort((dumps[several], texts, runs))
-    is_copy = ~mark_firsts(runs[order], texts[order])
+    order = np.lexsort((texts, runs))
+    is_first = mark_firsts(runs[order], texts[order])
     stays = np.ones(len(rows), bool)
-    stays[several[order[is_copy]]] = False
-    several = several[stays[several]]
-    runs = rows["run"][several]
-    order = np.lexsort((rows["text"][several], dumps[several], runs))
-    bounds = find_runs(runs)
-    rank = np.arange(len(runs)) - np.repeat(bounds[:-1], np.diff(bounds))
-    stays[several[order[rank >= COMMON_TEXTS]]] = False
+    stays[several[order[~is_first]]] = False
+    distinct = order[is_first]
+    bounds = find_runs(runs[distinct])
+    rank = np.arange(len(distinct)) - np.repeat(bounds[:-1], np.diff(bounds))
+    stays[several[distinct[rank >= COMMON_TEXTS]]] = False
     return rows.compress(stays)
 
 
@@ -466,13 +433,6 @@ def find_near(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> np.ndar
     """Return of the reviews from a row on, which have so many runs, whether each nearly repeats a
     held-out text, by their MATCH, one for each pair.
     """
-    near = np.zeros(len(sizes), bool)
-    near[list_near_pairs(matches, first_row, sizes)["row"].astype(np.int64) - first_row] = True
-    return near
-
-
-def list_near_pairs(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> np.ndarray:
-    """Return the MATCH of those pairs that nearly repeat each other (`find_near`)."""
     sizes = sizes.astype(np.int64)
     rows, is_common = matches["row"].astype(np.int64) - first_row, matches["text"] == COMMON
     sizes[rows[is_common]] -= matches["shared"][is_common]
@@ -480,7 +440,9 @@ def list_near_pairs(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> n
     has_little[rows[is_common]] = sizes[rows[is_common]] < common_ngrams.MIN_OWN
     rows, pairs = rows[~is_common], matches[~is_common]
     is_near = overlaps.are_near(pairs["shared"], sizes[rows], pairs["size"])
-    return pairs[is_near & (~has_little[rows] | (pairs["shared"] >= EQUAL))]
+    near = np.zeros(len(sizes), bool)
+    near[rows[is_near & (~has_little[rows] | (pairs["shared"] >= EQUAL))]] = True
+    return near
 
 
 def add_up_matches(matches: np.ndarray) -> np.ndarray:
@@ -498,40 +460,14 @@ def find_withheld(texts: list[str], is_held_out: np.ndarray) -> tuple[np.ndarray
     and the hashes of the common n-grams.
     """
     trained, held, sizes = hash_runs(texts, is_held_out)
-    counted = NGramTexts(held, np.full(len(held), FIRST_DUMP))
-    counted.add_trained(trained, FIRST_DUMP)
-    common = counted.list_common(FIRST_DUMP, len(texts))
-    return find_near(_match_held(held, common, trained), 0, sizes), common
-
-
-def find_repeats(
-    held_out: list[str], read_trained: Callable[[], Iterator[list[str]]]
-) -> np.ndarray:
-    """Return of held-out texts, all in memory, whether each nearly repeats one to train on.
-
-    `read_trained` yields those batch by batch; it is called twice.
-    """
-    held = hash_runs(held_out, np.ones(len(held_out), bool))[1]
-    counted, reviews = NGramTexts(held, np.full(len(held), FIRST_DUMP)), len(held_out)
-    for texts in read_trained():
-        counted.add_trained(hash_runs(texts, np.zeros(len(texts), bool))[0], FIRST_DUMP)
-        reviews += len(texts)
-    common, found = counted.list_common(FIRST_DUMP, reviews), [np.empty(0, np.uint64)]
-    for texts in read_trained():
-        trained, _, sizes = hash_runs(texts, np.zeros(len(texts), bool))
-        found.append(list_near_pairs(_match_held(held, common, trained), 0, sizes)["text"])
-    repeats = np.zeros(len(held_out), bool)
-    repeats[held["row"][np.isin(held["text"], np.concatenate(found))]] = True
-    return repeats
-
-
-def _match_held(held: np.ndarray, common: np.ndarray, trained: np.ndarray) -> np.ndarray:
-    """Return MATCH of RUN and HELD_RUN that are all in memory, one for each pair."""
-    known = CommonNGrams([common_ngrams.pack_common(common, FIRST_DUMP)])
-    counts = common_ngrams.count_ngrams([held], known, [FIRST_DUMP]).tobytes()
-    rows = common_ngrams.discount(held, counts, FIRST_DUMP, common)
-    found = HeldOutNGrams([(rows, FIRST_DUMP)], common).find_matches(trained)
-    return add_up_matches(np.concatenate([np.empty(0, MATCH), *found]))
+    counted = NGramTexts(held)
+    counted.add_trained(trained)
+    common = counted.list_common(len(texts))
+    counts = common_ngrams.count_ngrams([held], common).tobytes()
+    rows = common_ngrams.discount(held, counts, common)
+    found = HeldOutNGrams([rows], common).find_matches(trained)
+    matches = add_up_matches(np.concatenate([np.empty(0, MATCH), *found]))
+    return find_near(matches, 0, sizes), common
 
 
 class UnitMatches:

@@ -1,18 +1,15 @@
 """Near-duplicates: MinHash signatures (datasketch) of runs of 3 words, compared where a band of
 them is equal.
 
-Of the reviews that share a band the one with the smallest key in the earliest dump leads; the
-others whose signatures agree with the leader's in at least the threshold are near copies. Keys are
-hashes, so neither the order within a dump nor the number of workers decides. Texts of fewer than 3
+Of the reviews that share a band the one with the smallest key leads; the others whose signatures
+agree with the leader's in at least the threshold are near copies. Keys are hashes, so neither the
+order within a dump nor the number of workers decides. Texts of fewer than 3
 words have no near-duplicates. A leader need not stay itself: of a chain of texts, each near the
 next, the first stays.
 
 The first pass over a unit leaves, bucket by bucket (buckets.py), a row of 28 bytes for each band of
 each review, and the signatures, of which the search reads those that share a band with another
 text's: rows of one text are near copies without a look.
-
-The reviews that earlier corpora kept (`--seen`) lead wherever they share a band. Their signatures
-are computed again from their sentences, which costs as much as those of the dump's own reviews.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,21 +18,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.deduplication import buckets
-from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
+from amazon_electra.beam_jobs.deduplication.buckets import Part
 from amazon_electra.beam_jobs.deduplication.exact import (
     BUCKET_ROWS,
     ROW_NUMBER,
     UnitRows,
     group_by_unit,
-    pack_rows,
-    read_first_halves,
 )
-from amazon_electra.beam_jobs.deduplication.held_out import join_sentences
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, split_words
@@ -57,8 +49,6 @@ BAND = np.dtype([("run", "<u8"), ("text", "<u8"), ("key", "<u8"), ("row", "<u4")
 copies (exact.py), and the number of the review in its unit."""
 SIGNATURE = 4 * PERMUTATIONS
 """Bytes of one."""
-EARLIER_DUMP = -1
-"""Number of the dumps of earlier corpora."""
 PAIRS = 1 << 16
 """Pairs of texts whose signatures are compared at once, 128 MiB at most."""
 ReadSignatures = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -126,20 +116,18 @@ def list_band_rows(
 
 
 def find_near_copies(
-    parts: Sequence[np.ndarray], dumps: Sequence[int], read: ReadSignatures, threshold: float
+    parts: Sequence[np.ndarray], read: ReadSignatures, threshold: float
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the row numbers of reviews that nearly repeat the leader of a band, by the number of
-    their unit; of a text only those of its first dump, and none where a review of EARLIER_DUMP has
-    it. `parts` are BAND of one bucket by unit, `dumps` the number of the dump of each.
+    their unit. `parts` are BAND of one bucket by unit.
     """
     rows = np.concatenate([np.empty(0, BAND), *parts])
     units = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    of_dump = np.array(dumps, np.int64)[units]
-    order = np.lexsort((rows["row"], units, rows["key"], of_dump, rows["run"]))
-    rows, units, of_dump = rows[order], units[order], of_dump[order]
+    order = np.lexsort((rows["row"], units, rows["key"], rows["run"]))
+    rows, units = rows[order], units[order]
     firsts, texts = number_texts(rows)
     is_leader = mark_firsts(rows["run"][firsts])
-    others = np.flatnonzero(~is_leader & (of_dump[firsts] != EARLIER_DUMP))
+    others = np.flatnonzero(~is_leader)
     leaders = np.flatnonzero(is_leader)[np.cumsum(is_leader)[others] - 1]
     is_copy = np.zeros(len(firsts), bool)
     for first in range(0, len(others), PAIRS):
@@ -150,7 +138,7 @@ def find_near_copies(
         signatures = read(distinct >> 32, distinct & 0xFFFFFFFF)
         one, other = signatures[which].reshape(2, len(places) // 2, -1)
         is_copy[others[pairs]] = (one == other).mean(axis=1) >= threshold
-    chosen = is_copy[texts] & (of_dump == of_dump[firsts][texts])
+    chosen = is_copy[texts]
     return group_by_unit(units[chosen], rows["row"][chosen].astype(ROW_NUMBER))
 
 
@@ -166,69 +154,29 @@ def number_texts(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return firsts, texts
 
 
-def write_earlier_bands(run: tuple[int, tuple[str, ...]], folder: str, threshold: float) -> str:
-    """Write BAND of the reviews of some files of an earlier corpus, once; return the path. Beside
-    it are their signatures.
-    """
-    number, paths = run
-    name = storage.join_path(folder, f"{number:05d}")
-    if not storage.exists(f"{name}.bands.starts"):
-        bands, first = BucketedRows(BAND), 0
-        with storage.atomic_path(f"{name}.signatures") as path, open(path, "wb") as file:
-            for batch in read_earlier_batches(paths):
-                ids, hashes = (b"".join(batch[n].to_pylist()) for n in ("review_id", "text_hash"))
-                keys = read_first_halves(ids)
-                signatures = compute_signatures(join_sentences(batch))
-                file.write(signatures.tobytes())
-                for rows in list_band_rows(signatures, pack_rows(hashes, keys), threshold):
-                    rows["row"] += np.uint32(first)
-                    bands.add_rows(rows)
-                first += batch.num_rows
-        bands.save_with_starts(f"{name}.bands")
-    return f"{name}.bands"
-
-
-def read_earlier_batches(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the reviews of corpus files, BATCH_TEXTS at a time."""
-    columns = ["review_id", "text_hash", "has_title", "sentences"]
-    for path in paths:
-        with storage.open_bytes(path) as file:
-            yield from pq.ParquetFile(file).iter_batches(BATCH_TEXTS, columns=columns)
-
-
-def list_parts(counts: list[UnitSize], threshold: float, earlier: int = 0) -> Iterator[Part]:
-    """Yield the parts of the buckets of all bands; `earlier` counts earlier corpora's reviews."""
-    reviews, (bands, _) = earlier + sum(c.prepared for c in counts), choose_bands(threshold)
+def list_parts(counts: list[UnitSize], threshold: float) -> Iterator[Part]:
+    """Yield the parts of the buckets of all bands."""
+    reviews, (bands, _) = sum(unit.prepared for unit in counts), choose_bands(threshold)
     return buckets.list_parts(buckets.count_buckets(bands * reviews, BUCKET_ROWS, reviews))
 
 
 def find_in_part(
-    part: Part,
-    prepared: str,
-    threshold: float,
-    units: list[UnitSize],
-    earlier: BucketedFiles = buckets.NO_FILES,
+    part: Part, prepared: str, threshold: float, units: list[UnitSize]
 ) -> Iterator[UnitRows]:
     """Yield by unit ROW_NUMBER of the near copies that a part of the buckets shows, from the
     `.bands` and `.signatures` of all prepared units, which come in their order
-    (`buckets.join_unit_starts`), and of earlier corpora.
+    (`buckets.join_unit_starts`).
     """
-    dumps = [*(unit.dump for unit in units), *(EARLIER_DUMP for _ in earlier.paths)]
     paths = [storage.join_path(prepared, f"{unit.unit}.signatures") for unit in units]
-    paths += [f"{path.removesuffix('bands')}signatures" for path in earlier.paths]
 
     def read(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return read_signatures(paths, numbers, rows)
 
     copies = [np.empty(0, ROW_NUMBER) for _ in units]
     files = buckets.list_unit_files(prepared, units, "bands")
-    with (
-        buckets.open_part(part, files, BAND) as bands,
-        buckets.open_part(part, earlier, BAND) as earlier_bands,
-    ):
+    with buckets.open_part(part, files, BAND) as read_bands:
         for bucket in buckets.list_buckets_of(part):
-            parts = [*bands(bucket), *earlier_bands(bucket)]
-            for number, rows in find_near_copies(parts, dumps, read, threshold):
+            for number, rows in find_near_copies(list(read_bands(bucket)), read, threshold):
                 copies[number] = np.union1d(copies[number], rows)
     for unit, rows in zip(units, copies, strict=True):
         if len(rows):

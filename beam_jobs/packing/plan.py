@@ -86,7 +86,7 @@ def plan_shards(
         result = dict(load_json(content))
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error}); make the corpus again") from None
-    splits, withheld = result.get("splits"), result.get("agreed", {}).get("withhold", [])
+    splits, withheld = result.get("splits"), result.get("withheld_files", [])
     documents = splits.get(options.split, 0) if splits else None
     # a corpus of general text goes when it is packed
     made_of = {"corpus": hash_bytes(content) if options.corpus else "", "withheld": withheld}

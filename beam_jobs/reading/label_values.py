@@ -88,31 +88,24 @@ class LabelValues:
         return [part for part in parts if part and not (self.folds and fold(part) in MISSING)]
 
 
-def decide_values(counts: Iterable[Mapping[str, int]], folds: bool = True) -> LabelValues:
-    """Return what the values of a column are, by how often each occurs in each dump, in the order
-    of the dumps: the first one that has a class names it, and the first one with values says what
-    delimits them, and whether a text may have several.
-    """
-    names: dict[str, str] = {}
-    known: LabelValues | None = None
-    for dump in filter(None, counts):
-        if known is None:
-            known = LabelValues(folds, _find_delimiters(dump) if folds else "")
-            sizes = Counter[bool]()
-            for value, n in dump.items():
-                if parts := known.split_cell(value):
-                    sizes[len(set(parts)) > 1] += n
-            is_multilabel = sizes[True] > 0 and sizes[True] >= MIN_SEVERAL * sizes.total()
-            known = replace(known, is_multilabel=is_multilabel)
-        spellings: dict[str, dict[str, int]] = {}
-        for value, n in dump.items():
-            for part in known.split_cell(value):
-                spelling = " ".join(part.split()) if folds else part
-                of_class = spellings.setdefault(fold(part) if folds else part, {})
-                of_class[spelling] = of_class.get(spelling, 0) + n
-        for folded, typed in spellings.items():
-            names.setdefault(folded, min(typed, key=lambda name: (-typed[name], name)))
-    return replace(known or LabelValues(folds), names=names)
+def decide_values(counts: Mapping[str, int], folds: bool = True) -> LabelValues:
+    """Return what the values of a column are, by how often each occurs."""
+    known = LabelValues(folds, _find_delimiters(counts) if folds else "")
+    sizes = Counter[bool]()
+    for value, n in counts.items():
+        if parts := known.split_cell(value):
+            sizes[len(set(parts)) > 1] += n
+    known = replace(known, is_multilabel=0 < MIN_SEVERAL * sizes.total() <= sizes[True])
+    spellings: dict[str, Counter[str]] = {}
+    for value, n in counts.items():
+        for part in known.split_cell(value):
+            spelling = " ".join(part.split()) if folds else part
+            spellings.setdefault(fold(part) if folds else part, Counter())[spelling] += n
+    names = {
+        folded: min(typed, key=lambda name: (-typed[name], name))
+        for folded, typed in spellings.items()
+    }
+    return replace(known, names=names)
 
 
 def hash_value(value: str | None, folds: bool) -> int:

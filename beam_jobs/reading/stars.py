@@ -282,7 +282,7 @@ def decide_scales(
         if sum(counts.values()) >= MIN_VALUES and (own := decide_scale(counts, file)) != scale:
             raise UserError(
                 f"{file}: its stars are on the scale {own.name}, those of the dump on "
-                f"{scale.name}; make it a dump of its own, or give `stars_scale`"
+                f"{scale.name}; leave it out, or give `stars_scale`"
             )
     return scale
 

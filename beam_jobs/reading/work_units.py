@@ -60,7 +60,6 @@ class DumpFile:
     compression: Compression
     layout: Layout
     max_expansion: float  # times its size that it may expand to; 0 for no limit
-    dump: int = 0  # in the order of arrival: the earliest dump's copy of a text stays
 
     @property
     def size(self) -> int:
@@ -115,7 +114,6 @@ class PreparedUnit:
     """The unit's name."""
     prepared: int
     """Reviews that are left."""
-    dump: int = 0
     file: str = ""
     short_name: str = ""
     """Of the file."""
@@ -141,7 +139,6 @@ class UnitSize:
 
     unit: str
     prepared: int
-    dump: int
     held_out_runs: int
     lines_before: int
     """Of its file."""
@@ -155,7 +152,7 @@ def measure_units(units: Iterable[PreparedUnit]) -> list[UnitSize]:
     sizes = []
     for one in sorted(units, key=lambda unit: unit.unit):
         before = lines[one.file], rows[one.file]
-        sizes.append(UnitSize(one.unit, one.prepared, one.dump, one.held_out_runs, *before))
+        sizes.append(UnitSize(one.unit, one.prepared, one.held_out_runs, *before))
         lines[one.file] += one.lines
         rows[one.file] += one.read
     return sizes
@@ -180,23 +177,16 @@ def refuse_damaged(names: Iterable[str], most: int) -> None:
 
 
 def list_dump_files(options: DumpOptions, labels: Sequence[str] = ()) -> list[DumpFile]:
-    """Return the files of all dumps in the order given, those of a dump by name.
-
-    A file that two dumps name belongs to the first. UserError where no file has the column of a
-    label.
-    """
+    """Return the files of a dump by name; UserError where none has the column of a label."""
     overrides = fields.parse_column_overrides(options.columns)
     overrides |= {f"{fields.LABEL}{column}": column for column in labels}
     files: list[DumpFile] = []
     layouts: dict[Layout, Layout] = {}  # those of most files are equal, and kept once
-    for number, patterns in enumerate(options.input):
-        found = storage.list_files(patterns)
-        for file in files:
-            found.pop(file.path, None)
-        inspect = partial(_inspect_file, options, overrides, found)
-        for file in itertools.chain.from_iterable(storage.map_paths(inspect, found)):
-            layout = layouts.setdefault(file.layout, file.layout)
-            files.append(replace(file, index=len(files), layout=layout, dump=number))
+    found = storage.list_files(options.input)
+    inspect = partial(_inspect_file, options, overrides, found)
+    for file in itertools.chain.from_iterable(storage.map_paths(inspect, found)):
+        layout = layouts.setdefault(file.layout, file.layout)
+        files.append(replace(file, index=len(files), layout=layout))
     fields.check_labels(labels, {file.name: file.layout for file in files})
     return files
 
@@ -247,15 +237,12 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
         )
 
 
-def name_columns(files: Iterable[DumpFile], field: str) -> dict[int, str]:
-    """Return the column of a field in the first file of each dump that has one, by the number of
-    the dump, for a message.
-    """
-    named: dict[int, str] = {}
+def name_column(files: Iterable[DumpFile], field: str) -> str:
+    """Return the column of a field in the first file that has one, for a message."""
     for file in files:
         if column := dict(file.layout.mapping).get(field):
-            named.setdefault(file.dump, f"{file.name}: {column}")
-    return named
+            return f"{file.name}: {column}"
+    return "the dump"
 
 
 def read_partition(path: str) -> tuple[tuple[str, str | None], ...]:

@@ -24,7 +24,7 @@ from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.guard import GRACE_SECONDS, guard_command
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.configuration.form import Addition, Parameters, Scoring
+from amazon_electra.flows.configuration.form import Parameters, Scoring
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT
 from amazon_electra.flows.store.store import Store
@@ -76,7 +76,6 @@ def run(
     store: str | Path | None = None,
     recipe: str = "auto",
     labels: Sequence[str] = (),
-    add_to: str = "",
     **sections: Section,
 ) -> RunResult:
     """Run the whole graph on a dump, as `amazon-electra run` does, and return what it made.
@@ -84,8 +83,7 @@ def run(
     `dump` is a file, folder, glob or address of reviews, a list of these, `sample:NUMBER`, or all
     fields of the section: `{"paths": ["shop.csv"], "columns": "text=body,stars=score"}`. `store` is
     the folder or address of all results (default: AMAZON_ELECTRA_STORE, else `store`), `labels` are
-    columns with classes of your own. `add_to` adds the dump to what a model has seen: a
-    fingerprint, `champion` or `last`. `sections` are those of `--set`, for example
+    columns with classes of your own. `sections` are those of `--set`, for example
     `finetuning={"seeds": [0, 1]}`.
 
     Prints what the command prints. The same call continues a run that was interrupted, and makes
@@ -95,15 +93,8 @@ def run(
     given: dict[str, Any] = {**sections, "store": _find_store(store), "dump": _describe_dump(dump)}
     if labels:
         given["dump"]["labels"] = list(labels)
-    form: Parameters | Addition
-    if add_to:
-        if recipe != "auto":
-            raise UserError(f"recipe={recipe!r}: the base's recipe is kept; leave it out")
-        given["increment"] = {**dict(given.get("increment", {})), "base": add_to}
-        form = fill_form(Addition, **given)
-    else:
-        form = fill_form(Parameters, recipe=recipe, **given)
-    made = _call("run", {"is_addition": bool(add_to), "form": form.model_dump(mode="json")})
+    form = fill_form(Parameters, recipe=recipe, **given)
+    made = _call("run", {"form": form.model_dump(mode="json")})
     return RunResult(
         folder=Path(made["folder"]),
         report=Path(made["report"]),
@@ -221,8 +212,7 @@ def main() -> None:
         made: dict[str, Any] = {}
         try:
             if command == "run":
-                kind = Addition if request["is_addition"] else Parameters
-                made = execute_graph(kind(**request["form"]))
+                made = execute_graph(Parameters(**request["form"]))
             elif request["model"]:
                 made = score_with_folder(request["model"], Scoring(**request["form"]))
             else:

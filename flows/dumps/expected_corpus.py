@@ -109,7 +109,7 @@ def foretell_corpus(previews: Sequence[Preview], chosen: Dump, corpus: Corpus) -
     chosen_classes = {column: choose_classes(labels[column]) for column in chosen.labels}
     return {
         "stars": dict(stars),
-        "stars_scales": [scale.name],
+        "stars_scale": scale.name,
         "labels": chosen_classes,
         "warnings": [line for c, of in chosen_classes.items() if (line := warn_of_label(c, of))],
     }
@@ -123,7 +123,7 @@ def fold_labels(
     """
     columns = zip(*(review.labels for review in reviews), strict=True) if chosen.labels else ()
     values = [
-        decide_values([Counter(v for v in column if v is not None)], chosen.fold_labels)
+        decide_values(Counter(v for v in column if v is not None), chosen.fold_labels)
         for column in columns
     ]
 

@@ -28,7 +28,6 @@ from amazon_electra.flows.dumps.preview import (
     read_previews,
 )
 from amazon_electra.flows.runner.stage_runner import StageMaker
-from amazon_electra.flows.stages.corpus import Corpus as CorpusStage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.finetuning.examples import SPLITS, Split
@@ -64,37 +63,6 @@ def resolve_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
         ):
             check_class_names(p.finetuning, classes)
     return p.model_copy(update={"finetuning": p.finetuning.model_copy(update={"tasks": tasks})})
-
-
-def inherit_labels(p: Any, base: Stage, dump: Stage, make: StageMaker) -> Any:
-    """Return the parameters of an addition with the label columns of the base's first corpus, as
-    far as the dump has them, unless the form names its own.
-    """
-    known = CorpusStage.read_config(base).labels
-    if p.dump.labels or not known:
-        return p
-    previews = _read_previews(p.dump, dump, make)
-    own = [column for column in known if any(column in preview.columns for preview in previews)]
-    return p.model_copy(update={"dump": p.dump.model_copy(update={"labels": own})})
-
-
-def settle_tasks_of_corpus(p: Any, corpus: Stage, store: Store) -> Any:
-    """Return the parameters of an addition with its tasks: those of the form, or else all of the
-    corpus that it is tested on. UserError where one can have no example.
-    """
-    made = store.manifest(corpus)
-    result = made["result"] if made else {}
-    tasks = p.finetuning.tasks or [
-        *(
-            f"{LABEL}{column}"
-            for column, found in result.get("labels", {}).items()
-            if found["classes"]
-        ),
-        *(task for task in list_star_tasks() if not find_missing(task, result)),
-    ]
-    check_corpus(tasks, corpus, store, p.finetuning)
-    chosen = p.finetuning.model_copy(update={"tasks": tasks or list(list_star_tasks())})
-    return p.model_copy(update={"finetuning": chosen})
 
 
 def check_dump(
@@ -203,7 +171,7 @@ def _check_label(column: str, previews: Sequence[Preview], folds: bool) -> None:
         if odd is not None and not counts:
             shown = f"values such as {str(odd)[:40]}, which are neither classes nor lists of them"
         line = describe_contradictions(several) or describe_values(
-            typed, decide_values([typed], folds), records
+            typed, decide_values(typed, folds), records
         )
         raise UserError(
             f"{name} has {shown}; a task needs two classes" + (f" ({line})" if line else ""),
@@ -324,7 +292,7 @@ def find_missing(task: str, result: Mapping[str, Any]) -> str:
             return next(w for w in result["warnings"] if w.startswith(f"label {column}: "))
         counts, classes = found["counts"], {name: name for name in found["classes"]}
         shown, hint = "classes", ""
-    elif task == "stars" and set(result.get("stars_scales", [])) == {BINARY}:
+    elif task == "stars" and result.get("stars_scale") == BINARY:
         return "the stars of the corpus are only no and yes: leave the task stars out"
     elif task in list_star_tasks() and "stars" in result:
         of_task = list_star_tasks()[task].stars

@@ -95,7 +95,7 @@ class Preview:
 
 def count_classes(typed: Mapping[str, int], folds: bool) -> Counter[str]:
     """Return how often each class of a label occurs, by its values as typed."""
-    values, counts = decide_values([typed], folds), Counter[str]()
+    values, counts = decide_values(typed, folds), Counter[str]()
     for value, n in typed.items():
         if (found := values.find_class(value)) is not None:
             for name in split_classes(found) if values.is_multilabel else [found]:
@@ -110,7 +110,7 @@ def list_contradictory_texts(
     how many of the others each class has.
     """
     typed = sum((preview.count_values(column) for preview in previews), Counter[str]())
-    values, found = decide_values([typed], folds), dict[bytes, set[str]]()
+    values, found = decide_values(typed, folds), dict[bytes, set[str]]()
     for preview in previews:
         for review, record in zip(preview.reviews, preview.records, strict=True):
             name = values.find_class(fields.read_label(record, column))
@@ -128,7 +128,7 @@ def list_contradictory_texts(
 
 def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
     """Return the files of a dump with their layouts; `dump` is its stage."""
-    paths = (tuple(dump.result["paths"]),)
+    paths = tuple(dump.result["paths"])
     options = DumpOptions(input=paths, output="", **chosen.pick(DumpOptions))
     return list_dump_files(options, chosen.labels)
 
@@ -160,7 +160,7 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
             yield f"label     {column}: {shown}{more}"
             if steps := order_classes([name for name, _ in counts]):
                 yield f"label     {column}: in the order {' < '.join(steps)}"
-            values = decide_values([typed], fold_labels)
+            values = decide_values(typed, fold_labels)
             if line := describe_values(typed, values, len(preview.records)):
                 yield f"label     {column}: {line}"
     ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]

@@ -1,5 +1,5 @@
 """Reports new files that differ from what the model was tested on: a table, and an event for each,
-which an automation can answer with a run of add-dump.
+which an automation can answer with a run.
 """
 
 from collections.abc import Collection, Mapping, Sequence

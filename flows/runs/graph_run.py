@@ -266,8 +266,6 @@ def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) 
         rows, about = [{"warning": text} for text in warnings], "What a person should look at"
         artifacts.publish(create_table_artifact, rows, key="warnings", description=about)
         tracking.set_tags({"amazon_electra.warnings": " ".join(warnings)})
-    if bases := [m["inputs"]["base"]["fingerprint"] for m in manifests if "base" in m["inputs"]]:
-        tracking.set_tags({"amazon_electra.base": bases[-1]})
     tracking.log_metrics(
         {f"{m['title']}.{n}": v for m in manifests for n, v in flatten_numbers(m["result"]).items()}
     )

@@ -97,15 +97,13 @@ def list_arms(
     chosen: Sequence[Arm],
     store: Store,
     encoder: Stage,
-    base: Stage | None = None,
     origin: Stage | None = None,
     others: Sequence[Stage] = (),
 ) -> list[RunArm]:
     """Return the arms in the order chosen.
 
-    A model that goes on from another, the `base`, is compared with that one. States are read of the
-    published encoder, of the adapted one and of the published `others`; an arm that combines others
-    takes the first network that is fine-tuned.
+    States are read of the published encoder, of the adapted one and of the published `others`; an
+    arm that combines others takes the first network that is fine-tuned.
     """
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
         chosen = [arm for arm in chosen if arm != "pre-trained"]
@@ -113,7 +111,6 @@ def list_arms(
     sources: dict[Arm, Stage | None] = {
         "pre-trained": written,
         "random": encoder,
-        "base": base,
         "origin": origin,
     }
     name = get_name(origin) if origin else ""
@@ -125,7 +122,7 @@ def list_arms(
         for arm in chosen
         if (source := sources.get(arm))
     ]
-    is_adapted = bool(origin and written.fingerprint != origin.fingerprint and not base)
+    is_adapted = bool(origin and written.fingerprint != origin.fingerprint)
     methods = list_kinds()
 
     def list_fits(arm: Arm) -> Iterator[RunArm]:
@@ -173,14 +170,12 @@ def list_cells(
     store: Store,
     corpus: Stage,
     encoder: Stage,
-    base: Stage | None = None,
     origin: Stage | None = None,
     others: Sequence[Stage] = (),
     is_curve: bool = False,
 ) -> Iterator[Cell]:
-    """Yield the cells of a run in the order of the report; `base` is the model that this one goes
-    on from, `origin` the published one that all of them began with, if any, `others` those whose
-    states are read beside it.
+    """Yield the cells of a run in the order of the report; `origin` is the published encoder that
+    it began with, if any, `others` those whose states are read beside it.
 
     `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels those
     without an encoder alone, trained with fewer labels than there are and evaluated on CURVE_TESTS
@@ -193,7 +188,7 @@ def list_cells(
     names = p.chosen_arms
     if isinstance(encoder, ContrastiveAdaptation) and not chosen.arms:
         names = [arm for arm in names if arm != "origin"]
-    arms = list_arms(names, store, encoder, base, origin, others)
+    arms = list_arms(names, store, encoder, origin, others)
     settings = choose_settings(chosen, p.recipe, store, corpus, origin)
     made = store.manifest(corpus)
     for task in chosen.tasks:

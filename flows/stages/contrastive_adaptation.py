@@ -1,6 +1,4 @@
-"""Contrastive adaptation: the titles and bodies of a corpus → the published encoder, adapted; those
-of an added dump → the base's encoder, adapted further.
-"""
+"""Contrastive adaptation: the titles and bodies of a corpus → the published encoder, adapted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -10,8 +8,8 @@ from typing import Any
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.configuration.form import CONTRASTIVE, Parameters, Pretraining
 from amazon_electra.flows.stages.external import locate_stage
-from amazon_electra.flows.stages.origin import get_name
-from amazon_electra.flows.stages.pretraining import divide_cores, locate_encoder
+from amazon_electra.flows.stages.origin import get_name, locate_origin
+from amazon_electra.flows.stages.pretraining import divide_cores
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.options import FREE_CONTRASTIVE_SETTINGS, ContrastiveConfig
@@ -24,9 +22,7 @@ something else. 4,067 pairs gained (docs/results.md); fewer were not measured.
 
 
 class ContrastiveAdaptation(Stage):
-    """`origin`, or the `base` that training continues from, and `corpus` → an encoder. With
-    `corpus 2`, `corpus 3`, … it learns the pairs of several corpora.
-    """
+    """`origin` and `corpus` → an encoder."""
 
     name, version, Config = "contrastive-adaptation", 1, ContrastiveConfig
     pool = "training"
@@ -45,19 +41,14 @@ class ContrastiveAdaptation(Stage):
         parameters = super().parameters
         return {n: v for n, v in parameters.items() if n not in FREE_CONTRASTIVE_SETTINGS}
 
-    @property
-    def corpora(self) -> list[Stage]:
-        return [stage for name, stage in self.inputs.items() if name.startswith("corpus")]
-
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.contrastive import adapt_contrastively
 
-        start = self.inputs.get("base") or self.inputs["origin"]
         return asdict(
             adapt_contrastively(
                 self.config,
-                Path(locate_encoder(store, start)),
-                [Path(locate_stage(store, corpus)) for corpus in self.corpora],
+                locate_origin(store, self.inputs["origin"]),
+                [Path(locate_stage(store, self.inputs["corpus"]))],
                 folder,
                 divide_cores(self.resources),
             )
@@ -65,22 +56,21 @@ class ContrastiveAdaptation(Stage):
 
 
 def build_contrastive_stage(
-    chosen: Pretraining, corpus: Stage, start: Stage, beside: int = 0
+    chosen: Pretraining, corpus: Stage, origin: Stage, beside: int = 0
 ) -> ContrastiveAdaptation:
-    """Return the adaptation that the form describes, of a published encoder or further of one that
-    was adapted so; on a CPU it leaves `beside` cores to jobs that run at the same time.
+    """Return the adaptation that the form describes; on a CPU it leaves `beside` cores to jobs that
+    run at the same time.
     """
     settings = chosen.settings if chosen.objective == CONTRASTIVE else {}
     config = ContrastiveConfig(seed=chosen.seed)
     [config] = replace_settings([config], settings, "pretraining")
-    is_published = start.name == "origin"
     return ContrastiveAdaptation(
         config,
-        {"corpus": corpus, "origin" if is_published else "base": start},
+        {"corpus": corpus, "origin": origin},
         resources=Resources(
             device=chosen.finetuning_device, processes=chosen.processes, beside=beside
         ),
-        title=f"adaptation of {get_name(start)}" if is_published else start.title,
+        title=f"adaptation of {get_name(origin)}",
     )
 
 

@@ -90,7 +90,7 @@ def locate_architecture(stage: Stage, store: Store, folder: Path) -> str:
     weights.
     """
     shape = stage.reads.get("shape") or stage.inputs["architecture"]
-    if "shards" not in shape.inputs or "base" in shape.inputs:
+    if "shards" not in shape.inputs:
         return locate_encoder(store, shape)
     shards = Shards.open(Path(locate_stage(store, shape.inputs["shards"])))
     if origin := shape.inputs.get("origin"):
@@ -126,9 +126,7 @@ def describe_finetuning(stage: Stage) -> dict[str, Any]:
         described["architecture"] = recipe.architecture.model_dump() | objective
     if config.initializer_range:
         described["initializer_range"] = config.initializer_range
-    elif first:  # how the first weights are drawn, its own or those of the one it goes on from
-        while "base" in first.inputs:
-            first = first.inputs["base"]
+    elif first:  # how the first weights are drawn
         recipe = resolve_recipe(first)
         trunk = find_objective(recipe.pretraining.objective).trunk
         described["weights"] = describe_start(recipe, trunk)

@@ -8,6 +8,7 @@ registry by its version, a package by its version: what has no such name yet is 
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,12 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import Pretraining, name_origin
+from amazon_electra.flows.configuration.form import LAST, Pretraining, name_origin
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
 from amazon_electra.flows.stages.external import build_external_stage
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.encoders import known
 from amazon_electra.model.encoders.card import read_card
@@ -76,13 +77,36 @@ HUB_SECONDS = 10
 CONFIG = "config.json"
 
 
-def make_origin(chosen: Pretraining, make: StageMaker) -> Stage | None:
-    """Make and return the encoder that the form starts from; None where it starts from nothing."""
-    if not chosen.start_from:
+def make_origin(chosen: Pretraining, make: StageMaker, dump: Stage | None = None) -> Stage | None:
+    """Make and return the encoder that a run on this dump starts from; None where it starts from
+    nothing.
+    """
+    place, generator = chosen.start_from, chosen.start_generator_from
+    if not place:
         return None
-    return make(
-        build_origin_stage(chosen.start_from, make.store, generator=chosen.start_generator_from)
-    )
+    title = f"{TITLE}{name_origin(place)}"
+    if place == LAST:
+        place, generator = find_last_encoder(dump, make.store), None
+    return make(replace(build_origin_stage(place, make.store, generator=generator), title=title))
+
+
+def find_last_encoder(dump: Stage | None, store: Store) -> str:
+    """Return the folder of the encoder of the newest run of another dump than this one, so that the
+    same run again starts from the same one; UserError where there is none.
+    """
+    known = {made["fingerprint"]: made for made in store.list_manifests()}
+    for made in reversed(known.values()):
+        if made["stage"] != "report" or "encoder" not in made["inputs"]:
+            continue
+        lineage = {one["fingerprint"]: one for _, one in store.trace_lineage(made, known)}
+        encoder = lineage.get(made["inputs"]["encoder"]["fingerprint"])
+        if encoder is None or (dump and dump.fingerprint in lineage):
+            continue
+        folder = store.fetch(ExistingStage(encoder["stage"], known=encoder["fingerprint"]))
+        for name in (ENCODER, "discriminator"):
+            if (folder / name / CONFIG).is_file():
+                return str(folder / name)
+    raise UserError(f"no run of another dump in {store.address}", START, LAST)
 
 
 def make_other_origins(chosen: Pretraining, make: StageMaker) -> list[Stage]:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -63,18 +62,14 @@ class TrainingConfig(Settings):
     """That differ from the recipe's."""
     seed: int = 0
     steps: int | None = None
-    """None: as many as `tokens`, `same_flops_as`, `same_tokens_as` or `epochs` come to, else as the
-    recipe says."""
+    """None: as many as `tokens`, `same_flops_as` or `same_tokens_as` come to, else as the recipe
+    says."""
     tokens: int | None = None
     passes: int = 0
     """With `tokens`: no more than so many passes through the shards."""
     same_flops_as: str | None = None
     """Fingerprint of a pre-training that computes as many matrix products; the input `equal`."""
     same_tokens_as: str | None = None
-    replay_ratio: float = 0.0
-    """Share of the sequences from the shards of earlier dumps, `replay 1`, `replay 2`, …"""
-    epochs: float | None = None
-    """Passes through the new shards, of a training that goes on from `base`."""
 
     @property
     def recipe_with_settings(self) -> Recipe:
@@ -82,9 +77,9 @@ class TrainingConfig(Settings):
 
 
 class Pretraining(Stage):
-    """`shards` → an encoder. `origin` is the published encoder that it begins with, `base` an
-    earlier pre-training that it goes on from; without either it begins with random weights.
-    `dev_shards` and `corpus` measure it and decide no weight but which state is written.
+    """`shards` → an encoder. `origin` is the published encoder that it begins with; without it it
+    begins with random weights. `dev_shards` and `corpus` measure it and decide no weight but which
+    state is written.
     """
 
     name, version, Config = "pretraining", 13, TrainingConfig
@@ -116,21 +111,19 @@ class Pretraining(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.pretrain import pretrain
 
-        config, origin, base = self.config, self.inputs.get("origin"), self.inputs.get("base")
+        config, origin = self.config, self.inputs.get("origin")
         validation = probe = None
         dev, corpus = self.inputs.get("dev_shards"), self.inputs.get("corpus")
         if dev and (made := store.manifest(dev)) and made["result"]["sequences"]:
             validation = store.fetch(dev)
         if corpus and has_probe(store, corpus):
             probe = store.fetch(corpus)
-        unread = [] if probe or not (origin or base) else [*PROBE_FIELDS]
+        unread = [] if probe or not origin else [*PROBE_FIELDS]
         unread += [] if validation or probe else VALIDATION_FIELDS
-        begin, generator = self._locate_start(store)
         result = pretrain(
             PretrainConfig(
                 recipe=config.recipe,
                 steps=self.count_steps(store) or None,
-                replay_ratio=config.replay_ratio,
                 settings={
                     **{n: text for n, text in config.settings.items() if n not in unread},
                     "seed": str(config.seed),
@@ -138,28 +131,14 @@ class Pretraining(Stage):
             ),
             Path(locate_stage(store, self.inputs["shards"])),
             folder,
-            start_from=begin,
-            start_generator_from=generator,
+            start_from=locate_origin(store, origin) if origin else None,
             validation=validation,
             probe=probe,
-            replay=[store.fetch(one) for name, one in self.reads.items() if name != "equal"]
-            if config.replay_ratio
-            else [],
             resources=divide_cores(self.resources),
         ).content
         if origin and not probe and "corpus" in self.inputs:
             result = {**result, "warnings": [*result.get("warnings", []), UNPROTECTED]}
         return result
-
-    def _locate_start(self, store: Store) -> tuple[Path | None, Path | None]:
-        """Return the folders of the encoder and the generator that it begins with."""
-        if origin := self.inputs.get("origin"):
-            return locate_origin(store, origin), None
-        if base := self.inputs.get("base"):
-            begin = locate_exported_folder(store, base)
-            generator = begin.with_name("generator")
-            return begin, generator if generator.is_dir() else None
-        return None, None
 
     def count_steps(self, store: Store) -> int:
         """Return its steps once its shards are there; 0: as many as the recipe says."""
@@ -172,9 +151,6 @@ class Pretraining(Stage):
         if config.tokens:
             share = min(1.0, config.tokens / max(1, config.passes * counts["tokens"]))
             return max(1, round(share * config.passes * counts["sequences"] / batch))
-        if config.epochs:
-            new_a_step = batch * (1 - config.replay_ratio)
-            return max(1, ceil(config.epochs * counts["sequences"] / new_a_step))
         if config.same_flops_as:
             return count_equal_flops(self, self.reads["equal"], store)
         if config.same_tokens_as:

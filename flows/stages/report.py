@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import Addition, Parameters
+from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes
 from amazon_electra.flows.stages.arms import ADAPTED, pair_adapted
 from amazon_electra.flows.stages.cells import Cell
@@ -28,7 +28,7 @@ from amazon_electra.model.report.inputs import (
 )
 from amazon_electra.model.report.owner import COST
 
-GIVEN = ("dump", "corpus", "joined-corpus", "origin")
+GIVEN = ("dump", "corpus", "origin")
 """Stages whose cost is that of no arm."""
 STUDY = "study.json"
 """File of the report's folder with what it shows."""
@@ -176,28 +176,18 @@ def describe_origins(store: Store, origins: Sequence[Stage]) -> dict[str, dict[s
     return {one.fingerprint: read_origin(store, one) for one in origins}
 
 
-def format_command(asked: Parameters | Addition) -> str:
+def format_command(asked: Parameters) -> str:
     """Return the command that gives this report again, as a shell reads it."""
     words = ["amazon-electra", "run", "--dump", *asked.dump.paths, "--store", asked.store]
-    words += (
-        ["--add-to", asked.increment.base]
-        if isinstance(asked, Addition)
-        else ["--recipe", asked.recipe]
-    )
-    if isinstance(asked, Parameters) and asked.effort != "auto":
+    words += ["--recipe", asked.recipe]
+    if asked.effort != "auto":
         words += ["--effort", asked.effort]
     return shlex.join([*words, *list_changed_settings(asked)])
 
 
-def list_changed_settings(asked: Parameters | Addition) -> list[str]:
-    """Return `--set` for whatever is not as by default; the dump and the base have options of their
-    own.
-    """
-    texts = [
-        text
-        for text in list_changes(asked)
-        if not text.startswith(("dump.paths=", "increment.base="))
-    ]
+def list_changed_settings(asked: Parameters) -> list[str]:
+    """Return `--set` for whatever is not as by default; the dump has an option of its own."""
+    texts = [text for text in list_changes(asked) if not text.startswith("dump.paths=")]
     return [word for text in texts for word in ("--set", text)]
 
 
@@ -243,28 +233,18 @@ def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:
     """Return whether the store shows that the test texts of a task were kept out of all that an
     encoder was pre-trained on.
 
-    `data` is a corpus: every corpus that the encoder was made of is this one, or was made later
-    without its texts. Joined labels: every one of these corpora is among those that were joined.
-    Other data: each of its files was withheld.
+    `data` is a corpus: every corpus that the encoder was made of is this one. Other data: each of
+    its files was withheld.
     """
     lineage = [made for _, made in store.trace_lineage(encoder)]
     corpora = [made for made in lineage if made["stage"] == "corpus"]
-    if data.name == "joined-corpus":
-        joined = list_made_of(data)
-        return bool(corpora) and all(one["fingerprint"] in joined for one in corpora)
     if data.name == "corpus":
-        made_of = [{m["fingerprint"] for _, m in store.trace_lineage(one)} for one in corpora]
-        return bool(corpora) and all(data.fingerprint in one for one in made_of)
+        return bool(corpora) and all(one["fingerprint"] == data.fingerprint for one in corpora)
     read = [*corpora, *(made for made in lineage if "general_text" in made["parameters"])]
     files = {store.digest(file) for file in list_place_files(Path(data.result["path"]))}
     return bool(corpora and files) and all(
         files <= set(made["parameters"].get("withhold", [])) for made in read
     )
-
-
-def list_made_of(stage: Stage) -> set[str]:
-    """Return the fingerprints of all that a stage is made of."""
-    return {stage.fingerprint}.union(*map(list_made_of, stage.inputs.values()))
 
 
 def describe_dump(dump: Stage) -> dict[str, Any]:

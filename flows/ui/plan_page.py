@@ -50,7 +50,7 @@ def find_small_budget(plan: Plan) -> str | None:
     if dumps and all(dump.result.get("synthetic") for dump in dumps):
         return None
     for stage, is_complete in plan.stages:
-        if stage.name != "pretraining" or is_complete or {"origin", "base"} & stage.inputs.keys():
+        if stage.name != "pretraining" or is_complete or "origin" in stage.inputs:
             continue
         if (counted := count_training(stage)) and counted[1] <= MEASURED_TOKENS:
             return (

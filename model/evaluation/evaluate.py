@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.examples import Example, Split, Task, load_examples
 from amazon_electra.model.finetuning.network import read_task_head
 from amazon_electra.model.finetuning.request import choose_sampling
-from amazon_electra.model.finetuning.tasks.corpus import locate_reviews, read_dumps
+from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
 
 CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
 """What metrics.json says of result.json: of a fine-tuning, and of a baseline."""
@@ -107,9 +107,7 @@ def _write_metrics(
 ) -> dict[str, Any]:
     """Write predictions.parquet and, last, metrics.json; return the metrics."""
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    by_dump = measure_by_dump(predictions, task, read_dumps(data, predictions.ids))
     measured = summarize_predictions(predictions, task, split) | {
-        **({"by_dump": by_dump} if by_dump else {}),
         "model": str(folder),
         "data": str(data),
         **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
@@ -118,21 +116,6 @@ def _write_metrics(
     write_predictions(predictions, output / "predictions.parquet")
     write_json(output / "metrics.json", measured)
     return measured
-
-
-def measure_by_dump(
-    predictions: Predictions, task: Task, dumps: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """Return how many examples of each dump there are, and their main metric with its interval;
-    `dumps` has the dump of each example.
-    """
-    named, metric = [dumps.get(one) for one in predictions.ids], task.metrics[0]
-    found = []
-    for dump in dict.fromkeys(dumps.values()):
-        rows = [row for row, name in enumerate(named) if name == dump]
-        measured = compute_interval(METRICS[metric], predictions.take_rows(rows))
-        found.append({"dump": dump, "n": len(rows), "metric": metric, **measured})
-    return found
 
 
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:

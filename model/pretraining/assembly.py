@@ -30,7 +30,6 @@ from amazon_electra.model.pretraining.input.batches import (
     sum_squared_lengths,
 )
 from amazon_electra.model.pretraining.input.masking import Replacement, count_slots
-from amazon_electra.model.pretraining.input.mixture import Mixture, Replay
 from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from amazon_electra.model.pretraining.network import flops
 from amazon_electra.model.pretraining.network.electra import Electra
@@ -54,7 +53,6 @@ def build_training(
     budget: Budget | None = None,
     dev: Shards | None = None,
     origin: Origin | None = None,
-    replay: Replay | None = None,
     probe: Path | None = None,
 ) -> loop.Training:
     """Return a run at its first step; UserError if settings, shards and device do not fit.
@@ -79,9 +77,6 @@ def build_training(
     model.to(device.torch)
     identity = identify_run(recipe, shards) | {"budget_seconds": budget.seconds if budget else None}
     batches = build_batches(config, shards, device.rank, device.world_size)
-    if replay:
-        batches = replace(batches, stream=Mixture.open(shards, replay, config.seed))
-        identity |= replay.identity
     trained_length = shards.max_length
     if origin:  # a folder that does not say how many positions were trained trained all
         others = read_json(origin.main / "config.json").get(TRAINED_LENGTH)

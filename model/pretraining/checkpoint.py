@@ -51,7 +51,7 @@ Identity = dict[str, Any]
 
 def identify_run(recipe: Recipe, shards: Shards) -> Identity:
     """Return what must be the same for a checkpoint to be continued, but for what else a run reads:
-    start weights, replayed shards, a time.
+    start weights, a time.
     """
     settings = recipe.architecture.model_dump() | recipe.pretraining.model_dump()
     return {

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 from amazon_electra.model.encoders.card import UNKNOWN
@@ -12,7 +11,7 @@ from amazon_electra.model.recipes import Recipe
 from amazon_electra.model.report.document import render_template
 
 ROWS = 10  # of the curve
-LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")
+LINEAGE = ("vocabulary", "shards", "code", "origin")
 ORIGIN_FIELDS = (
     ("name", "name", True),
     ("place", "place", False),
@@ -50,7 +49,6 @@ def render_model_card(
         build_curve(metrics, of_dev, "On the dev split:"),
         build_curve(metrics, ["probe_accuracy"], "Linear probe of polarity, on dev reviews:"),
     ]
-    replayed = float(Fraction(identity.get("replay_ratio", "0")))
     ours = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     settings = {
         "architecture": recipe.architecture.model_dump(),
@@ -65,10 +63,9 @@ def render_model_card(
         loaded_by=module or ours,
         shards=shards,
         is_general=(shards.read_sources() or {}).get("corpus", "reviews") == "",
-        replayed=replayed,
         start=start,
         result=result,
-        epochs=result["tokens"] * (1 - replayed) / max(shards.tokens, 1),
+        epochs=result["tokens"] / max(shards.tokens, 1),
         curves=[curve for curve in curves if curve],
         lineage=LINEAGE,
         identity=identity,

@@ -141,12 +141,6 @@ def gather(
             dict.fromkeys([*mains, *itertools.chain(*map(results.list_metrics, tasks))])
         ),
         "classes": list_classes(results),
-        "by_dump": [
-            {"task": cell.task, "arm": cell.arm, **one}
-            for task, arm in itertools.product(tasks, arms)
-            for cell in results.list_cells(arm, task)[:1]
-            for one in cell.about.get("by_dump", [])
-        ],
         "curve": build_label_curve(results, load_curve(study, base)),
         "costs": build_costs(study, results),
         "training_svg": draw_training(study, base, results),

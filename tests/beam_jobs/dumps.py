@@ -30,13 +30,12 @@ from amazon_electra.beam_jobs.corpus.result import finish_corpus, write_totals
 from amazon_electra.beam_jobs.corpus.write import (
     WriteUnits,
     decide_labels,
-    decide_scales,
+    decide_scale,
     write_punkt,
 )
 from amazon_electra.beam_jobs.deduplication import (
     buckets,
     common_ngrams,
-    earlier_corpora,
     exact,
     held_out,
     near,
@@ -77,14 +76,14 @@ def review(number: int, text: Any = None, **fields: Any) -> dict[str, Any]:
 
 def look_at(path: Path | str, **options: Any) -> DumpFile:
     """What a job finds out about a file."""
-    given = DumpOptions(input=((str(path),),), output="", **options)
+    given = DumpOptions(input=(str(path),), output="", **options)
     [file] = work_units.list_dump_files(given)
     return file
 
 
 def read_as_scored(dump: Path, folder: Path, **options: Any) -> Rows:
     """What a scoring of a file gives its classifier; the file is cut in a folder."""
-    given = ScoringOptions(input=((str(dump),),), output="", model=("m",), **options)
+    given = ScoringOptions(input=(str(dump),), output="", model=("m",), **options)
     [file] = work_units.list_dump_files(given)
     [unit] = work_units.cut_file(file, 1 << 20, str(folder / "cuts"))
     return read_rows(unit, given, [])
@@ -131,20 +130,17 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     time = None
     if options.split_by == "time":
         dates = add_dates(count_unit(unit, preparation) for unit in cut)
-        columns = work_units.name_columns(corpus.files, "timestamp")
-        time = decide_time_split(dates, preparation, columns, folders.failed)
+        column = work_units.name_column(corpus.files, "timestamp")
+        time = decide_time_split(dates, preparation, column, folders.failed)
     prepared = [prepare_unit(unit, preparation, time) for unit in cut]
     units = buckets.join_unit_starts(prepared, folders.prepared)
-    punkt = write_punkt(prepared, folders, corpus.punkt, options.max_damaged_files)
-    scales = decide_scales(prepared, options.stars_scale)
+    punkt = write_punkt(prepared, folders, options.punkt, options.max_damaged_files)
+    scale = decide_scale(prepared, options.stars_scale)
     labels = decide_labels(prepared, corpus)
-    runs = enumerate(corpus.earlier.runs)
-    hashes = [earlier_corpora.write_text_hashes(run, folders.seen) for run in runs]
-    seen = buckets.join_files(hashes, f"{folders.seen}/hashes.starts")
-    parts = list(exact.list_parts(units, corpus.earlier.reviews))
+    parts = list(exact.list_parts(units))
     duplicates: dict[str, list[exact.UnitRows]] = {"exact": [], "near": []}
     for part in parts:
-        duplicates["exact"] += exact.find_in_part(part, folders.prepared, units, seen)
+        duplicates["exact"] += exact.find_in_part(part, folders.prepared, units)
     if preparation.labels:
         duplicates["contradictions"] = [
             found
@@ -154,20 +150,19 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             )
         ]
     if similarity := options.near_duplicates:
-        runs = enumerate(corpus.earlier.runs)
-        bands = [near.write_earlier_bands(run, folders.seen, similarity) for run in runs]
-        earlier = buckets.join_files(bands, f"{folders.seen}/bands.starts")
-        for part in near.list_parts(units, similarity, corpus.earlier.reviews):
-            found = near.find_in_part(part, folders.prepared, similarity, units, earlier)
-            duplicates["near"] += found
+        for part in near.list_parts(units, similarity):
+            duplicates["near"] += near.find_in_part(part, folders.prepared, similarity, units)
     matches, common = [], []
     if preparation.withholds:
         found_runs = [
-            held_out.write_earlier_runs(run, folders.seen) for run in corpus.held_out_corpora
+            held_out.write_corpus_runs(run, folders.others)
+            for run in enumerate(corpus.withheld_corpus)
         ]
         limits, mends = options.limits, options.repair_mojibake
-        withheld = held_out.write_withheld_runs(corpus.withheld_files, folders.seen, limits, mends)
-        others = buckets.join_files(found_runs, f"{folders.seen}/heldout.starts", withheld)
+        withheld = held_out.write_withheld_runs(
+            corpus.withheld_files, folders.others, limits, mends
+        )
+        others = buckets.join_files(found_runs, f"{folders.others}/heldout.starts", withheld)
         copies = defaultdict(list)
         for unit, rows in duplicates["near"]:
             copies[unit].append(rows)
@@ -175,13 +170,10 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         compared = folders.prepared, folders.matches, units, left_out, others
         run_parts = list(held_out.list_run_parts(units, others))
         common = [held_out.write_common(part, *compared) for part in run_parts]
-        levels = sorted({unit.dump + held_out.FIRST_DUMP for unit in units})
         counts = [
             name
             for path in held_out.list_held_out_files(units, folders.prepared, others)
-            for name in common_ngrams.write_counts(
-                path, folders.matches, held_out.HELD_RUN, common, levels
-            )
+            for name in common_ngrams.write_counts(path, folders.matches, held_out.HELD_RUN, common)
         ]
         matches = [held_out.write_matches(part, *compared, common, counts) for part in run_parts]
     writer = WriteUnits(folders, preparation)
@@ -190,9 +182,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
         for kind, found in duplicates.items():
             joined[kind] = [rows for name, rows in found if name == unit.unit]
-        written += writer.process(
-            (unit.unit, joined), units, punkt, scales, matches, common, labels
-        )
+        written += writer.process((unit.unit, joined), units, punkt, scale, matches, common, labels)
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
 

@@ -47,7 +47,7 @@ def test_the_corpus_is_a_transform_whose_counters_are_its_totals(tmp_path):
     """
     records = [*(review(i % 40) for i in range(60)), review(61, ""), "{broken"]
     dump = write_lines(tmp_path / "dump.json.gz", records)
-    options = CorpusOptions(input=((str(dump),),), output=str(tmp_path / "corpus"))
+    options = CorpusOptions(input=(str(dump),), output=str(tmp_path / "corpus"))
     made = plan.plan_corpus(options, ["--direct_running_mode=in_memory"])
     pipeline = beam.Pipeline(options=made.engine)
     totals = pipeline | corpus_job.MakeCorpus(made)

@@ -93,7 +93,7 @@ def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_pat
 
 def test_shards_say_what_they_are_made_of(corpus, vocabulary, tmp_path):
     told = shutil.copytree(corpus, tmp_path / "told") / "corpus.json"
-    told.write_text(json.dumps({"agreed": {"withhold": ["sst2.tsv 0123456789abcdef"]}}))
+    told.write_text(json.dumps({"withheld_files": ["sst2.tsv 0123456789abcdef"]}))
     assert job(told.parent, vocabulary, tmp_path / "shards")["made_of"] == {
         "corpus": hashlib.sha256(told.read_bytes()).hexdigest(),
         "withheld": ["sst2.tsv 0123456789abcdef"],

@@ -2,7 +2,6 @@
 
 import collections
 import datetime
-import json
 
 import pytest
 
@@ -147,13 +146,3 @@ def test_what_cannot_be_split_by_is_told_in_one_line(tmp_path):
     same_day = write_lines(tmp_path / "day.json", [review(i) for i in range(9)])
     with pytest.raises(UserError, match="`split_by"):
         run_job(tmp_path / "day", "--input", same_day, "--split-by", "time")
-
-
-def test_corpora_that_follow_one_another_agree_on_what_they_are_split_by(tmp_path):
-    dump = write_lines(tmp_path / "dump.json", [review(i) for i in range(40)])
-    run_job(tmp_path / "first", "--input", dump)
-    with pytest.raises(UserError, match=" split_by "):
-        run_job(tmp_path / "b", "--input", dump, "--seen", tmp_path / "first", "--split-by", "user")
-    with pytest.raises(UserError, match=r"split_by='time'.*seen"):
-        run_job(tmp_path / "c", "--input", dump, "--seen", tmp_path / "first", "--split-by", "time")
-    assert json.loads((tmp_path / "first" / "corpus.json").read_text())["split_by"]["by"] == "text"

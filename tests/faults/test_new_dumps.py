@@ -1,17 +1,15 @@
-"""Dumps that arrive: an event by HTTP names one and has the watcher look; each is added to the
-model before it, once that is made.
-"""
+"""Dumps that arrive: an event by HTTP names one and has the watcher look, which starts one run."""
 
 import os
 import time
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 
-from amazon_electra.flows.dumps import increments
 from amazon_electra.flows.servers.settings import DUMP_EVENT
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.watch import Watch
@@ -58,23 +56,18 @@ def started_by_an_event(served):
     return {str(run.id) for run in looks if run.parameters.get("announced")}
 
 
-def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(served):
+def test_an_event_has_the_watcher_start_one_run_of_all_files(served):
     small = {"tasks": ["polarity"], "seeds": [0], "learning_rates": [0.001]}
-    base = served.start(
-        "domain-adaptation",
-        dump={"paths": ["sample:300"]},
-        pretraining={"steps": 5, "settings": SHAPE},
-        finetuning={**small, "arms": ["pre-trained"]},
-        promotion={"mode": "off"},
-    )
+    chosen = {
+        "recipe": "sample",
+        "pretraining": {"steps": 5, "settings": SHAPE},
+        "finetuning": {**small, "arms": ["pre-trained"]},
+        "promotion": {"mode": "off"},
+    }
     with served.client() as client:
-        watcher = client.read_deployment_by_name("watch-dumps/watch-dumps")
-        chosen = {**watcher.parameters, "watch": {"each": "added"}}
-        client.update_deployment(watcher.id, DeploymentUpdate(parameters=chosen))
-        adding = client.read_deployment_by_name("add-dump/add-dump")
-        changed = DeploymentUpdate(parameters={**adding.parameters, "finetuning": small})
-        client.update_deployment(adding.id, changed)
-    served.wait(base, "Completed")
+        training = client.read_deployment_by_name("domain-adaptation/domain-adaptation")
+        changed = DeploymentUpdate(parameters={**training.parameters, **chosen})
+        client.update_deployment(training.id, changed)
     for number, name in enumerate(("b", "a")):  # both have been there for long, b for longer
         texts = range(5000 + 100 * number, 5100 + 100 * number)
         path = served.store / "inbox" / f"{name}.json"
@@ -83,18 +76,13 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
         os.utime(path, (time.time() - (3 - number) * Watch().settle_seconds,) * 2)
     post_event(served, "inbox/a.json")
     looks = eventually(lambda: started_by_an_event(served))
-    eventually(lambda: len(runs_of(served, "add-dump")) == 2, lambda: served.told(min(looks)))
-    for run in runs_of(served, "add-dump"):
-        served.wait(str(run.id), "Completed")
-    store = Store(served.store)
-    models = {m["fingerprint"]: m for m in store.list_manifests() if m["stage"] == "pretraining"}
-    assert len(models) == 3
-    histories = [increments.read_history(store, model) for model in models.values()]
-    longest = max(histories, key=lambda base: len(base.rounds))
-    assert [one.dump.result["name"] for one in longest.rounds] == ["sample-300", "b", "a"]
-    reports = [m for m in store.list_manifests() if m["stage"] == "report"]
-    assert len(reports) == 3
+    [run] = eventually(
+        lambda: runs_of(served, "domain-adaptation"), lambda: served.told(min(looks))
+    )
+    served.wait(str(run.id), "Completed")
+    [corpus] = [m for m in Store(served.store).list_manifests() if m["stage"] == "corpus"]
+    assert {Path(name).name for name in corpus["result"]["files"]} == {"a.json", "b.json"}
     post_event(served, "inbox/a.json")
     again = eventually(lambda: started_by_an_event(served) - looks)
     served.wait(again.pop(), "Completed")
-    assert len(runs_of(served, "add-dump")) == 2
+    assert len(runs_of(served, "domain-adaptation")) == 1

@@ -69,8 +69,8 @@ def test_a_registered_model_is_known_by_its_version(tmp_path, mlflow_template):
 def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     store, stages = list_stages(f"pretraining.start_from={encoder}", "recipe=sample")
     labels = list(stages)
-    assert labels[0] == "origin mini-bert"
-    origin, training = stages[labels[0]], stages["pre-training"]
+    assert labels[:2] == ["dump", "origin mini-bert"]
+    origin, training = stages[labels[1]], stages["pre-training"]
     assert stages["shards"].inputs["vocabulary"] is origin
     assert call_of(stages["shards"], store)["vocabulary"] == f"{store.folder(origin)}/encoder"
     assert training.inputs["origin"] is origin
@@ -160,13 +160,6 @@ def test_what_makes_no_sense_is_refused_in_one_line(
         list_stages(*chosen)
     assert error.value.field == field or f"`{field}" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_an_addition_takes_no_other_start(encoder, tmp_path, capsys):
-    words = ["run", "--dump", "sample:50", "--store", str(tmp_path / "store"), "--dry-run"]
-    words += ["--start-from", str(encoder), "--add-to", "last"]
-    assert attempt(build_parser().parse_args(words)) == 2
-    assert "leave it out beside --add-to" in capsys.readouterr().err
 
 
 BOTH_CLASSES = {f"{split}.{stars}": 7_000 for split in ("train", "dev") for stars in (1, 5)}

@@ -9,7 +9,7 @@ import pytest
 from amazon_electra.flows.cli.main import build_parser
 from amazon_electra.flows.cli.run_commands import build_form
 from amazon_electra.flows.cli.study_command import read_choice
-from amazon_electra.flows.configuration.form import Addition, Parameters, fill_parameters
+from amazon_electra.flows.configuration.form import Parameters, fill_parameters
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.stages import report
@@ -42,13 +42,6 @@ def read_back(command):
 
 def test_the_command_of_a_run_gives_the_same_form(tmp_path):
     form = fill_form(Parameters, SETTINGS, recipe="small", store=str(tmp_path / "a store"))
-    assert build_form(read_back(report.format_command(form))) == form
-
-
-def test_the_command_of_an_addition_gives_the_same_form(tmp_path):
-    settings = ["dump.paths=b.csv", "increment.base=0123", "increment.replay_ratio=0.25"]
-    settings += ["finetuning.seeds=5", "increment.learning_rate=1e-4"]
-    form = fill_form(Addition, settings, store=str(tmp_path))
     assert build_form(read_back(report.format_command(form))) == form
 
 
@@ -85,14 +78,10 @@ def cell(arm, corpus, encoder):
 def test_arms_are_known_by_their_lineage(made):
     store, stages = made
     corpus, encoder = stages["corpus"], stages["pre-training"]
-    later = publish(store, ExistingStage("corpus", 2, {"later": True}, {"earlier": corpus}))
     other = publish(store, ExistingStage("corpus", 2, {"other": True}))
-    grown = publish(
-        store, ExistingStage("pretraining", 1, {"n": 1}, {"corpus": later, "base": encoder})
-    )
     elsewhere = publish(store, ExistingStage("pretraining", 1, {"n": 2}, {"corpus": other}))
     cells = [
-        cell("pre-trained", corpus, grown),
+        cell("pre-trained", corpus, encoder),
         cell("random", corpus, None),
         cell("champion", corpus, ExistingStage("pretraining", 1, {}, known=elsewhere.fingerprint)),
         cell("published", corpus, ExistingStage("external", 1, {"name": "bert"})),

@@ -169,9 +169,7 @@ def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
     assert not (tmp_path / "discriminator").exists()
 
 
-@pytest.mark.parametrize(
-    ("option", "split"), [("--shards", "test"), ("--replay", "train"), ("--validation", "pretrain")]
-)
+@pytest.mark.parametrize(("option", "split"), [("--shards", "test"), ("--validation", "pretrain")])
 def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
     other = write_shards(tmp_path / "other", sequences=20, split=split)
     with pytest.raises(UserError, match=f"`{option[2:]}='{other}'`: .*{split}"):

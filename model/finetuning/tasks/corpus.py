@@ -37,7 +37,6 @@ RECORD = ("file", "row", "id")
 SLICED = ("split", "month", "product")
 """Columns by which answers are sliced beside these, where a corpus has them."""
 TRAINED = ("pretrain", "train")
-DUMP = "dump"
 """Column that names the dump of a review, where a corpus joins several."""
 HASH = re.compile("[0-9a-f]{32}")
 """Of a review's id in examples."""
@@ -212,22 +211,6 @@ def count_trained_products(data: Path, products: Collection[int]) -> Counter[int
                     pc.and_(is_trained, pc.is_in(batch.column("product"), wanted))
                 )
                 found.update(chosen.column("product").to_pylist())
-    return found
-
-
-def read_dumps(data: Path, ids: Collection[str]) -> dict[str, str]:
-    """Return the dump of each of these examples, by its id, where a corpus joins several; else
-    none.
-    """
-    files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
-    if not files or DUMP not in pq.read_schema(files[0]).names:
-        return {}
-    wanted, found = set(ids), dict[str, str]()
-    for path in files:
-        table = pq.read_table(path, columns=["review_id", DUMP])
-        keys = (one.hex() for one in table["review_id"].to_pylist())
-        pairs = zip(keys, table[DUMP].to_pylist(), strict=True)
-        found |= {key: dump for key, dump in pairs if key in wanted}
     return found
 
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from amazon_electra.model.pretraining.input import masking
-from amazon_electra.model.pretraining.input.mixture import Mixture
 from amazon_electra.model.pretraining.input.next_sentence import make_pairs
 from amazon_electra.model.pretraining.input.sequences import Rows, Stream
 
@@ -39,7 +38,7 @@ class SpecialTokens:
 class Batches:
     """Makes batches of `size` sequences; each rank gets its contiguous share of the rows."""
 
-    stream: Stream | Mixture
+    stream: Stream
     size: int
     special: SpecialTokens
     fraction: float

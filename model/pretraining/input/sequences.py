@@ -8,10 +8,9 @@ Memory holds two windows, not the corpus.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -261,20 +260,16 @@ class Stream:
 
     def iterate_batches(self, position: int, size: int) -> Iterator[Rows]:
         """Yield batches of `size` sequences, from sequence number `position` on."""
-        return self.iterate_portions(position, repeat(size))
-
-    def iterate_portions(self, position: int, sizes: Iterable[int]) -> Iterator[Rows]:
-        """Yield as many sequences at a time as `sizes` says, from number `position` on."""
         source = self._iterate_windows(position)
         held, used = next(source), 0
-        for size in sizes:
-            parts = []
-            while used + size > len(held.lengths):
+        while True:
+            parts, missing = [], size
+            while used + missing > len(held.lengths):
                 parts.append(held.take(slice(used, None)))
-                size -= len(held.lengths) - used
+                missing -= len(held.lengths) - used
                 held, used = next(source), 0
-            parts.append(held.take(slice(used, used + size)))
-            used += size
+            parts.append(held.take(slice(used, used + missing)))
+            used += missing
             yield Rows.join(parts)
 
     def _iterate_windows(self, position: int) -> Iterator[Rows]:

@@ -35,7 +35,6 @@ class Options(Place):
     most: int | None = Field(default=9, ge=2, description="examples at most")
     lower_case: bool = Field(default=True, description="fold case")
     settings: dict[str, str] = Field(default={}, description="any other")
-    input: tuple[tuple[str, ...], ...] = Field(default=(), description="files")
 
 
 def read(*words):
@@ -50,7 +49,6 @@ def test_a_word_becomes_what_its_field_is():
     assert read() == Options(folder=Path("out"))
     assert read("--lower-case").lower_case
     assert read("--set", "a=1", "b=2", "--set", "c=3").settings == {"a": "1", "b": "2", "c": "3"}
-    assert read("--input", "a", "b", "--input", "c").input == (("a", "b"), ("c",))
 
 
 def test_underscores_are_taken_and_other_options_pass_through_unchanged():

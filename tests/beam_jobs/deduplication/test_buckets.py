@@ -75,8 +75,8 @@ MANY = 3 << 19
     [
         (lambda: exact.list_parts([PreparedUnit("a", 99_999)]), 1, 1),
         (lambda: exact.list_parts(units_of(MANY)), 8, 8),  # so that several workers share them
-        (lambda: exact.list_parts(units_of(MANY), 8 * MANY), 16, 16),  # with those seen before
-        (lambda: exact.list_parts(units_of(MANY), 400 * MANY), 128, 1024),
+        (lambda: exact.list_parts(units_of(9 * MANY)), 16, 16),
+        (lambda: exact.list_parts(units_of(401 * MANY)), 128, 1024),
         (lambda: near.list_parts(units_of(MANY), 0.8), 32, 32),  # a row for each band
         (lambda: held_out.list_run_parts(units_of(9, held_out.BUCKET_RUNS - 1)), 1, 1),
         (lambda: held_out.list_run_parts(units_of(9, 3 * held_out.BUCKET_RUNS)), 4, 4),

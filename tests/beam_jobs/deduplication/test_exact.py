@@ -13,50 +13,22 @@ from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.deduplication.word_texts import write_starts
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
-NONE_SEEN = exact.sort_hashes(b"")
-
 
 def test_the_smallest_key_stays():
     hashes = [hash_text(t) for t in ("a", "b", "A", "c", "a")]
     parts = [packed(hashes[:3], [5, 1, 3]), packed(hashes[3:], [1, 4])]
-    assert lost(parts, dumps=[0, 0]) == ({0: [0], 1: [1]}, {})
-
-
-def test_the_earliest_dump_stays_whatever_the_keys_and_what_was_seen_goes():
-    hashes = [hash_text(t) for t in ("a", "b", "b", "c", "a")]
-    parts = [packed(hashes[:3], [5, 7, 6]), packed(hashes[3:], [1, 4])]
-    assert lost(parts, dumps=[0, 1]) == ({0: [1], 1: [1]}, {})
-    assert lost(parts, dumps=[1, 0]) == ({0: [0, 1]}, {})
-    seen = exact.sort_hashes(b"".join(hash_text(t) for t in ("z", "c", "a", "c")))
-    assert lost(parts, [0, 1], seen) == ({0: [1]}, {0: [0], 1: [0, 1]})
+    found = {unit: rows.tolist() for unit, rows in exact.find_duplicates(parts)}
+    assert found == {0: [0], 1: [1]}
 
 
 def test_texts_that_share_half_a_hash_are_told_apart():
-    first, second, other = (b"12345678" + end for end in (b"abcdefgh", b"ijklmnop", b"qrstuvwx"))
-    seen = exact.sort_hashes(second + first + first)
-    assert exact.find_known_rows(packed([first, second, other], [1, 2, 3]), seen).tolist() == [
-        True,
-        True,
-        False,
-    ]
+    first, second = (b"12345678" + end for end in (b"abcdefgh", b"ijklmnop"))
+    [(_, rows)] = exact.find_duplicates([packed([first, second, first], [1, 2, 3])])
+    assert rows.tolist() == [2]
 
 
 def packed(hashes: list[bytes], keys: list[int]) -> np.ndarray:
     return exact.pack_rows(b"".join(hashes), np.array(keys, np.uint64))
-
-
-def lost(
-    parts: list[np.ndarray], dumps: list[int], seen: np.ndarray = NONE_SEEN
-) -> tuple[dict, dict]:
-    """Return the row numbers that do not stay by the number of their unit: copies, and texts seen
-    before.
-    """
-    copies, known = {}, {}
-    for unit, rows in exact.find_duplicates(parts, dumps, seen):
-        for found, chosen in ((copies, ~rows["is_seen"]), (known, rows["is_seen"])):
-            if chosen.any():
-                found[int(unit)] = sorted(rows["row"][chosen].tolist())
-    return copies, known
 
 
 def test_the_same_copies_stay_in_any_order(tmp_path):
@@ -94,7 +66,7 @@ def write_units(folder, texts_of):
     keys count up over the units.
     """
     counts, key = [], 0
-    for dump, (unit, texts) in enumerate(texts_of.items()):
+    for unit, texts in texts_of.items():
         rows = packed([hash_text(t) for t in texts], list(range(key, key + len(texts))))
         key += len(texts)
         (folder / f"{unit}.hashes").write_bytes(rows.tobytes())
@@ -105,33 +77,28 @@ def write_units(folder, texts_of):
             bands.add_rows(band)
         starts = bands.save(str(folder / f"{unit}.bands"))
         write_starts(folder, unit, hashes=find_starts(rows), bands=starts)
-        counts.append(PreparedUnit(unit, len(texts), dump))
+        counts.append(PreparedUnit(unit, len(texts)))
     return buckets.join_unit_starts(counts, str(folder))
 
 
 @pytest.mark.parametrize(("parts", "of"), [(1, 1), (2, 2), (16, 16), (2, 16)])
-def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, parts, of):
+def test_each_copy_is_found_in_its_bucket(tmp_path, parts, of):
     texts = {
         "b": [f"text {i}" for i in range(40)],
         "a": [f"text {i}" for i in range(20, 60)],
         "c": ["only here", "text 3"],
     }
     counts = write_units(tmp_path, texts)
-    seen = exact.sort_hashes(b"".join(hash_text(f"text {i}") for i in (0, 30, 59)))
-    (tmp_path / "seen").write_bytes(seen.tobytes())
-    (tmp_path / "seen.starts").write_bytes(find_starts(seen).tobytes())
-    files = buckets.join_files([str(tmp_path / "seen")], str(tmp_path / "starts"))
     found = collections.defaultdict(list)
     for part in range(parts):
-        of_part = list(exact.find_in_part((part, parts, of), str(tmp_path), counts, files))
+        of_part = list(exact.find_in_part((part, parts, of), str(tmp_path), counts))
         sizes = [len(texts[unit]) for unit, _ in of_part]
         assert sizes == sorted(sizes, reverse=True), "those of the larger units first"
         for unit, packed in of_part:
-            found[unit] += np.frombuffer(packed, exact.DUPLICATE).tolist()
+            found[unit] += np.frombuffer(packed, exact.ROW_NUMBER).tolist()
     assert {unit: sorted(rows) for unit, rows in found.items()} == {
-        "a": sorted([(10, True), (39, True), *((i, False) for i in range(20) if i != 10)]),
-        "b": [(0, True), (30, True)],
-        "c": [(1, False)],
+        "a": list(range(20)),
+        "c": [1],
     }
 
 

@@ -118,7 +118,7 @@ def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
 @pytest.mark.parametrize("copies", [1, 2, 101, 1000])
 def test_copies_of_a_held_out_text_take_nothing_from_its_protection(tmp_path, copies):
     """Against the definition, which knows no limit: a review that differs by one word, by half of
-    the words, and another one; copies stand in two dumps, some with other signs.
+    the words, and another one; copies stand in two units, some with other signs.
     """
     text, other = draw_texts(2, 6, 20, 30)
     words = text.split()
@@ -127,7 +127,7 @@ def test_copies_of_a_held_out_text_take_nothing_from_its_protection(tmp_path, co
     texts = [*held, *reviews, other]
     expected = [False] * copies + [overlap(review, text) for review in [*reviews, other]]
     is_held = np.arange(len(texts)) < copies
-    units = [write_unit(tmp_path, f"u{dump}", texts, is_held, dump) for dump in range(2)]
+    units = [write_unit(tmp_path, f"u{number}", texts, is_held) for number in range(2)]
     for of in (1, 8):
         assert find_near(tmp_path, units, of) == {"u0": expected, "u1": expected}
     assert expected[-3:] == [True, True, False]
@@ -178,13 +178,13 @@ def test_copies_of_a_text_with_a_phrase_are_withheld(tmp_path):
 
 
 def test_copies_among_the_reviews_never_make_a_text_common(tmp_path):
-    """One held-out text, in several dumps, and hundreds of its copies with a word changed."""
+    """One held-out text, in several units, and hundreds of its copies with a word changed."""
     [text, *others] = draw_texts(20, 6, 30, 40)
     words = text.split()
     copies = [" ".join([*words[: i % 5], f"z{i}", *words[i % 5 + 1 :]]) for i in range(300)]
     texts = [text, f"{text}!", *others, *copies]
     is_held = np.arange(len(texts)) < 21
-    units = [write_unit(tmp_path, f"u{dump}", texts, is_held, dump) for dump in range(7)]
+    units = [write_unit(tmp_path, f"u{number}", texts, is_held) for number in range(7)]
     expected = [*[False] * 21, *[True] * 300]
     assert all(found == expected for found in find_near(tmp_path, units, 2).values())
 
@@ -220,20 +220,6 @@ def test_many_are_a_share_of_the_reviews(tmp_path, monkeypatch):
         assert not any(found[start + 126 : start + 126 + 28])
 
 
-def test_a_later_dump_changes_nothing_of_an_earlier_one(tmp_path):
-    """Texts of few words, so that hundreds share a run; copies of the first dump in the second."""
-    rng = np.random.default_rng(7)
-    texts = [" ".join(f"w{n}" for n in rng.integers(0, 2, 11)) for _ in range(1500)]
-    is_held = rng.random(1500) < 0.5
-    first = write_unit(tmp_path, "u1", texts[:500], is_held[:500], dump=0)
-    later = write_unit(tmp_path, "u0", texts[300:], is_held[300:], dump=1)
-    alone, both = (
-        find_near(tmp_path, units, of) for units, of in (([first], 1), ([first, later], 2))
-    )
-    assert both["u1"] == alone["u1"]
-    assert 0 < sum(alone["u1"]) < 250
-
-
 def test_a_run_that_a_review_repeats_counts_once(tmp_path):
     """The held-out text has four runs, of which the review has one again and again."""
     words = [f"w{i}" for i in range(11)]
@@ -242,8 +228,8 @@ def test_a_run_that_a_review_repeats_counts_once(tmp_path):
     assert find_near(tmp_path, [unit], 1) == {"u": [False, False]}
 
 
-def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
-    """Two earlier files and two dumps; what near-duplicates lost is not held out."""
+def test_held_out_reviews_of_another_corpus_are_held_out(tmp_path):
+    """What near-duplicates lost is not held out."""
     texts = draw_texts(40, 3, 10)
     sides = ["test", "pretrain", "dev", "train"]
     for k in range(2):
@@ -256,23 +242,23 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
         }
         pq.write_table(pa.table(table), tmp_path / f"{k}.parquet")
     paths = (str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet"))
-    earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))
-    assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
-    others = buckets.join_files([earlier], str(tmp_path / "starts"))
-    assert others.count_rows() * HELD_RUN.itemsize == os.path.getsize(earlier) > 0
+    other = held_out.write_corpus_runs((7, paths), str(tmp_path))
+    assert held_out.write_corpus_runs((7, ()), str(tmp_path)) == other, "once"
+    others = buckets.join_files([other], str(tmp_path / "starts"))
+    assert others.count_rows() * HELD_RUN.itemsize == os.path.getsize(other) > 0
     copies = [("b", [3]), ("a", [0, 1])]
     is_held = np.array([True] * 10 + [False] * 40)
     units = [
-        write_unit(tmp_path, "b", [*texts[30:], *texts], is_held, dump=1),
-        write_unit(tmp_path, "a", [*texts[20:30], *texts], is_held, dump=0),
+        write_unit(tmp_path, "b", [*texts[30:], *texts], is_held),
+        write_unit(tmp_path, "a", [*texts[20:30], *texts], is_held),
     ]
-    of_earlier = [i % 10 % 4 in (0, 2) for i in range(20)]
+    of_other = [i % 10 % 4 in (0, 2) for i in range(20)]
     of_first = [i not in (0, 1) for i in range(10)]
     of_second = [i != 3 for i in range(10)]
     for of in (1, 16):
         found = find_near(tmp_path, units, of, copies, others)
-        assert found["a"][10:] == [*of_earlier, *of_first, *[False] * 10]
-        assert found["b"][10:] == [*of_earlier, *of_first, *of_second]
+        assert found["a"][10:] == [*of_other, *of_first, *of_second]
+        assert found["b"][10:] == [*of_other, *of_first, *of_second]
         assert not any(found["a"][:10] + found["b"][:10])
 
 

@@ -10,11 +10,11 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.deduplication import buckets, near
 from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import write_units
-from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import review, run_job, text_of, write_lines
 
 
 @pytest.mark.parametrize("mode", ["", "in_memory"])
-def test_the_first_of_near_copies_stays_and_a_later_dump_changes_nothing(tmp_path, mode):
+def test_the_first_of_near_copies_stays(tmp_path, mode):
     """One text four times, nearly so twice, and in short; an exact copy of a near one."""
     texts = [text_of(i, 8) for i in range(20)]
     near_ones = [f"{texts[0]} Really.", f"{texts[0]} Truly.", f"{texts[1]} Really."]
@@ -24,12 +24,6 @@ def test_the_first_of_near_copies_stays_and_a_later_dump_changes_nothing(tmp_pat
     asked = ["--input", tmp_path / "d.json", "--near-duplicates", 0.8, "--withhold-own", "false"]
     one = run_job(tmp_path / "one", *asked, mode=mode)
     assert one["dropped"] == {"duplicate": 5, "near duplicate": 3}
-    again = [*(f"{text} Oh." for text in texts), *texts[:4], *near_ones, "ok"]
-    later = write_lines(tmp_path / "later.json", [review(i, t) for i, t in enumerate(again)])
-    both = run_job(tmp_path / "both", *asked, "--input", later, mode=mode)
-    assert both["dropped"] == {"duplicate": 13, "near duplicate": 23}
-    ids = [{row["review_id"] for row in rows_of(tmp_path / name)} for name in ("one", "both")]
-    assert ids[0] == ids[1]
 
 
 @pytest.mark.parametrize(("of", "place"), [(1, "local"), (2, "memory"), (8, "local")])
@@ -84,31 +78,30 @@ def test_signatures_of_many_texts_are_those_of_each_alone():
 
 
 def test_near_copies_agree_with_the_leader_in_the_threshold_at_least():
-    """Rows of ten numbers; 0 leads, having the smallest key of the earliest dump."""
+    """Rows of ten numbers; that with the smallest key leads."""
     signatures = np.zeros((5, 10), np.uint32)
     signatures[1, :2], signatures[2, :3], signatures[4, :1] = 7, 7, 7
     rows = np.zeros(5, near.BAND)
     rows["run"], rows["text"], rows["row"] = (9, 9, 9, 9, 8), range(5), range(5)
-    rows["key"] = (3, 4, 5, 1, 0)
+    rows["key"] = (1, 4, 5, 3, 0)
     asked = []
 
     def read(units, numbers):
         asked.append((units.tolist(), numbers.tolist()))
         return signatures[numbers + 3 * units]
 
-    rows["row"][3:] -= 3  # of the second unit, which is of a later dump
+    rows["row"][3:] -= 3  # of the second unit
     parts = [rows[:3], rows[3:]]
 
-    def find(dumps):
-        found = near.find_near_copies(parts, dumps, read, 0.8)
+    def find():
+        found = near.find_near_copies(parts, read, 0.8)
         return {int(unit): numbers.tolist() for unit, numbers in found}
 
-    assert find([0, 1]) == {0: [1], 1: [0]}
+    assert find() == {0: [1], 1: [0]}
     assert asked == [([0, 0, 0, 1], [0, 1, 2, 0])]
-    assert find([near.EARLIER_DUMP, 1]) == {1: [0]}
     rows["text"][:4] = 0
-    assert find([0, 1]) == {}
-    assert len(asked) == 2, "of one text nothing is read"
+    assert find() == {}
+    assert len(asked) == 1, "of one text nothing is read"
 
 
 def test_minhash_estimates_the_jaccard_similarity():

@@ -28,12 +28,11 @@ def write_matches(folder, matches, counts, parts, copies=(), others=buckets.NO_F
     """Leave what the reviews of all units share with held-out ones; return the paths."""
     compared = str(folder), str(matches), counts, copies, others
     common = [held_out.write_common(part, *compared) for part in parts]
-    levels = sorted({unit.dump + held_out.FIRST_DUMP for unit in counts})
     files = held_out.list_held_out_files(counts, str(folder), others)
     counted = [
         name
         for path in files
-        for name in common_ngrams.write_counts(path, str(matches), HELD_RUN, common, levels)
+        for name in common_ngrams.write_counts(path, str(matches), HELD_RUN, common)
     ]
     return [held_out.write_matches(part, *compared, common, counted) for part in parts]
 
@@ -42,7 +41,7 @@ BATCH = 300
 """Reviews that are hashed at once: more than BATCH_TEXTS, and several batches a unit."""
 
 
-def write_unit(folder, name, texts, is_held, dump=0):
+def write_unit(folder, name, texts, is_held):
     """Leave the runs of a unit as the first pass does; return its counts, and the runs of each."""
     hasher, sizes = held_out.NGramHasher(), []
     for start in range(0, len(texts), BATCH):
@@ -51,7 +50,7 @@ def write_unit(folder, name, texts, is_held, dump=0):
     runs = hasher.trained.save(str(folder / f"{name}.runs"))
     held = hasher.held_out.save(str(folder / f"{name}.heldout"))
     write_starts(folder, name, runs=runs, heldout=held)
-    counts = PreparedUnit(name, len(texts), dump, held_out_runs=int(held[-1]))
+    counts = PreparedUnit(name, len(texts), held_out_runs=int(held[-1]))
     return counts, np.concatenate(sizes)
 
 

@@ -21,7 +21,7 @@ AS_LINES = "\n".join(block.replace("\n", " ") for block in BLOCKS)
 
 def read_documents(path, size=1 << 20):
     """The documents of a file in units of about `size` bytes, and how many units there are."""
-    options = CorpusOptions(input=((str(path),),), output="", format="text")
+    options = CorpusOptions(input=(str(path),), output="", format="text")
     [file] = work_units.list_dump_files(options)
     units = list(work_units.cut_file(file, size, str(path.parent / f"cuts-{size}")))
     items = [item for unit in units for item in work_units.read_records(unit, Tally())]

@@ -37,8 +37,8 @@ def test_the_classes_of_values(what):
     assert count_classes(typed, True) == classes
     assert count_classes(typed, False) == typed
     changes = typed != classes
-    assert bool(describe_values(typed, decide_values([typed]))) == changes
-    assert not describe_values(typed, decide_values([typed], False))
+    assert bool(describe_values(typed, decide_values(typed))) == changes
+    assert not describe_values(typed, decide_values(typed, False))
 
 
 def write_dump(folder, values):
@@ -72,17 +72,6 @@ def test_a_corpus_folds_classes_and_says_so(tmp_path):
         None: 50,
     }
     assert "warnings" not in typed
-
-
-def test_a_dump_that_arrives_later_has_the_names_of_the_first(tmp_path):
-    old = write_dump(tmp_path, ["Late", "Broken"])
-    records = [review(1000 + i, why=("late", "BROKEN", "lost")[i % 3]) for i in range(300)]
-    new = write_lines(tmp_path / "new.json", records)
-    run_job(tmp_path / "a", "--input", old, "--label", "why")
-    run_job(tmp_path / "b", "--input", new, "--label", "why", "--seen", tmp_path / "a")
-    assert count_rows(tmp_path / "b") == {"Late": 100, "Broken": 100, "lost": 100}
-    run_job(tmp_path / "c", "--input", old, "--input", new, "--label", "why")
-    assert count_rows(tmp_path / "c") == {"Late": 300, "Broken": 300, "lost": 100}
 
 
 def test_lists_and_repeated_columns_have_several_values(tmp_path):
@@ -147,13 +136,3 @@ def test_copies_with_different_classes_are_counted_and_none_wins(tmp_path, folds
     labels = [row["label.why"] for row in rows_of(tmp_path / "a")]
     assert len(labels) == 200
     assert labels.count(None) >= 40 + sum(twice.values())
-
-
-def test_a_copy_in_a_later_dump_contradicts_nothing(tmp_path):
-    first = [review(i, f"The kettle {i} boils.", why=("good", "bad")[i % 2]) for i in range(200)]
-    later = [review(900 + i, f"The kettle {i} boils.", why="odd") for i in range(300)]
-    dumps = [write_lines(tmp_path / f"{n}.json", d) for n, d in enumerate((first, later))]
-    inputs = [word for dump in dumps for word in ("--input", dump)]
-    result = run_job(tmp_path / "a", *inputs, "--label", "why")
-    assert "contradictory_labels" not in result
-    assert count_rows(tmp_path / "a") == {"good": 100, "bad": 100, "odd": 100}

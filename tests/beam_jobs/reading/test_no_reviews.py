@@ -22,7 +22,7 @@ def test_rows_that_describe_the_columns_are_left_out(tmp_path, name):
     count = 2 if name == "qualtrics" else 1
     assert (result["read"], result["kept"]) == (40 + count, 40)
     assert result["dropped"] == {DESCRIPTION: count}
-    assert result["stars_scales"] == ["1-5"]
+    assert result["stars_scale"] == "1-5"
     twice = tmp_path / "twice.csv"
     twice.write_text(dump.read_text() + dump.read_text())
     assert run_job(tmp_path / "twice", "--input", twice)["dropped"][DESCRIPTION] == 2 * count

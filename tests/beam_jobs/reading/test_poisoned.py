@@ -187,7 +187,7 @@ def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
     identity = storage.describe_identity(path)
     file = work_units.DumpFile(0, path, "", "d", identity, "", Layout("json_lines", LAYOUT), 0)
     unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
-    options = CorpusOptions(input=((path,),), output="", withhold_own=False)
+    options = CorpusOptions(input=(path,), output="", withhold_own=False)
     counts = prepare.prepare_unit(
         unit, prepare.Preparation(str(folder / "out"), options, (0.8, 0.9, 0.95, 1.0), 1.0)
     )

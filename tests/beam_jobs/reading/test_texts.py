@@ -133,7 +133,7 @@ def test_comment_comes_before_content_and_a_label_is_no_title(tmp_path):
     dump = write_table(tmp_path / "own.csv", table)
     assert dict(look_at(dump).layout.mapping) == {"text": "comment", "title": "subject"}
     [row] = work_units.list_dump_files(
-        ScoringOptions(input=((str(dump),),), output="", model=("m",)), ["subject"]
+        ScoringOptions(input=(str(dump),), output="", model=("m",)), ["subject"]
     )
     assert dict(row.layout.mapping) == {"text": "comment", "label.subject": "subject"}
 

@@ -3,8 +3,7 @@
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.form import Addition, fill_parameters
-from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.domain_adaptation import graph
 from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.store.store import Store
@@ -61,7 +60,6 @@ def test_the_engine_decides_no_fingerprint(tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.parametrize("form", ["run", "add"])
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -73,8 +71,8 @@ def test_the_engine_decides_no_fingerprint(tmp_path):
         ((*DATAFLOW[:3], "engine.temp_location=/tmp"), "engine.temp_location"),
     ],
 )
-def test_what_an_engine_needs_is_told_in_one_line(form, settings, words):
+def test_what_an_engine_needs_is_told_in_one_line(settings, words):
     with pytest.raises(UserError) as told:
-        fill_parameters(settings) if form == "run" else fill_form(Addition, settings)
+        fill_parameters(settings)
     assert told.value.field == words
     assert "\n" not in str(told.value)

@@ -9,13 +9,10 @@ from pydantic import ValidationError
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading.formats import FORMATS
 from amazon_electra.flows.configuration.form import (
-    Addition,
     Dump,
-    Parameters,
     RecipeName,
     fill_parameters,
 )
-from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.watch import Watch
 from amazon_electra.model.recipes import RECIPES
 
@@ -72,17 +69,8 @@ def test_a_mistake_names_the_field(setting, field):
 
 
 def test_a_field_of_the_form_is_not_taken_as_another_setting():
-    for form, section, name in (
-        (Parameters, "pretraining", "steps"),
-        (Addition, "increment", "steps"),
-    ):
-        with pytest.raises(UserError, match=rf"`{section}\.{name}`"):
-            fill_form(form, [f'{section}.settings={{"{name}": "5"}}'])
-
-
-def test_an_addition_is_compared_with_whom_there_is():
-    assert fill_form(Addition, ["finetuning.arms=base"]).finetuning.arms == ["base"]
-    assert Addition().finetuning.arms == ["pre-trained", "base"]
+    with pytest.raises(UserError, match=r"`pretraining\.steps`"):
+        fill_parameters(['pretraining.settings={"steps": "5"}'])
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
     told = spell_for_commands(str(in_form.value))
     check_settings(told)
     assert f"--set {setting}" in told
-    options = CorpusOptions(input=((str(path),),), output="", **reading)
+    options = CorpusOptions(input=(str(path),), output="", **reading)
     with pytest.raises(UserError) as in_job:
         list_dump_files(options)
     check_options(spell_settings(str(in_job.value), make_option_speller(CorpusOptions)))

@@ -1,14 +1,6 @@
 """A new file that differs emits one event; a file that was scored before, or is alike, none."""
 
 import logging
-from datetime import UTC, datetime
-from pathlib import Path
-from uuid import uuid4
-
-import yaml
-from prefect.server.events.actions import RunDeployment
-from prefect.server.events.schemas.automations import Automation
-from prefect.server.events.schemas.events import ReceivedEvent
 
 from amazon_electra.flows.runs import drift
 
@@ -41,26 +33,3 @@ def test_each_new_file_that_differs_emits_an_event(monkeypatch):
     assert shown == [(file, task) for file in files for task in ("polarity", "stars")]
     drift.publish_drift([{"file": "few.csv"}], {"few.csv"})
     assert len(tables) == len(events) == 1
-
-
-def test_the_automation_of_the_docs_takes_the_event_and_fills_in_the_file():
-    page = Path(__file__, "../../../../docs/questions.md").resolve().read_text()
-    text = page.partition("```yaml\n")[2].partition("```")[0]
-    asked = yaml.safe_load(text.replace("ID-OF-add-dump/add-dump", str(uuid4())))
-    automation = Automation(**asked)
-    event = ReceivedEvent(
-        occurred=datetime.now(UTC),
-        event=drift.DRIFT_EVENT,
-        resource={"prefect.resource.id": "reviews.scores.june.csv"},
-        payload={"file": "june.csv"},
-        id=uuid4(),
-    )
-    assert automation.trigger.covers(event)
-    assert automation.trigger.expects(event.event)
-    assert not automation.trigger.expects("scores.made")
-    [action] = automation.actions
-    assert isinstance(action, RunDeployment)
-    [path] = action.parameters["dump"]["paths"]
-    assert path["template"].replace("{{ event.payload.file }}", event.payload["file"]) == (
-        "inbox/june.csv"
-    )

@@ -57,10 +57,9 @@ def test_a_plan_warns_of_a_small_budget(tmp_path, settings, tokens):
 
 def test_loaded_weights_and_steps_that_another_arm_decides_are_not_warned_of(tmp_path):
     stage = build_pretraining_stage(fill_parameters([]), SHARDS)
-    loaded = [{"shards": SHARDS, name: ExistingStage(name, 1, {})} for name in ("origin", "base")]
-    stages = [replace(stage, inputs=inputs) for inputs in loaded]
+    loaded = replace(stage, inputs={"shards": SHARDS, "origin": ExistingStage("origin", 1, {})})
     equal = stage.config.replace(steps=0, same_flops_as="0" * 16)
-    stages.append(replace(stage, config=equal))
+    stages = [loaded, replace(stage, config=equal)]
     assert plan_page.find_small_budget(plan_stages(Store(tmp_path), *stages)) is None
 
 

@@ -11,9 +11,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from amazon_electra.beam_jobs import corpus_job
-from amazon_electra.model import vocabulary_fit
 from amazon_electra.model.encoders.origin import write_origin
-from amazon_electra.model.options import VocabularyFitConfig
+from amazon_electra.model.vocabulary import ReviewSample, measure_fit
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.model.encoders.published_kinds import write_kind
 
@@ -70,8 +69,8 @@ def test_sentences_are_cut_and_no_token_is_unknown(made):
 
 def test_words_of_both_languages_are_counted(made):
     """A CJK character that no space separates is a word, as in the corpus."""
-    config, places = VocabularyFitConfig(), (made / "corpus", made / "origin", made / "fit")
-    fit = vocabulary_fit.measure_vocabulary_fit(config, *places)
+    tokenizer = Tokenizer.from_file(str(made / "origin" / "tokenizer.json"))
+    fit = measure_fit(tokenizer, ReviewSample(made / "corpus", "pretrain", 1_000))
     counts = json.loads((made / "corpus" / "corpus.json").read_text())
     assert counts["language_sample"].keys() == {"de", "ja"}
     splits = counts["splits"]

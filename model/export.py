@@ -199,7 +199,6 @@ def write_model(
             partial(predict_texts, fitted, temperature),
             decision,
             find_word_pipeline(fitted, ranked),
-            fitted.compute_text_states,
         )
         own = {
             "costs": decision.find_costs(task.labels),

@@ -141,12 +141,6 @@ class Arm(ABC):
         """The pipeline of scikit-learn of its TF-IDF; None where it has none."""
         return None
 
-    def compute_text_states(self, texts: Sequence[str]) -> np.ndarray | None:
-        """Return the states of its encoder, as published or adapted, for texts, float32 [texts,
-        width]; None where it has none that its labels left as it was.
-        """
-        return None
-
     def predict(self, texts: Sequence[str]) -> np.ndarray:
         """Return probabilities [texts, classes]."""
         examples = [Example(str(i), text) for i, text in enumerate(texts)]

@@ -131,9 +131,6 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
             self.encoder, features, self.head.max_length, device, self.resources.cache
         )
 
-    def compute_text_states(self, texts: Sequence[str]) -> np.ndarray | None:
-        return self.compute_states([Example(str(i), text) for i, text in enumerate(texts)])
-
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
         from amazon_electra.model.arms.regression import compute_logits
 

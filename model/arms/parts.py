@@ -49,10 +49,6 @@ classifier.score(["A lamp that broke on the first day."])"""
         found = (part.arm.word_pipeline for part in self.parts)
         return next((one for one in found if one is not None), None)
 
-    def compute_text_states(self, texts: Sequence[str]) -> np.ndarray | None:
-        found = (part.arm.compute_text_states(texts) for part in self.parts)
-        return next((one for one in found if one is not None), None)
-
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
         return sum_logits(
             [np.asarray(part.arm.predict_logits(examples)) for part in self.parts],

@@ -30,7 +30,6 @@ from amazon_electra.model.finetuning.tasks.corpus import (
 )
 from amazon_electra.model.questions.giveaways import find_giveaway
 from amazon_electra.model.questions.slices import MAX_REVIEWS, describe_fields, find_slices
-from amazon_electra.model.questions.topics import MIN_SENTENCES, choose_sentences, find_topics
 from amazon_electra.model.questions.trust import (
     TARGETS,
     choose_threshold,
@@ -60,15 +59,13 @@ def answer_questions(
     predict: Callable[[Sequence[str]], np.ndarray],
     decision: DecisionSettings,
     word_pipeline: Any = None,
-    compute_states: Callable[[Sequence[str]], np.ndarray | None] = lambda texts: None,
 ) -> dict[str, Any]:
     """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
     what can be promised, of what gives the labels away, and so on.
 
     `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
     where that is larger. Labels of both are looked at. `predict` gives probabilities of texts,
-    `word_pipeline` is that of TF-IDF, whose words of each class are shown; `compute_states` gives
-    the states of texts [texts, width], by which sentences are grouped.
+    `word_pipeline` is that of TF-IDF, whose words of each class are shown.
     """
     every = held_out.join(test)
     records = locate_reviews(data, every.ids, with_text=True)
@@ -94,7 +91,6 @@ def answer_questions(
         "trust": summarize_trust(basis, task, decision),
         "costs": summarize_costs(basis, task, decision),
         "words": summarize_words(word_pipeline, task, texts),
-        "topics": summarize_topics(every, task, records, compute_states),
         "slices": summarize_slices(every, task, data, records, decision),
     }
 
@@ -146,27 +142,6 @@ def summarize_words(
     if words is None or not texts:
         return {}
     return dict(zip(task.labels, find_top_words(words, texts[:MAX_WORD_TEXTS]), strict=True))
-
-
-def summarize_topics(
-    every: OutOfFold,
-    task: Task,
-    records: dict[str, dict[str, Any]],
-    compute_states: Callable[[Sequence[str]], np.ndarray | None],
-) -> list[dict[str, Any]]:
-    """Return the topics of the sentences of the reviews; nothing without states."""
-    places = [place for place, one in enumerate(every.ids) if one in records]
-    own = [records[every.ids[place]] for place in places]
-    chosen = choose_sentences([one["sentences"] for one in own])
-    if len(chosen) < MIN_SENTENCES:
-        return []
-    sentences = [text for _, text in chosen]
-    if (states := compute_states(sentences)) is None:
-        return []
-    classes = [task.labels[every.labels[places[number]]] for number, _ in chosen]
-    months = [own[number].get("month") for number, _ in chosen]
-    found = find_topics(sentences, states, classes, months)
-    return [asdict(one) | {"says": one.describe()} for one in found]
 
 
 def list_suspicious_rows(

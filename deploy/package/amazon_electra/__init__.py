@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from amazon_electra.model.pretrain import pretrain as pretrain
     from amazon_electra.model.questions.giveaways import find_giveaway as find_giveaway
     from amazon_electra.model.questions.slices import find_slices as find_slices
-    from amazon_electra.model.questions.topics import find_topics as find_topics
     from amazon_electra.model.questions.trust import choose_threshold as choose_threshold
     from amazon_electra.model.questions.trust import measure_costs as measure_costs
     from amazon_electra.model.questions.wrong_labels import find_wrong_labels as find_wrong_labels
@@ -87,7 +86,6 @@ MODULES = {
     "amazon_electra.beam_jobs.scoring.suggestion": ("suggest",),
     "amazon_electra.model.questions.giveaways": ("find_giveaway",),
     "amazon_electra.model.questions.slices": ("find_slices",),
-    "amazon_electra.model.questions.topics": ("find_topics",),
     "amazon_electra.model.questions.trust": ("choose_threshold", "measure_costs"),
     "amazon_electra.model.questions.wrong_labels": ("find_wrong_labels",),
     "amazon_electra.model.results": (

@@ -174,8 +174,8 @@ def locate_reviews(
     data: Path, ids: Collection[str], with_text: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Return file, row and the user's own id of the record of each example, by its id; none for
-    what is not of the corpus `data`. `with_text` adds its text, sentences and stars, and where the
-    corpus has them its split, month and the hash of its product.
+    what is not of the corpus `data`. `with_text` adds its text and stars, and where the corpus has
+    them its split, month and the hash of its product.
     """
     files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
     columns = ["review_id", *RECORD, *(["sentences", "stars"] if with_text else [])]
@@ -191,7 +191,7 @@ def locate_reviews(
                 chosen = batch.filter(pc.is_in(batch.column("review_id"), wanted))
                 for row in chosen.to_pylist():
                     if with_text:
-                        row["text"] = " ".join(row["sentences"])
+                        row["text"] = " ".join(row.pop("sentences"))
                     found[row.pop("review_id").hex()] = row
     return found
 

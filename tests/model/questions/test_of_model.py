@@ -68,7 +68,6 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
         tmp_path,
         lambda texts: np.tile([0.0, 0.02, 0.98], (len(texts), 1)),
         DecisionSettings(target_accuracy=0.9, class_targets=["bad=0.97"], costs=["bad=5"]),
-        compute_states=lambda texts: np.random.default_rng(0).normal(size=(len(texts), 8)),
     )
     with (tmp_path / "suspicious.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -87,7 +86,6 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     assert confidences[0] > 0.99 > confidences[-1]
 
     assert found["wrong_labels"]["n"] == 600
-    assert sum(one["sentences"] for one in found["topics"]) > 0
     assert found["giveaway"] is None
     trust = found["trust"]
     assert trust["asked"]["n"] + trust["by_class"]["bad"]["n"] == 400  # more than test has
@@ -106,8 +104,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     cells = write_cells(tmp_path, {"bert": lambda _, seed: said(0.8, seed)}, seeds=[0])
     _, text = render(tmp_path, cells, models=["."])
     assert f": it is weak here: {escape_markdown(found['slices'][0]['says'])}" in text
-    titles = ("Which labels look wrong?", "Where can it be trusted?", "Where is it weak?")
-    for title in (*titles, "What are they about?"):
+    for title in ("Which labels look wrong?", "Where can it be trusted?", "Where is it weak?"):
         assert f"## {title}" in text
     shown = [line for line in text.splitlines() if line.startswith("| shop.csv | ")]
     assert len(shown) == 10

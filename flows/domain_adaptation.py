@@ -53,7 +53,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     length = choose_sequence_length(p.shards, p.recipe, origin, make.store)
     p = labels.resolve_tasks(p, dump, make)
     corpus = make(build_corpus_stage(p.corpus, p.dump, p.engine, dump, make.store))
-    labels.check_corpus(p.finetuning.tasks, corpus, make.store, p.finetuning)
+    labels.check_corpus(p.finetuning.tasks, corpus, make.store)
     asked, p = p, arms.choose_arms(p, corpus, make.store)
     if origin:
         warn_of_languages(make.store, origin, corpus)
@@ -110,7 +110,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
             report.format_command(asked),
         )
 
-    models = make_models(make, build_model_stages(cells, corpus, p.finetuning))
+    models = make_models(make, build_model_stages(cells, corpus, p.finetuning.target_accuracy))
     command = report.format_command(asked)
     about = command, p.recipe, dump, made, encoder, cells, curve, models
     return make(report.build_report_stage(*about))

@@ -7,7 +7,7 @@ Sources, by their short names below:
   bert     Devlin et al. 2019, arXiv 1810.04805
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -27,74 +27,7 @@ YAML_SWITCHES = {"true": "on", "false": "off"}  # so YAML reads these words
 RecipeName = Literal["sample", "published", "small", "base", "large", "amazon-base"]
 RecipeChoice = Literal["auto", RecipeName]
 
-MAX_COST = 1e6
-"""Of a wrong answer."""
 AUTO_PRECISION = "auto: bf16 where the device multiplies it fast, else fp32"
-
-
-def _split_assignment(text: str) -> tuple[str, float]:
-    name, _, number = text.rpartition("=")
-    try:
-        return name, float(number)
-    except ValueError:
-        return "", 0.0
-
-
-def _check_cost(text: str) -> str:
-    name, cost = _split_assignment(text)
-    if not name or not 0 < cost < MAX_COST:
-        raise ValueError(f"{text} is not CLASS=COST, a number above 0, such as negative=5")
-    return text
-
-
-def _check_class_target(text: str) -> str:
-    name, target = _split_assignment(text)
-    if not name or not 0.5 < target < 1:
-        raise ValueError(f"{text} is not CLASS=SHARE, between 0.5 and 1, such as negative=0.99")
-    return text
-
-
-ClassCost = Annotated[str, AfterValidator(_check_cost)]
-ClassTarget = Annotated[str, AfterValidator(_check_class_target)]
-
-
-class DecisionSettings(Settings):
-    """How the probabilities of a model become labels, and which of them are decided."""
-
-    target_accuracy: float | None = Field(
-        default=None,
-        gt=0.5,
-        lt=1,
-        description="least share of right answers, for example 0.97, that must be promised of what "
-        "`score` calls decided; it writes ask where the model is less sure. Empty: no such column",
-    )
-    class_targets: list[ClassTarget] = Field(
-        default=[],
-        description="the same for the answers that name a class, such as negative=0.99; "
-        "target_accuracy is then for the other classes together",
-    )
-    costs: list[ClassCost] = Field(
-        default=[],
-        description="what a wrong answer costs where the review is of a class, such as negative=5; "
-        "1 for the other classes. The label of least expected cost is chosen",
-    )
-
-    def list_class_names(self) -> list[tuple[str, str]]:
-        """Return the classes that the settings name, each with the name of the field."""
-        texts = [("costs", text) for text in self.costs]
-        texts += [("class_targets", text) for text in self.class_targets]
-        return [(field, _split_assignment(text)[0]) for field, text in texts]
-
-    def find_costs(self, labels: Sequence[str]) -> list[float]:
-        """Return the cost of a wrong answer for each true class; nothing where all are 1."""
-        named = dict(map(_split_assignment, self.costs))
-        costs = [named.get(label, 1.0) for label in labels]
-        return costs if set(costs) != {1.0} else []
-
-    def find_targets(self, labels: Sequence[str]) -> list[float | None]:
-        """Return the accuracy to promise of the answers that name each class."""
-        named = dict(map(_split_assignment, self.class_targets))
-        return [named.get(label, self.target_accuracy) for label in labels]
 
 
 class PretrainingConfig(Settings):

@@ -30,7 +30,7 @@ from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Resources, write_config
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.config import DecisionSettings, FinetuningSettings
+from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.encoders.origin import describe_start
 from amazon_electra.model.evaluation.choice import (
     apply_calibration,
@@ -72,7 +72,8 @@ LIBRARIES = {
 }
 """Library of an exported folder, by its format."""
 NAME = "amazon-electra"
-DEFAULT_DECISION = DecisionSettings()
+NEVER = 2.0
+"""Threshold that no probability reaches."""
 METRIC_TYPES = {"macro_f1": "f1", "matthews": "matthews_correlation"}
 """Names on the Hugging Face hub where they differ from ours."""
 
@@ -136,33 +137,32 @@ def export(
     data: str | Path,
     output: str | Path,
     *,
-    decision: DecisionSettings = DEFAULT_DECISION,
+    target_accuracy: float | None = None,
 ) -> ExportResult:
     """Write the model folder of the best arm by dev to `output`, results.json last.
 
     `cells` are the fine-tuned folders of one task, and the evaluations of all of them or of none;
     those of one arm differ in the seed. `data` is the folder or file of the task. With a target
-    accuracy in `decision` config.json has the probabilities from which on so many answers are
-    right, and with costs these.
+    accuracy config.json has the probability from which on so many answers are right.
     """
     data, output = Path(data), Path(output)
     check_cells(cells)
     found = find_task(task, data, tuple(cells[0].described["labels"]))
     if found.shape not in ("classification", "multilabel"):
         raise UserError(f"task: {task} is {found.shape}; only classifiers are exported")
-    return write_model(cells, found, data, output, decision)
+    return write_model(cells, found, data, output, target_accuracy)
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Read the options and call `export`."""
     options = read_options(ExportOptions, argv, "python -m amazon_electra.model.export", __doc__)
     cells = read_cells(options.cells, options.evaluations)
-    decision = options.narrow(DecisionSettings)
-    return export(cells, options.task, options.data, options.output, decision=decision).content
+    about = options.task, options.data, options.output
+    return export(cells, *about, target_accuracy=options.target_accuracy).content
 
 
 def write_model(
-    cells: Sequence[ExportCell], task: Task, data: Path, output: Path, decision: DecisionSettings
+    cells: Sequence[ExportCell], task: Task, data: Path, output: Path, target: float | None
 ) -> ExportResult:
     """Write the folder, results.json last."""
     make_writable_folder("output", output)
@@ -183,9 +183,10 @@ def write_model(
     held_out = OutOfFold.of_predictions(dev, temperature)
     tested = OutOfFold.of_predictions(test, temperature) if test else None
     if task.shape == "multilabel":
-        if decision != DEFAULT_DECISION:
-            about = "no target accuracy and no costs: a text may have several answers"
-            print(f"{task.name}: {about}", file=sys.stderr)
+        if target:
+            print(
+                f"{task.name}: no target accuracy: a text may have several answers", file=sys.stderr
+            )
         several = {"thresholds": list_thresholds(best.held_out, temperature)}
         exported = replace(exported, config={**exported.config, **several})
         questions = answer_set_questions(held_out, tested, task, data, output)
@@ -197,15 +198,13 @@ def write_model(
             data,
             output,
             partial(predict_texts, fitted, temperature),
-            decision,
+            target,
             find_word_pipeline(fitted, ranked),
         )
-        own = {
-            "costs": decision.find_costs(task.labels),
-            "decided_from": questions["trust"].get("decided_from"),
-        }
-        config = exported.config | {name: value for name, value in own.items() if value}
-        exported = replace(exported, config=config)
+        if target:
+            threshold = questions["trust"]["asked"]["threshold"]
+            decided = {"decided_from": NEVER if threshold is None else threshold}
+            exported = replace(exported, config={**exported.config, **decided})
     if task.numbers:
         exported = replace(exported, config={**exported.config, "numbers": task.numbers})
     described = best.described
@@ -213,10 +212,7 @@ def write_model(
     trained_on = load_examples(
         task, data, "train", choose_sampling(settings, "train", trained["seed"])
     )
-    costs, known = decision.find_costs(task.labels), trained_on[:MAX_KNOWN]
-    if task.shape == "multilabel":
-        costs = []
-    write_profile(held_out, tested, known, task, data, output, costs)
+    write_profile(held_out, tested, trained_on[:MAX_KNOWN], task, data, output)
     write_json(output / COST, measure_cost(fitted, [one.text for one in examples[:TIMED]], output))
     chosen_on = examples if has_dev else ()
     save_sketches([example.text for example in (*trained_on, *chosen_on)], output)

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
-from amazon_electra.model.config import AUTO_PRECISION, DecisionSettings, Precision, RecipeName
+from amazon_electra.model.config import AUTO_PRECISION, Precision, RecipeName
 from amazon_electra.model.encoders.places import FORMS
 
 SMALLEST_VOCABULARY = 200
@@ -244,7 +244,7 @@ class EvaluateOptions(Settings):
     device: Device = Field(default="auto", description=DEVICE)
 
 
-class ExportOptions(DecisionSettings):
+class ExportOptions(Settings):
     """Options of model.export."""
 
     cells: tuple[str, ...] = Field(
@@ -259,3 +259,10 @@ class ExportOptions(DecisionSettings):
     task: str = Field(description=TASK)
     data: Path = Field(description="folder or file of the task's data")
     output: Path = Field(description="folder for the model")
+    target_accuracy: float | None = Field(
+        default=None,
+        gt=0.5,
+        lt=1,
+        description="least share of right answers, for example 0.97, that must be promised of what "
+        "`score` calls decided; it writes ask where the model is less sure. Empty: no such column",
+    )

@@ -21,8 +21,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.model_folder import choose_answers, take_probabilities
-
 PROFILE = "profile.json"
 """Of a model folder."""
 UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
@@ -125,8 +123,6 @@ class Profile:
     tested: Tally
     stars: dict[str, str] = field(default_factory=dict)
     """Class by number of stars, of a task that has its answers from stars."""
-    costs: Sequence[float] = ()
-    """Of a wrong answer, by which answers are chosen (model_folder.choose_answers)."""
 
     @classmethod
     def of_texts(
@@ -139,7 +135,6 @@ class Profile:
         languages: Mapping[str, int],
         cut: int = 0,
         stars: Mapping[str, str] | None = None,
-        costs: Sequence[float] = (),
     ) -> Self | None:
         """Return the profile, or None where too few texts were tested. `known` are training texts,
         `tested` others, with calibrated `probabilities` [n, classes] and `right` answers int [n];
@@ -151,8 +146,8 @@ class Profile:
         edges = np.quantile(measure_unknown(tested, words)[0], QUANTILES)
         shares = (np.bincount(right, minlength=len(labels)) / len(right)).tolist()
         given = words, edges, tested, probabilities, languages, cut
-        found = count_texts(*given, right, costs=costs)
-        return cls(list(labels), words, edges, shares, found, dict(stars or {}), costs)
+        found = count_texts(*given, right)
+        return cls(list(labels), words, edges, shares, found, dict(stars or {}))
 
     def count(
         self,
@@ -164,8 +159,7 @@ class Profile:
         """Return the tally of new texts with their probabilities [n, classes]. `languages` counts
         them by language, `cut` those that are longer than the model reads.
         """
-        given = self.words, self.edges, texts, probabilities, languages, cut
-        return count_texts(*given, costs=self.costs)
+        return count_texts(self.words, self.edges, texts, probabilities, languages, cut)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -174,7 +168,6 @@ class Profile:
             "edges": self.edges.tolist(),
             "shares": self.shares,
             "stars": self.stars,
-            "costs": list(self.costs),
             "tested": self.tested.to_json() | {"words": {}},
         }
 
@@ -183,8 +176,7 @@ class Profile:
         found = json.loads(content)
         words = np.frombuffer(base64.b64decode(found["words"]), "<u4")
         edges, tested = np.array(found["edges"], float), Tally.from_json(found["tested"])
-        about = found["shares"], tested, found["stars"], found.get("costs", ())
-        return cls(found["labels"], words, edges, *about)
+        return cls(found["labels"], words, edges, found["shares"], tested, found["stars"])
 
 
 def count_texts(
@@ -195,12 +187,11 @@ def count_texts(
     languages: Mapping[str, int],
     cut: int,
     right: np.ndarray | None = None,
-    costs: Sequence[float] = (),
 ) -> Tally:
     """Return the tally of texts; `right` int [n] are the right answers, where somebody knows."""
     shares, unknown = measure_unknown(texts, known)
-    answered = choose_answers(probabilities, costs)
-    confidence = take_probabilities(probabilities, answered)
+    answered = probabilities.argmax(1)
+    confidence = probabilities.max(1)
     grid = np.zeros((len(QUANTILES) + 1, len(CONFIDENCES) + 1, 3))
     places = np.searchsorted(edges, shares), np.searchsorted(CONFIDENCES, confidence)
     is_right = np.zeros(len(texts)) if right is None else answered == right

@@ -72,14 +72,6 @@ def read_review(value: Any) -> tuple[str, str]:
     return (text, "") if text.strip() else ("", "empty text")
 
 
-def choose_answers(probabilities: np.ndarray, costs: Any = ()) -> np.ndarray:
-    """Return the class of each row of probabilities [n, classes], int64 [n]: the likeliest, or that
-    of least expected cost, where `costs` has what a wrong answer costs for each true class.
-    """
-    weighted = probabilities * np.asarray(costs) if len(costs) else probabilities
-    return np.asarray(weighted.argmax(1), np.int64)
-
-
 def take_probabilities(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Return of each row of probabilities [n, classes] that of its class: of an answer, how
     confident it is.

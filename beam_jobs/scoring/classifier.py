@@ -8,7 +8,7 @@ folders, whose logits are weighted and added.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -30,14 +30,12 @@ from amazon_electra.beam_jobs.core.model_folder import (
     check_labels,
     check_parts,
     check_temperature,
-    choose_answers,
     count_cut_texts,
     load_graph,
     load_pipeline,
     load_tokenizer,
     sum_parts,
     take_logarithms,
-    take_probabilities,
 )
 from amazon_electra.beam_jobs.core.word_weights import WordWeights
 
@@ -49,11 +47,8 @@ class Details(BaseModel):
     """How the folder is loaded: the first two by ONNX Runtime, `parts` as folders of the others."""
     task: str = ""
     max_length: int = Field(default=512, ge=2)
-    decided_from: list[float] = []
-    """Probability from which on an answer that names a class is `decided`, below `ask`, for each
-    class; empty: nobody asked for it."""
-    costs: list[Annotated[float, Field(gt=0)]] = []
-    """Of a wrong answer, for each true class; empty: they are equal."""
+    decided_from: float | None = None
+    """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for it."""
     numbers: list[float] = []
     """That the classes stand for, such as 1 to 5 stars."""
     thresholds: list[float] = []
@@ -85,10 +80,9 @@ class ModelConfig(BaseModel):
         thresholds = self.amazon_electra.thresholds
         if self.is_multilabel and len(thresholds) != len(self.labels):
             raise ValueError(f"{len(thresholds)} thresholds of {len(self.labels)} labels")
-        for name in ("numbers", "decided_from", "costs"):
-            found = getattr(self.amazon_electra, name)
-            if found and len(found) != len(self.labels):
-                raise ValueError(f"{len(found)} {name} of {len(self.labels)} labels")
+        numbers = self.amazon_electra.numbers
+        if numbers and len(numbers) != len(self.labels):
+            raise ValueError(f"{len(numbers)} numbers of {len(self.labels)} labels")
         check_temperature(self.temperature)
         return self
 
@@ -114,10 +108,8 @@ class Classifier:
     temperature: float
     compute_logits: Callable[[list[str]], np.ndarray]
     """Texts to [texts, classes]."""
-    decided_from: Sequence[float] = ()
-    """Probability from which on an answer is `decided`, of each class."""
-    costs: Sequence[float] = ()
-    """Of a wrong answer, for each true class."""
+    decided_from: float | None = None
+    """Probability from which on an answer is `decided`."""
     numbers: Sequence[float] = ()
     """That the classes stand for, if they do."""
     profile: Profile | None = None
@@ -137,15 +129,14 @@ class Classifier:
     def answer(self, probabilities: np.ndarray) -> list[Any]:
         """Return the label of each text, of a multi-label model the list of its labels."""
         if not self.thresholds:
-            return [self.labels[best] for best in choose_answers(probabilities, self.costs)]
+            return [self.labels[best] for best in probabilities.argmax(1)]
         has = probabilities >= np.array(self.thresholds)
         return [[self.labels[c] for c in np.flatnonzero(row)] for row in has]
 
     def decide(self, probabilities: np.ndarray) -> list[str]:
         """Return `decided` or `ask` for each text."""
-        best = choose_answers(probabilities, self.costs)
-        is_sure = take_probabilities(probabilities, best) >= np.array(self.decided_from)[best]
-        return ["decided" if one else "ask" for one in is_sure]
+        assert self.decided_from is not None
+        return ["decided" if best >= self.decided_from else "ask" for best in probabilities.max(1)]
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; UserError where a score is no number."""
@@ -250,7 +241,6 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     details, is_multilabel = config.amazon_electra, config.is_multilabel
     about: dict[str, Any] = {
         "decided_from": details.decided_from,
-        "costs": details.costs,
         "numbers": details.numbers,
         "profile": read_profile(folder),
         "task": details.task,

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from amazon_electra.beam_jobs.core.drift import UNSPACED
-from amazon_electra.beam_jobs.core.model_folder import choose_answers
 from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classifier
 
 SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")
@@ -35,7 +34,7 @@ Weights = list[tuple[str, float]]
 def explain(model: str | Path, texts: Sequence[str]) -> list[tuple[str, Weights]]:
     """Return the answer of a model folder to each text, and the weights of its phrases."""
     classifier = load_classifier(str(model), "fp32")
-    answers = choose_answers(classifier.score(list(texts)), classifier.costs).tolist()
+    answers = classifier.score(list(texts)).argmax(1).tolist()
     weights = weigh_phrases(classifier, texts, answers)
     return [(classifier.labels[k], one) for k, one in zip(answers, weights, strict=True)]
 

@@ -42,7 +42,7 @@ from amazon_electra.beam_jobs.config import (
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.files import FORMULAS
-from amazon_electra.beam_jobs.core.model_folder import choose_answers, read_review
+from amazon_electra.beam_jobs.core.model_folder import read_review
 from amazon_electra.beam_jobs.corpus.prepare import join_title, make_title
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
@@ -163,7 +163,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifiers: Sequence[Classifier])
         own = score_rows(len(rows.ids), scored, probabilities[place], classifier)
         if plan.options.explain:
             because = np.full(len(rows.ids), None)
-            answers = choose_answers(probabilities[place], classifier.costs)
+            answers = probabilities[place].argmax(1)
             weights = weigh_phrases(classifier, texts, answers.tolist())
             because[scored] = np.array([*map(describe_weights, weights)], object)
             own["because"] = pa.array(because, pa.string())
@@ -214,7 +214,7 @@ def score_rows(
     spread[scored] = probabilities
     kind = pa.list_(pa.string()) if classifier.thresholds else pa.string()
     columns = {"label": pa.array(labels, kind)}
-    if classifier.decided_from:
+    if classifier.decided_from is not None:
         decisions = np.full(count, None)
         decisions[scored] = classifier.decide(probabilities)
         columns["decision"] = pa.array(decisions, pa.string())

@@ -75,17 +75,6 @@ def add_run_options(run: OptionParser) -> None:
     about = "least share of right answers to promise of what `score` then calls decided, not ask"
     target = "finetuning.target_accuracy"
     add_setting_option(run, "--target-accuracy", target, "SHARE", about)
-    run.shortcuts["finetuning.costs"] = "--cost"
-    run.add_argument(
-        "--cost",
-        action="append",
-        default=[],
-        dest="costs",
-        metavar="CLASS=COST",
-        help="what a wrong answer costs where the review is of a class, such as negative=5; 1 for "
-        "the others. The label of least expected cost is chosen; may be repeated "
-        "(finetuning.costs)",
-    )
     run.add_argument(
         "--effort",
         choices=("auto", "quick", "full"),
@@ -153,8 +142,6 @@ def run_from_arguments(arguments: argparse.Namespace) -> None:
 def build_form(arguments: argparse.Namespace) -> Parameters:
     """Return the form of a run."""
     given = {"store": build_store(arguments).address, **require_dump(arguments)}
-    if arguments.costs:
-        given["finetuning"] = {"costs": arguments.costs}
     given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "auto"}
     return fill_form(Parameters, arguments.settings, **given)
 

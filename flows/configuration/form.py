@@ -45,9 +45,6 @@ from amazon_electra.flows.configuration.study_file import (
 )
 from amazon_electra.model.arms import list_arms, list_methods, list_ours
 from amazon_electra.model.config import (
-    ClassCost,
-    ClassTarget,
-    DecisionSettings,
     PretrainingConfig,
     RecipeChoice,
     RecipeName,
@@ -57,6 +54,7 @@ from amazon_electra.model.finetuning.tasks import corpus, list_star_tasks
 from amazon_electra.model.options import (
     ContrastiveConfig,
     Device,
+    ExportOptions,
     PretrainingDevice,
     PretrainOptions,
     VocabularyOptions,
@@ -302,9 +300,7 @@ class Finetuning(Settings):
         default=[],
         description="Learning rates to try; the best on dev is kept. Empty: as the recipe says",
     )
-    target_accuracy: float | None = make_form_field(DecisionSettings, "target_accuracy")
-    class_targets: list[ClassTarget] = make_form_field(DecisionSettings, "class_targets")
-    costs: list[ClassCost] = make_form_field(DecisionSettings, "costs")
+    target_accuracy: float | None = make_form_field(ExportOptions, "target_accuracy")
     at_once: int = Field(
         default=2,
         ge=1,
@@ -312,13 +308,7 @@ class Finetuning(Settings):
         description="Fine-tunings that run side by side and share the cores",
     )
 
-    _refuse_duplicates = field_validator(
-        "arms", "tasks", "learning_rates", "class_targets", "costs"
-    )(refuse_duplicates)
-
-    def list_class_names(self) -> list[tuple[str, str]]:
-        """Return the classes that costs and targets are of, each with the name of the field."""
-        return self.narrow(DecisionSettings).list_class_names()
+    _refuse_duplicates = field_validator("arms", "tasks", "learning_rates")(refuse_duplicates)
 
 
 class Promotion(Settings):

@@ -3,7 +3,7 @@ the corpus's counts, before anything is trained.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amazon_electra.beam_jobs.core import storage
@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.reading.label_values import (
     describe_values,
 )
 from amazon_electra.beam_jobs.reading.stars import BINARY, decide_scales
-from amazon_electra.flows.configuration.form import Corpus, Dump, Finetuning, Parameters
+from amazon_electra.flows.configuration.form import Corpus, Dump, Parameters
 from amazon_electra.flows.dumps.expected_corpus import check_split, foretell_corpus
 from amazon_electra.flows.dumps.preview import (
     Preview,
@@ -47,7 +47,6 @@ def resolve_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
     first records have, the user's own labels first. UserError where one can have no example.
     """
     tasks = list(p.finetuning.tasks)
-    previews: list[Preview] = []
     if tasks:
         check_dump(tasks, p.dump, dump, make, p.corpus)
     else:
@@ -55,13 +54,6 @@ def resolve_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
         own = [f"{LABEL}{column}" for column in p.dump.labels]
         tasks = [*own, *_list_star_tasks(p.dump, previews)] or list(list_star_tasks())
         _check_previews(tasks, p.dump, previews, p.corpus)
-    if p.finetuning.list_class_names():
-        previews = previews or _read_previews(p.dump, dump, make)
-        classes = {task: _list_classes(task, previews, p.dump.fold_labels) for task in tasks}
-        if all(preview.is_whole for preview in previews) or not any(
-            task.startswith(LABEL) for task in tasks
-        ):
-            check_class_names(p.finetuning, classes)
     return p.model_copy(update={"finetuning": p.finetuning.model_copy(update={"tasks": tasks})})
 
 
@@ -237,44 +229,11 @@ def is_amount(value: str) -> bool:
     return value.replace(".", "", 1).replace(",", "", 1).lstrip("+-").isdecimal()
 
 
-def _list_classes(task: str, previews: Sequence[Preview], folds: bool) -> list[str]:
-    """Return the classes of a task, of the user's own those in the first records."""
-    if not task.startswith(LABEL):
-        return list(list_star_tasks()[task].labels)
-    column = task.removeprefix(LABEL)
-    typed = sum((preview.count_values(column) for preview in previews), Counter[str]())
-    return sorted(count_classes(typed, folds))
-
-
-def check_class_names(chosen: Finetuning, classes: Mapping[str, Collection[str]]) -> None:
-    """Raise UserError where a cost or a target is of a class that no task has; `classes` are those
-    of each task.
-    """
-    known = {name for names in classes.values() for name in names}
-    for field, name in chosen.list_class_names():
-        if name not in known:
-            listed = "; ".join(f"{task}: {', '.join(names)}" for task, names in classes.items())
-            raise UserError(f"no task has this class ({listed})", f"finetuning.{field}", name)
-
-
-def check_corpus(
-    tasks: Sequence[str], corpus: Stage, store: Store, chosen: Finetuning | None = None
-) -> None:
-    """Raise UserError where the corpus, if it is made, has no example for a task in a split, or no
-    task has a class that the settings name.
-    """
+def check_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> None:
+    """Raise UserError where the corpus, if it is made, has no example for a task in a split."""
     made = store.manifest(corpus)
     if not made:
         return
-    if chosen:
-        own, stars = made["result"].get("labels", {}), list_star_tasks()
-        classes = {
-            task: stars[task].labels
-            if task in stars
-            else own.get(task.removeprefix(LABEL), {}).get("classes", ())
-            for task in tasks
-        }
-        check_class_names(chosen, classes)
     for task in tasks:
         if mistake := find_missing(task, made["result"]):
             raise UserError(mistake)

@@ -11,9 +11,6 @@ from amazon_electra.flows.stages.comparison import build_comparison_stage
 from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.config import DecisionSettings
-
-DEFAULT_DECISION = DecisionSettings()
 
 
 class ModelCell(Settings):
@@ -24,11 +21,12 @@ class ModelCell(Settings):
     evaluated: str
 
 
-class ModelConfig(DecisionSettings):
+class ModelConfig(Settings):
     """What a model folder is chosen from."""
 
     task: str
     cells: tuple[ModelCell, ...]
+    target_accuracy: float | None = None
 
 
 class Model(Stage):
@@ -50,12 +48,12 @@ class Model(Stage):
             for cell in self.config.cells
         ]
         data = Path(locate_stage(store, self.inputs["data"]))
-        decision = self.config.narrow(DecisionSettings)
-        return export(cells, self.config.task, data, folder, decision=decision).content
+        target = self.config.target_accuracy
+        return export(cells, self.config.task, data, folder, target_accuracy=target).content
 
 
 def build_model_stages(
-    cells: Sequence[Cell], corpus: Stage, decision: Settings = DEFAULT_DECISION
+    cells: Sequence[Cell], corpus: Stage, target_accuracy: float | None = None
 ) -> list[Model]:
     """Return the stage of the model folder of each task of these cells."""
     stages = []
@@ -68,7 +66,7 @@ def build_model_stages(
             ModelCell(arm=c.arm, finetuned=c.finetuned.title, evaluated=c.evaluated.title)
             for c in own
         )
-        config = ModelConfig(task=task, cells=listed, **decision.pick(DecisionSettings))
+        config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
         stages.append(Model(config, inputs, title=f"model · {task}"))
     return stages
 

@@ -26,7 +26,6 @@ def write_profile(
     task: Task,
     data: Path,
     folder: Path,
-    costs: Sequence[float] = (),
 ) -> None:
     """Write profile.json to a model folder that is complete but for it; no file where fewer than
     MIN_PROFILE texts were tested, or their texts are not those of a corpus.
@@ -59,7 +58,6 @@ def write_profile(
         read_languages(data),
         count_cut(folder, texts),
         {str(stars): task.labels[place] for stars, place in task.stars.items()},
-        costs,
     )
     if profile:
         write_json(folder / PROFILE, profile.to_json())

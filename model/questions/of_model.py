@@ -13,14 +13,9 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_csv
 from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
-from amazon_electra.beam_jobs.core.model_folder import (
-    choose_answers,
-    take_logarithms,
-    take_probabilities,
-)
+from amazon_electra.beam_jobs.core.model_folder import take_logarithms, take_probabilities
 from amazon_electra.beam_jobs.core.word_weights import WordWeights, find_top_words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.config import DecisionSettings
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.tasks.corpus import (
     LABEL,
@@ -30,20 +25,13 @@ from amazon_electra.model.finetuning.tasks.corpus import (
 )
 from amazon_electra.model.questions.giveaways import find_giveaway
 from amazon_electra.model.questions.slices import MAX_REVIEWS, describe_fields, find_slices
-from amazon_electra.model.questions.trust import (
-    TARGETS,
-    choose_threshold,
-    choose_thresholds_by_class,
-    measure_costs,
-)
+from amazon_electra.model.questions.trust import TARGETS, choose_threshold
 from amazon_electra.model.questions.wrong_labels import WrongLabels, find_wrong_labels
 
 SUSPICIOUS = "suspicious.csv"
 HEADER = ("file", "row", "id", "month", "given", "suggested", "confidence", "contradicted", "text")
 TEXT_SHOWN = 300
 """Characters of a text in the list."""
-NEVER = 2.0
-"""Threshold that no probability reaches."""
 MAX_WORD_TEXTS = 2_000
 """Texts in which the words of each class are weighed: 2 ms each."""
 MAX_CONTRADICTED = 1_000
@@ -57,7 +45,7 @@ def answer_questions(
     data: Path,
     folder: Path,
     predict: Callable[[Sequence[str]], np.ndarray],
-    decision: DecisionSettings,
+    target_accuracy: float | None = None,
     word_pipeline: Any = None,
 ) -> dict[str, Any]:
     """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
@@ -88,10 +76,9 @@ def answer_questions(
             **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
             "says": wrong.describe(),
         },
-        "trust": summarize_trust(basis, task, decision),
-        "costs": summarize_costs(basis, task, decision),
+        "trust": summarize_trust(basis, target_accuracy),
         "words": summarize_words(word_pipeline, task, texts),
-        "slices": summarize_slices(every, task, data, records, decision),
+        "slices": summarize_slices(every, task, data, records),
     }
 
 
@@ -100,15 +87,13 @@ def summarize_slices(
     task: Task,
     data: Path,
     records: dict[str, dict[str, Any]],
-    decision: DecisionSettings,
 ) -> list[dict[str, Any]]:
     """Return the slices of the answers, the weakest first; none of examples that are no reviews."""
     chosen = [place for place, one in enumerate(every.ids) if one in records][:MAX_REVIEWS]
     own = [records[every.ids[place]] for place in chosen]
     mark_products(own, every.folds[chosen].tolist(), data)
     classes = [task.labels[every.labels[place]] for place in chosen]
-    answers = choose_answers(every.probabilities, decision.find_costs(task.labels))
-    right = (answers == every.labels)[chosen]
+    right = (every.probabilities.argmax(1) == every.labels)[chosen]
     fields = describe_fields([one["text"] for one in own], own, classes)
     return [
         asdict(one) | {"is_weak": one.is_weak, "says": one.describe()}
@@ -206,46 +191,14 @@ def write_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
     write_csv(path, HEADER, shown)
 
 
-def summarize_trust(held_out: OutOfFold, task: Task, decision: DecisionSettings) -> dict[str, Any]:
-    """Return what can be promised at each of TARGETS, and as it was asked: of all answers
-    (`asked`) and of those that name a class (`by_class`); and the probability from which on an
-    answer that names a class is decided, for each class (`decided_from`).
-    """
-    probabilities, labels = held_out.probabilities, held_out.labels
-    answers = choose_answers(probabilities, decision.find_costs(task.labels))
-    confidence = take_probabilities(probabilities, answers)
-    is_right = answers == labels
+def summarize_trust(held_out: OutOfFold, target: float | None) -> dict[str, Any]:
+    """Return what can be promised at each of TARGETS, and at the target that was asked for."""
+    confidence = held_out.probabilities.max(1)
+    is_right = held_out.probabilities.argmax(1) == held_out.labels
     found: dict[str, Any] = {
         "targets": [asdict(choose_threshold(confidence, is_right, one)) for one in TARGETS]
     }
-    targets = decision.find_targets(task.labels)
-    if not any(targets):
-        return found
-    by_class = choose_thresholds_by_class(confidence, answers, labels, targets)
-    found["by_class"] = {
-        name: asdict(one) | {"says": f"Of the answers {name}: {one.describe()}"}
-        for name, one in zip(task.labels, by_class, strict=True)
-        if one
-    }
-    named = [one != decision.target_accuracy for one in targets]
-    thresholds = [one.threshold if one else None for one in by_class]
-    if decision.target_accuracy and not all(named):
-        rest = ~np.array(named)[answers]
-        asked = choose_threshold(confidence[rest], is_right[rest], decision.target_accuracy)
+    if target:
+        asked = choose_threshold(confidence, is_right, target)
         found["asked"] = asdict(asked) | {"says": asked.describe()}
-        thresholds = [
-            own if is_named else asked.threshold
-            for own, is_named in zip(thresholds, named, strict=True)
-        ]
-    found["decided_from"] = [NEVER if one is None else one for one in thresholds]
     return found
-
-
-def summarize_costs(
-    held_out: OutOfFold, task: Task, decision: DecisionSettings
-) -> dict[str, Any] | None:
-    """Return what wrong answers cost; None where they cost the same."""
-    if not (costs := decision.find_costs(task.labels)):
-        return None
-    found = measure_costs(held_out.probabilities, held_out.labels, costs, task.labels)
-    return asdict(found) | {"says": found.describe()}

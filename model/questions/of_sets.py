@@ -56,7 +56,6 @@ def answer_set_questions(
             "says": f"{wrong.describe()} Each of the {len(task.labels)} classes counts.",
         },
         "trust": {"targets": []},
-        "costs": None,
     }
 
 

@@ -8,12 +8,10 @@ what it promises is rather too little.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.model_folder import choose_answers
 from amazon_electra.model.evaluation.significance import compute_exact_interval
 
 LEVEL = 0.95
@@ -87,73 +85,3 @@ def choose_threshold(
         return Trust(target, n, None)
     low, high = compute_exact_interval(kept, n)
     return Trust(target, n, chosen, kept / n, low, high, 1 - int(wrong[kept]) / kept)
-
-
-def choose_thresholds_by_class(
-    confidence: np.ndarray,
-    answers: np.ndarray,
-    labels: np.ndarray,
-    targets: Sequence[float | None],
-) -> list[Trust | None]:
-    """Return for each class the threshold from which on the share of its target is right of the
-    answers that name it; None for a class without a target. Each promise is one of its own.
-    """
-    found: list[Trust | None] = []
-    for k, target in enumerate(targets):
-        own = answers == k
-        is_right = labels[own] == k
-        found.append(choose_threshold(confidence[own], is_right, target) if target else None)
-    return found
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What wrong answers cost a review, by the labels of least expected cost and by the likeliest.
-
-    `saved` is the difference, with its 95% interval.
-    """
-
-    costs: dict[str, float]
-    n: int
-    chosen: float
-    likeliest: float
-    saved: float
-    low: float
-    high: float
-    accuracy: float
-    accuracy_likeliest: float
-
-    def describe(self) -> str:
-        """Return sentences for the report."""
-        each = ", ".join(f"{cost:g} where it is {name}" for name, cost in self.costs.items())
-        return (
-            f"A wrong answer costs {each}. The label of least expected cost is given: wrong "
-            f"answers cost {100 * self.chosen:,.1f} for 100 reviews, those of the likeliest labels "
-            f"{100 * self.likeliest:,.1f} ({100 * self.saved:,.1f} saved, 95% interval "
-            f"{100 * self.low:,.1f} to {100 * self.high:,.1f}). {self.accuracy:.1%} are right, "
-            f"{self.accuracy_likeliest:.1%} of the likeliest."
-        )
-
-
-def measure_costs(
-    probabilities: np.ndarray, labels: np.ndarray, costs: Sequence[float], names: Sequence[str]
-) -> Costs:
-    """Return what answers cost by both rules. `probabilities` [n, classes] are calibrated and out
-    of fold, `costs` are those of a wrong answer for each true class, `names` the classes.
-    """
-    likeliest = choose_answers(probabilities) == labels
-    chosen = choose_answers(probabilities, costs) == labels
-    cost = np.asarray(costs)[labels]
-    saved = cost * ~likeliest - cost * ~chosen
-    mean, margin = float(saved.mean()), 1.96 * float(saved.std()) / math.sqrt(len(saved))
-    return Costs(
-        costs=dict(zip(names, costs, strict=True)),
-        n=len(labels),
-        chosen=float((cost * ~chosen).mean()),
-        likeliest=float((cost * ~likeliest).mean()),
-        saved=mean,
-        low=mean - margin,
-        high=mean + margin,
-        accuracy=float(chosen.mean()),
-        accuracy_likeliest=float(likeliest.mean()),
-    )

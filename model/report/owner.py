@@ -91,6 +91,4 @@ def list_short_answers(folder: Path) -> list[tuple[str, str]]:
         lines.append(("labels", f"{about}: {folder / SUSPICIOUS}"))
     if asked := found["trust"].get("asked"):
         lines.append(("trust", asked["says"].partition(" (Clopper")[0]))
-    if costs := found.get("costs"):
-        lines.append(("costs", costs["says"].partition(": ")[2].partition(")")[0] + ")"))
     return lines

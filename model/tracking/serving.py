@@ -40,7 +40,6 @@ class ReviewClassifier(PythonModel):
         model_folder.check_temperature(self.temperature)
         self.is_multilabel = config.get("problem_type") == model_folder.MULTILABEL
         self.thresholds = np.array(config["amazon_electra"].get("thresholds") or [])
-        self.costs = config["amazon_electra"].get("costs") or []
         self.score = load_score(folder, config, self.labels)
         self.score([model_folder.PROBE])
 
@@ -56,7 +55,7 @@ class ReviewClassifier(PythonModel):
         if texts:
             found = self.score(list(texts.values()))
             probabilities = temper(found, self.temperature, self.is_multilabel)
-            chosen = model_folder.choose_answers(probabilities, self.costs).tolist()
+            chosen = probabilities.argmax(1).tolist()
             for place, row, answer in zip(texts, probabilities.tolist(), chosen, strict=True):
                 best: Any = self.labels[answer]
                 if self.is_multilabel:

@@ -316,27 +316,6 @@ def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
         run_export(made, tmp_path / "alone", "random")
 
 
-def test_costs_change_the_labels_and_no_probability(made, tmp_path):
-    """To miss a negative one costs so much that a small probability makes it negative, in scores
-    and in MLflow's server.
-    """
-    options = ["--costs", "negative=900000", "--target-accuracy", "0.6"]
-    results = run_export(made, tmp_path / "folder", "tfidf", options=options)
-    texts = [e.text for e in load_examples(TASK, made / "corpus", "test", Sampling())]
-    classifier = load_classifier(str(tmp_path / "folder"), "fp32")
-    probabilities = classifier.score(texts)
-    expected = np.where(900_000 * probabilities[:, 0] > probabilities[:, 1], "negative", "positive")
-    assert classifier.answer(probabilities) == expected.tolist()
-    assert (expected == "negative").sum() > (probabilities.argmax(1) == 0).sum()
-    assert set(classifier.decide(probabilities)) <= {"decided", "ask"}
-    write_served_model(tmp_path / "folder", tmp_path / "served")
-    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
-    answers = served.predict(pd.DataFrame({"text": texts}))
-    assert answers["label"].tolist() == expected.tolist()
-    assert results["questions"]["costs"]["costs"] == {"negative": 900_000, "positive": 1}
-    assert "of least expected cost" in (tmp_path / "folder" / "README.md").read_text()
-
-
 def test_the_temperature_is_found_that_the_logits_were_multiplied_with():
     generator = np.random.default_rng(0)
     logits = generator.normal(size=(20_000, 3))

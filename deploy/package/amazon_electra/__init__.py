@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from amazon_electra.model.questions.giveaways import find_giveaway as find_giveaway
     from amazon_electra.model.questions.slices import find_slices as find_slices
     from amazon_electra.model.questions.trust import choose_threshold as choose_threshold
-    from amazon_electra.model.questions.trust import measure_costs as measure_costs
     from amazon_electra.model.questions.wrong_labels import find_wrong_labels as find_wrong_labels
     from amazon_electra.model.report.inputs import CellFacts as CellFacts
     from amazon_electra.model.report.inputs import ReportInput as ReportInput
@@ -86,7 +85,7 @@ MODULES = {
     "amazon_electra.beam_jobs.scoring.suggestion": ("suggest",),
     "amazon_electra.model.questions.giveaways": ("find_giveaway",),
     "amazon_electra.model.questions.slices": ("find_slices",),
-    "amazon_electra.model.questions.trust": ("choose_threshold", "measure_costs"),
+    "amazon_electra.model.questions.trust": ("choose_threshold",),
     "amazon_electra.model.questions.wrong_labels": ("find_wrong_labels",),
     "amazon_electra.model.results": (
         "EvaluationResult",

@@ -8,7 +8,7 @@ from amazon_electra.beam_jobs.scoring import score_files
 from amazon_electra.beam_jobs.scoring.classifier import Classifier
 
 
-def write_scores(tmp_path, monkeypatch, decided_from=(), numbers=(), thresholds=(), costs=()):
+def write_scores(tmp_path, monkeypatch, decided_from=None, numbers=(), thresholds=()):
     """Return the table of three records; the last has no text."""
     rows = score_files.Rows(ids=["a", "b", "c"], texts=["sure", "unsure", ""])
     rows.reasons, rows.given = [None, None, "no text"], [[None] * 3]
@@ -16,11 +16,10 @@ def write_scores(tmp_path, monkeypatch, decided_from=(), numbers=(), thresholds=
     logits = np.log(np.array([[0.9, 0.1], [0.4, 0.6]]))
     if thresholds:
         logits = logits - np.log(1 - np.exp(logits))
-    about = {"numbers": numbers, "thresholds": thresholds, "costs": costs}
-    about["decided_from"] = decided_from
+    about = {"numbers": numbers, "thresholds": thresholds, "decided_from": decided_from}
     model = Classifier("folder", ["bad", "good"], 1.0, lambda texts: logits, **about)
     plan, unit = _Any(), _Any()
-    plan.folders.written, unit.name = str(tmp_path), f"unit-{decided_from}-{numbers}-{costs}"
+    plan.folders.written, unit.name = str(tmp_path), f"unit-{decided_from}-{numbers}"
     plan.options.with_text = False
     plan.options.model_version, plan.prefixes = ("7",), ("",)
     unit.file.name, unit.file.index, unit.file.layout.mapping = "shop.csv", 0, ()
@@ -40,20 +39,12 @@ class _Any:
 
 
 def test_answers_below_the_threshold_are_for_a_person(tmp_path, monkeypatch):
-    table = write_scores(tmp_path, monkeypatch, [0.8, 0.8])
+    table = write_scores(tmp_path, monkeypatch, 0.8)
     assert table["decision"].to_pylist() == ["decided", "ask", None]
     assert table["label"].to_pylist() == ["bad", "good", None]
-    by_class = write_scores(tmp_path, monkeypatch, [2.0, 0.5])
-    assert by_class["decision"].to_pylist() == ["ask", "decided", None]
+    never = write_scores(tmp_path, monkeypatch, 2.0)
+    assert never["decision"].to_pylist() == ["ask", "ask", None]
     assert "decision" not in write_scores(tmp_path, monkeypatch).column_names
-
-
-def test_the_label_is_that_of_least_expected_cost(tmp_path, monkeypatch):
-    """The second text is bad with 0.4: to call it good costs 0.4 × 2, to call it bad 0.6."""
-    table = write_scores(tmp_path, monkeypatch, [0.8, 0.8], costs=[2.0, 1.0])
-    assert table["label"].to_pylist() == ["bad", "bad", None]
-    assert table["decision"].to_pylist() == ["decided", "ask", None]
-    assert table["p.good"].to_pylist() == [pytest.approx(0.1), pytest.approx(0.6), None]
 
 
 def test_the_expected_and_the_median_star_follow_from_the_probabilities(tmp_path, monkeypatch):

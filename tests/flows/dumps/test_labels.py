@@ -6,7 +6,6 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import Corpus, Dump, Parameters
-from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.expected_corpus import foretell_corpus
 from amazon_electra.flows.dumps.preview import list_files, read_previews
@@ -175,36 +174,6 @@ def test_classes_with_too_few_rows_are_refused_by_the_first_records(tmp_path):
     rows = [(f"kettle {i}", "", "ab"[i < 5], "") for i in range(300)]
     with pytest.raises(UserError, match=r"why.* b \(\d\)"):
         foretell(tmp_path, rows, labels=["why"])
-
-
-def test_a_cost_of_an_unknown_class_is_refused_by_the_first_records(tmp_path):
-    own = write_csv(
-        tmp_path,
-        "own.csv",
-        "text,rating,mood",
-        lambda i: (f"boils {i}", str(i % 5 + 1), "ab"[i % 2]),
-    )
-    chosen, store = {"paths": [own], "labels": ["mood"]}, Store(tmp_path / "store")
-    dump = build_dump_stage(Dump(**chosen), store)
-
-    def resolve(setting):
-        form = fill_form(Parameters, [f"finetuning.{setting}"], dump=chosen)
-        labels.resolve_tasks(form, dump, Plan(store))
-
-    resolve("costs=negative=5,b=2")
-    resolve("class_targets=b=0.9")
-    for setting in ("costs=negativ=5", "class_targets=c=0.9"):
-        with pytest.raises(UserError) as caught:
-            resolve(setting)
-        field, name, _ = setting.split("=")
-        assert (caught.value.field, caught.value.value) == (f"finetuning.{field}", name)
-
-
-@pytest.mark.parametrize("text", ["negative", "negative=0", "=5", "negative=x", "negative=nan"])
-def test_a_cost_is_a_class_with_a_number(text):
-    with pytest.raises(UserError) as caught:
-        fill_form(Parameters, [f"finetuning.costs={text}"], dump={"paths": ["own.csv"]})
-    assert caught.value.field == "finetuning.costs"
 
 
 def test_a_split_is_refused_by_the_first_records(tmp_path):

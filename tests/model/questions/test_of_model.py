@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.config import DecisionSettings
-from amazon_electra.model.export import DEFAULT_DECISION
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.questions.of_model import answer_questions, mark_products
 from amazon_electra.model.report.document import escape_markdown
@@ -67,7 +65,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
         data,
         tmp_path,
         lambda texts: np.tile([0.0, 0.02, 0.98], (len(texts), 1)),
-        DecisionSettings(target_accuracy=0.9, class_targets=["bad=0.97"], costs=["bad=5"]),
+        0.9,
     )
     with (tmp_path / "suspicious.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -87,13 +85,8 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
 
     assert found["wrong_labels"]["n"] == 600
     assert found["giveaway"] is None
-    trust = found["trust"]
-    assert trust["asked"]["n"] + trust["by_class"]["bad"]["n"] == 400  # more than test has
-    assert trust["by_class"]["bad"]["target"] == 0.97
-    assert trust["decided_from"][1:] == [trust["asked"]["threshold"]] * 2
-    assert found["costs"]["costs"] == {"bad": 5, "fine": 1, "good": 1}
-    assert found["trust"]["asked"]["target"] == 0.9
-    assert set(found["trust"]["by_class"]) == {"bad", "fine", "good"}
+    asked = found["trust"]["asked"]
+    assert (asked["target"], asked["n"]) == (0.9, 400)  # more than test has
     sliced = {(one["field"], one["value"]) for one in found["slices"]}
     assert {("class", "bad"), ("stars", "2"), ("stars", "4"), ("month", "2026-03")} <= sliced
     products = {one["value"]: one["n"] for one in found["slices"] if one["field"] == "product"}
@@ -115,9 +108,7 @@ def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
     probabilities, labels, _ = simulate(1, 300, 20)
     ids = [f"line {place}" for place in range(300)]
     held_out = make_answers(ids, labels, probabilities)
-    answer_questions(
-        held_out, None, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray, DEFAULT_DECISION
-    )
+    answer_questions(held_out, None, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray)
     with (tmp_path / "suspicious.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["id"].startswith("line ")
@@ -155,7 +146,7 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
         data,
         tmp_path,
         lambda texts: predict((len(texts), 3)),
-        DecisionSettings(target_accuracy=0.9),
+        0.9,
     )
     assert found["giveaway"]["masked_accuracy"] < 0.5
     assert found["trust"]["asked"]["n"] == 300

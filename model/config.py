@@ -297,22 +297,9 @@ class AdaptationConfig(Settings):
     """What a training that starts from loaded weights (--start-from) does against forgetting.
 
     The trunk is what was loaded and is fine-tuned later: embeddings and encoder, without heads.
-    model/pretraining/adaptation/defaults.py has the defaults for published encoders.
+    model/pretraining/defaults.py has the defaults for published encoders.
     """
 
-    head_steps: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="share of the steps, the first ones, in which the trunk is frozen and only "
-        "the rest learns (Kumar et al. 2022, arXiv 2202.10054)",
-    )
-    head_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="tokens after which head_steps ends at the latest; none: no such limit. With a "
-        "`budget` in time only head_steps counts",
-    )
     trunk_learning_rate: float | None = Field(
         default=None,
         gt=0,
@@ -325,23 +312,3 @@ class AdaptationConfig(Settings):
         description="share of the loaded weights in the trunk that is written; the trained ones "
         "have the rest (WiSE-FT, Wortsman et al. 2022, arXiv 2109.01903)",
     )
-    probe_train: int = Field(
-        default=400,
-        ge=4,
-        description="labelled reviews that the probe learns from, half of them positive",
-    )
-    probe_dev: int = Field(
-        default=1000,
-        ge=2,
-        description="dev reviews that the probe is measured on, half of them positive",
-    )
-    write_last: bool = Field(
-        default=False,
-        description="write the trained weights even where the probe finds them worse than the "
-        "loaded ones",
-    )
-
-    def shorten_head_steps(self, tokens: int) -> "AdaptationConfig":
-        """Return the same for a run of so many tokens, with `head_steps` within `head_tokens`."""
-        share = self.head_tokens / tokens if self.head_tokens else 1.0
-        return self.replace(head_steps=min(self.head_steps, share))

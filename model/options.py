@@ -112,11 +112,6 @@ class PretrainPaths(Settings):
         default=None,
         description="transformers folder of the generator, if there is none beside `start_from`",
     )
-    probe: Path | None = Field(
-        default=None,
-        description="with `start_from`: a corpus on whose train and dev labels the loaded and the "
-        "trained weights are compared; if the trained ones are worse, the loaded ones are written",
-    )
 
 
 class PretrainOptions(TrainingResources, PretrainConfig, PretrainPaths):

@@ -29,9 +29,9 @@ from amazon_electra.model.options import (
     TrainingResources,
 )
 from amazon_electra.model.pretraining import checkpoint, loop, save
-from amazon_electra.model.pretraining.adaptation.defaults import choose_settings, describe_settings
 from amazon_electra.model.pretraining.assembly import build_training, check_batch
 from amazon_electra.model.pretraining.budget import parse_budget
+from amazon_electra.model.pretraining.defaults import choose_settings, describe_settings
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.pretraining.objectives import find_objective
@@ -94,10 +94,6 @@ def find_origin(arguments: PretrainOptions) -> Origin | None:
             "start_generator_from",
             generator,
         )
-    if arguments.probe and not place:
-        raise UserError(
-            "it compares loaded weights; give `start_from` too", "probe", arguments.probe
-        )
     if not place:
         return None
     folder = Path(place)
@@ -139,15 +135,13 @@ def pretrain(
     start_from: str | Path | None = None,
     start_generator_from: str | Path | None = None,
     validation: str | Path | None = None,
-    probe: str | Path | None = None,
     resources: TrainingResources = ALL_CORES,
 ) -> PretrainResult:
     """Pre-train on a folder of shards; write checkpoints, metrics.jsonl and the encoder's
     transformers folder into `output`.
 
-    `start_from` is a published encoder or an earlier training, `validation` shards of dev reviews,
-    `probe` a corpus on whose labels the loaded and the trained weights are compared. The same call
-    continues an interrupted training, to the bit.
+    `start_from` is a published encoder or an earlier training, `validation` shards of dev reviews.
+    The same call continues an interrupted training, to the bit.
 
         pretrain(PretrainConfig(recipe="sample", steps=600), "shards", "encoder")
     """
@@ -157,7 +151,6 @@ def pretrain(
         "start_from": str(start_from) if start_from else None,
         "start_generator_from": start_generator_from,
         "validation": validation,
-        "probe": probe,
     }
     options = build_settings(PretrainOptions, dict(config) | dict(resources) | paths)
     return PretrainResult.of(train(options))
@@ -196,7 +189,6 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
             budget,
             dev,
             origin,
-            arguments.probe,
         )
         make_writable_folder("output", arguments.output)  # not before its start could be read
         recipe = replace(recipe, pretraining=training.config)
@@ -205,7 +197,6 @@ def train(arguments: PretrainOptions) -> dict[str, Any]:
             others = {
                 "budget": arguments.budget,
                 "start_from": str(arguments.start_from or ""),
-                "probe": str(arguments.probe or ""),
                 "start": training.start,  # what is known of the start weights
             }
             save.write_config(arguments.output, recipe, shards, others)

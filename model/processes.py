@@ -70,11 +70,6 @@ class Rank:
     def is_rank0(self) -> bool:
         return self.rank == 0
 
-    @property
-    def is_needed(self) -> bool:
-        """Return whether this process has to do what one process can do for all."""
-        return self.is_rank0 or self.moves_together
-
     def all_reduce_sum(self, tensors: Iterable[Tensor]) -> None:
         """Replace each tensor by its sum over all processes, in one message."""
         if self.world_size == 1 or self.moves_together:

@@ -107,9 +107,8 @@ def list_arms(
     """
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
         chosen = [arm for arm in chosen if arm != "pre-trained"]
-    written = find_written(store, encoder)
     sources: dict[Arm, Stage | None] = {
-        "pre-trained": written,
+        "pre-trained": encoder,
         "random": encoder,
         "origin": origin,
     }
@@ -122,7 +121,7 @@ def list_arms(
         for arm in chosen
         if (source := sources.get(arm))
     ]
-    is_adapted = bool(origin and written.fingerprint != origin.fingerprint)
+    is_adapted = bool(origin and encoder.fingerprint != origin.fingerprint)
     methods = list_kinds()
 
     def list_fits(arm: Arm) -> Iterator[RunArm]:
@@ -142,7 +141,7 @@ def list_arms(
             yield RunArm(method.title, Start(arm=arm), arm)
         else:
             if is_adapted:
-                yield RunArm(f"{ADAPTED}, {method.title}", Start(written, arm), arm)
+                yield RunArm(f"{ADAPTED}, {method.title}", Start(encoder, arm), arm)
             title = f"{name}, {method.title}" if name else method.title
             yield RunArm(title, Start(origin or encoder, arm), arm)
             for one in others:
@@ -154,15 +153,6 @@ def list_arms(
             list_fits(arm) if arm in methods else [one for one in networks if one.chosen == arm]
         )
     return found
-
-
-def find_written(store: Store, encoder: Stage) -> Stage:
-    """Return the stage whose weights a pre-training wrote: the published encoder where a probe had
-    that one kept, with its vocabulary. Then both arms have the same cells, which are made once.
-    """
-    made, origin = store.manifest(encoder), encoder.inputs.get("origin")
-    is_kept = origin and made and made["result"].get("written_step") == 0
-    return origin if origin and is_kept else encoder
 
 
 def list_cells(

@@ -23,9 +23,6 @@ from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.stages.origin import MODEL_TYPE, locate_origin
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.finetuning.examples import Split
-from amazon_electra.model.finetuning.tasks import has_dev
-from amazon_electra.model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
 from amazon_electra.model.options import PretrainConfig, TrainingResources
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import (
@@ -38,17 +35,12 @@ from amazon_electra.model.recipes import (
     apply_settings,
 )
 
-PROBE_FIELDS = ("probe_train", "probe_dev", "write_last")
 VALIDATION_FIELDS = ("validate_every", "validate_sequences")
 """Settings that decide nothing where nothing is measured."""
 ADAPTATIONS = ("pretraining", "contrastive-adaptation")
 """Names of the stages that train an encoder."""
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
-UNPROTECTED = (
-    "no probe is taken, for there is no corpus with reviews of 1–2 and of 4–5 stars in its train "
-    "and dev splits: nothing protects the published weights, the last state is written"
-)
 
 
 Budget = Literal["same_flops_as", "same_tokens_as"]
@@ -78,11 +70,10 @@ class TrainingConfig(Settings):
 
 class Pretraining(Stage):
     """`shards` → an encoder. `origin` is the published encoder that it begins with; without it it
-    begins with random weights. `dev_shards` and `corpus` measure it and decide no weight but which
-    state is written.
+    begins with random weights. `dev_shards` measure it and decide no weight.
     """
 
-    name, version, Config = "pretraining", 13, TrainingConfig
+    name, version, Config = "pretraining", 14, TrainingConfig
     pool = "training"
     headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
     ends_run = True
@@ -112,15 +103,11 @@ class Pretraining(Stage):
         from amazon_electra.model.pretrain import pretrain
 
         config, origin = self.config, self.inputs.get("origin")
-        validation = probe = None
-        dev, corpus = self.inputs.get("dev_shards"), self.inputs.get("corpus")
+        dev, validation = self.inputs.get("dev_shards"), None
         if dev and (made := store.manifest(dev)) and made["result"]["sequences"]:
             validation = store.fetch(dev)
-        if corpus and has_probe(store, corpus):
-            probe = store.fetch(corpus)
-        unread = [] if probe or not origin else [*PROBE_FIELDS]
-        unread += [] if validation or probe else VALIDATION_FIELDS
-        result = pretrain(
+        unread = () if validation else VALIDATION_FIELDS
+        return pretrain(
             PretrainConfig(
                 recipe=config.recipe,
                 steps=self.count_steps(store) or None,
@@ -133,12 +120,8 @@ class Pretraining(Stage):
             folder,
             start_from=locate_origin(store, origin) if origin else None,
             validation=validation,
-            probe=probe,
             resources=divide_cores(self.resources),
         ).content
-        if origin and not probe and "corpus" in self.inputs:
-            result = {**result, "warnings": [*result.get("warnings", []), UNPROTECTED]}
-        return result
 
     def count_steps(self, store: Store) -> int:
         """Return its steps once its shards are there; 0: as many as the recipe says."""
@@ -214,10 +197,6 @@ class PretrainingRequest:
     """The published encoder it starts from, which says the shape; None: random weights."""
     dev: Stage | None = None
     """Shards of dev reviews, on which it measures itself; None: it does not."""
-    is_probed: bool = True
-    """Whether labels of the dump say which weights are kept, where it starts from a published
-    encoder: only where all arms read all labels, or this one would have read more than the others.
-    """
 
     @property
     def resolved(self) -> Recipe:
@@ -228,13 +207,12 @@ def describe_training(parameters: Parameters, beside: int = 0) -> PretrainingReq
     """Return the pre-training that the form of a run describes; on a CPU it leaves `beside` cores
     to jobs that run at the same time.
     """
-    chosen, recipe = parameters.pretraining, RECIPES[parameters.recipe]
+    chosen = parameters.pretraining
     return PretrainingRequest(
         parameters.recipe,
         chosen.trainer_settings,
         chosen.seed,
         Resources(device=chosen.device, processes=chosen.processes, beside=beside),
-        is_probed=not parameters.finetuning.labels and recipe.finetuning.n_train is None,
     )
 
 
@@ -250,8 +228,6 @@ def build_training(
     """
     found: dict[str, Stage | None] = {"shards": shards, **inputs, "origin": training.origin}
     found["dev_shards"] = training.dev
-    if training.origin and training.is_probed:
-        found["corpus"] = shards.inputs.get("corpus")
     return Pretraining(
         TrainingConfig(
             recipe=training.recipe, settings=dict(training.settings), seed=training.seed, **budget
@@ -311,24 +287,6 @@ def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bo
             MIN_TOKENS // 1_000_000,
         )
     return tokens >= MIN_TOKENS
-
-
-def has_probe(store: Store, corpus: Stage) -> bool:
-    """Return whether a corpus has reviews with 1–2 and with 4–5 stars both to train a probe on and
-    in its dev split, and so many that dev is no part of test.
-    """
-    made = store.manifest(corpus)
-    if not made or not has_dev(["polarity"], made["result"]):
-        return False
-    counts: dict[str, int] = made["result"].get("stars", {}) if made else {}
-    probed: tuple[Split, ...] = ("train", "dev")
-    for split in probed:
-        classes = {
-            POLARITY[n] for n in POLARITY for s in CORPUS_SPLITS[split] if counts.get(f"{s}.{n}")
-        }
-        if len(classes) < 2:
-            return False
-    return True
 
 
 def build_equal_training(

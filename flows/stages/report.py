@@ -215,18 +215,9 @@ def _describe_arms(store: Store, cells: Sequence[Cell], trained: Stage) -> list[
             name=cell.arm,
             data_known=held_out is not None,
             origin=origins[0] if origins else "",
-            written_steps=list_written_steps(store, [encoder]),
             held_out=held_out,
         )
     return list(facts.values())
-
-
-def list_written_steps(store: Store, pretrainings: Sequence[Stage]) -> list[int]:
-    """Return the step whose state each pre-training wrote, 0 being what it began with, where a
-    probe chose it.
-    """
-    results = [made["result"] for stage in pretrainings if (made := store.manifest(stage))]
-    return [result["written_step"] for result in results if "written_step" in result]
 
 
 def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:

@@ -13,7 +13,6 @@ from amazon_electra.flows.stages.report import (
     describe_stages,
     is_held_out,
     list_changed_settings,
-    list_written_steps,
 )
 from amazon_electra.flows.stages.study import StudyConfig, StudyReport
 from amazon_electra.flows.store.stage import Stage
@@ -97,7 +96,6 @@ def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
         if seen
         else None,
         origin=origin.fingerprint if origin else "",
-        written_steps=list_written_steps(stages.store, list(trained.values())),
         tokens=result.get("tokens"),
         matrix_flops=result.get("matrix_flops"),
         seconds=result.get("seconds"),

@@ -144,7 +144,6 @@ class StudyStages:
             title,
             origin,
             dev=self.sources.get(DEV) if own.shards in MADE_SHARDS else None,
-            is_probed=False,  # it would read labels that the other arms do not get
         )
         made = build_training(training, shards, steps=steps)
         budgets: tuple[Budget, ...] = get_args(Budget)

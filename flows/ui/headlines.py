@@ -22,6 +22,4 @@ def summarize_manifest(manifest: Mapping[str, Any]) -> str:
     ]
     dropped = [value for name, value in numbers.items() if name.startswith("dropped.")]
     parts += [f"{sum(dropped):,} dropped"] if dropped else []
-    if numbers.get("written_step") == 0:
-        parts.append("the loaded weights are kept: by the probe training made them worse")
     return ", ".join(parts)

@@ -19,7 +19,7 @@ from amazon_electra.model.encoders.config import TRAINED_LENGTH
 from amazon_electra.model.encoders.origin import describe_start
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.pretraining import loop
-from amazon_electra.model.pretraining.adaptation.anchor import Anchor, Probe
+from amazon_electra.model.pretraining.averaging import LoadedTrunk
 from amazon_electra.model.pretraining.budget import Budget
 from amazon_electra.model.pretraining.callbacks import make_callbacks
 from amazon_electra.model.pretraining.checkpoint import identify_run
@@ -53,12 +53,8 @@ def build_training(
     budget: Budget | None = None,
     dev: Shards | None = None,
     origin: Origin | None = None,
-    probe: Path | None = None,
 ) -> loop.Training:
-    """Return a run at its first step; UserError if settings, shards and device do not fit.
-
-    `probe` is the corpus on whose labels the loaded and the trained encoder are compared.
-    """
+    """Return a run at its first step; UserError if settings, shards and device do not fit."""
     if budget and budget.flops:
         sequence = estimate_sequence_flops(recipe, shards, device.has_document_attention)
         of_a_step = sequence * recipe.pretraining.batch
@@ -68,8 +64,6 @@ def build_training(
         recipe = replace(recipe, pretraining=recipe.pretraining.replace(steps=steps))
     _check_recipe(recipe, shards, device)
     config = recipe.pretraining
-    if probe and budget and budget.seconds and not config.validate_every:
-        raise UserError("a `budget` in time does not say how often; give `validate_every`", "probe")
     shape, size = recipe.architecture, shards.vocabulary_size
     model, initial = load_model(recipe, shards, device.dtype, origin)
     if origin and device.is_rank0:
@@ -81,9 +75,7 @@ def build_training(
     if origin:  # a folder that does not say how many positions were trained trained all
         others = read_json(origin.main / "config.json").get(TRAINED_LENGTH)
         trained_length = max(trained_length, others or shape.max_positions)
-    adaptation = recipe.adaptation
-    if not (budget and budget.seconds):
-        adaptation = adaptation.shorten_head_steps(config.steps * config.batch * shards.max_length)
+    share = recipe.adaptation.origin_average if origin else 0.0
     training = loop.Training(
         config=config,
         model=model,
@@ -94,19 +86,15 @@ def build_training(
         matrix_flops=flops.MatrixFlops.derive(shape, size, config.objective),
         trained_length=trained_length,
         budget_seconds=budget.seconds if budget else None,
-        adaptation=adaptation,
+        adaptation=recipe.adaptation,
         start=describe_start(origin.main) if origin else {},
-        anchor=Anchor(model) if origin and (adaptation.origin_average or probe) else None,
-        probe=Probe.open(probe, shards.vocabulary, shards.max_length, recipe.adaptation)
-        if probe
-        else None,
+        loaded=LoadedTrunk(model, share) if share else None,
         callbacks=make_callbacks(),
     )
     if dev:
         training.validation = build_validation(config, shards, dev)
     if origin:
         training.identity |= recipe.adaptation.model_dump()
-        training.identity["probe"] = training.probe.compute_fingerprint() if training.probe else ""
     return training
 
 

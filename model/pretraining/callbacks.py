@@ -10,7 +10,6 @@ import torch
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.pretraining import checkpoint
-from amazon_electra.model.pretraining.adaptation.anchor import ACCURACY
 from amazon_electra.model.pretraining.loop import Callback, Training, Window
 from amazon_electra.model.pretraining.validation import describe_collapse
 
@@ -109,24 +108,6 @@ class DevShards(Callback):
             totals.best_loss, totals.best_step = numbers["validation_loss"], totals.step
 
 
-class ProbeAccuracy(Callback):
-    """What the probe finds in the encoder, beside what it found in the loaded one."""
-
-    def on_measure(self, training: Training, numbers: dict[str, float]) -> None:
-        totals, device = training.totals, training.device
-        if not training.probe or not device.is_needed:
-            return
-        accuracy = numbers[ACCURACY] = float(training.probe(training.model, device).mean())
-        if not totals.step:
-            totals.loaded_accuracy = accuracy
-        if accuracy < totals.loaded_accuracy and device.is_rank0:
-            print(
-                f"step {totals.step:,}: the probe has {accuracy:.1%}, the loaded encoder "
-                f"{totals.loaded_accuracy:.1%}: training has made it worse so far",
-                file=sys.stderr,
-            )
-
-
 class BatchHalving(Callback):
     """Lets the device take half as many sequences at once as those that did not fit."""
 
@@ -161,4 +142,4 @@ class BatchHalving(Callback):
 
 def make_callbacks() -> list[Callback]:
     """Return the callbacks of every training, in the order in which they are called."""
-    return [Divergence(), Speed(), DevShards(), ProbeAccuracy(), BatchHalving()]
+    return [Divergence(), Speed(), DevShards(), BatchHalving()]

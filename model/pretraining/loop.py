@@ -23,7 +23,7 @@ from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining import optimizer as optimizers
-from amazon_electra.model.pretraining.adaptation.anchor import Anchor, Probe
+from amazon_electra.model.pretraining.averaging import LoadedTrunk
 from amazon_electra.model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
 from amazon_electra.model.pretraining.input.masking import count_slots
 from amazon_electra.model.pretraining.network.dropout import BatchSlice
@@ -115,7 +115,6 @@ class Totals:
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
     best_step: int = -1  # of that loss
-    loaded_accuracy: float = 0.0  # of the loaded encoder in the probe
 
 
 @dataclass
@@ -134,8 +133,7 @@ class Training:
     validation: Validation | None = None
     adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
     start: dict[str, Any] = field(default_factory=dict)  # what is known of the loaded weights
-    anchor: Anchor | None = None  # the loaded weights, where something needs them
-    probe: Probe | None = None
+    loaded: LoadedTrunk | None = None  # where it is averaged with the trained one
     totals: Totals = field(default_factory=Totals)
     callbacks: list[Callback] = field(default_factory=list)
     stopping: bool = False
@@ -150,7 +148,6 @@ class Training:
         was set: those that share a window of the dropout's random numbers.
         """
         self.shares_batches = self.device.world_size > 1 and not self.device.moves_together
-        self.summed: tuple[bool, ...] = ()  # which parameters DistributedDataParallel sums
         self.draw_masks: Callable[[Batch], Batch] = self.batches.draw_masks
         self.forward: Callable[[Batch], Step] = self.model
         self.compiled = False
@@ -200,10 +197,6 @@ class Training:
         for callback in self.callbacks:
             getattr(callback, method)(self, *arguments)
 
-    def list_learning(self) -> tuple[bool, ...]:
-        """Return which parameters learn in this step."""
-        return tuple(parameter.requires_grad for parameter in self.parameters)
-
     def measure_elapsed(self) -> float:
         """Return the seconds of all runs so far, the same in every process."""
         elapsed = self.seconds_before + time.monotonic() - self.clock_started
@@ -233,12 +226,12 @@ class Training:
 
     def is_validation_due(self) -> bool:
         """Return whether the state of this step is measured: ten times where `validate_every` says
-        nothing, a probe before the first step too.
+        nothing.
         """
         step, every = self.totals.step, self.config.validate_every
         if every:
             return step % every == 0
-        if self.budget_seconds is not None or not (self.probe or self.validation):
+        if self.budget_seconds is not None or not self.validation:
             return False
         return (
             VALIDATIONS * step // self.config.steps > VALIDATIONS * (step - 1) // self.config.steps
@@ -256,7 +249,8 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     Return sums for the log and the gradient's norm, both unread. Return None if a SIGTERM came
     between two parts of the batch: then nothing has changed.
     """
-    optimizers.begin_step(training.optimizer, training.compute_progress())
+    progress = training.compute_progress()
+    optimizers.set_learning_rates(training.optimizer, training.config.warmup, progress)
     while True:
         failure, seed = "", training.config.seed * 1_000_003 + training.totals.step
         training.device.seed_generators(seed)
@@ -266,10 +260,9 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
                     _share_gradients(training, arrays)
                 parts = _put_parts(training, arrays)
                 if training.graphs:
-                    learning = training.list_learning()
-                    if graph := training.graphs.find(parts, learning):
+                    if graph := training.graphs.find(parts):
                         return graph.take_step(parts)
-                    training.graphs.capture(parts, learning)
+                    training.graphs.capture(parts)
                     continue  # seeds the random numbers again
                 sums = _add_gradients(training, parts)
             break
@@ -307,18 +300,16 @@ def _finish_step(training: Training, sums: Sums) -> tuple[Sums, Tensor]:
 
 
 def _share_gradients(training: Training, arrays: Arrays) -> None:
-    """Let DistributedDataParallel sum the gradients of the parameters that learn in this step.
+    """Let DistributedDataParallel sum the gradients.
 
     After its first backward pass it puts them into the buckets in which it sends them anew, by the
     order in which they came; so one pass is for nothing, or sums of three and more processes would
     be rounded otherwise in the first step of a resumed run.
     """
-    learning = training.list_learning()
-    if learning == training.summed:
+    if isinstance(training.forward, DistributedDataParallel):
         return
     with name_losses():
         training.forward = DistributedDataParallel(training.model)
-    training.summed = learning
     _add_gradients(training, _put_parts(training, arrays))
     training.optimizer.zero_grad(set_to_none=True)
 
@@ -369,8 +360,6 @@ def train(training: Training) -> None:
     done = totals.step if budget is None else round(totals.seconds)
     try:
         with Progress(total, unit, "pre-training", done=done) as bar:
-            if training.probe and not totals.step:
-                measure_state(training, log)
             training.model.train()
             training.call("on_begin")
             window, over = Window(), training.is_over()
@@ -431,11 +420,10 @@ def log_window(training: Training, log: MetricsLog | None, bar: Progress, window
 
 def measure_state(training: Training, log: MetricsLog | None) -> None:
     """Measure the weights that would be written now, the same in every process."""
-    totals, anchor = training.totals, training.anchor
-    share = training.adaptation.origin_average
+    totals, loaded = training.totals, training.loaded
     numbers: dict[str, float] = {}
     as_it_is = torch.compiler.set_stance("force_eager")  # other shapes would be compiled anew
-    with as_it_is, anchor.averaged(share) if anchor else nullcontext():
+    with as_it_is, loaded.averaged() if loaded else nullcontext():
         training.call("on_measure", numbers)
     if log and numbers:
         log.log(totals.step, **numbers)

@@ -47,7 +47,6 @@ def render_model_card(
     curves = [
         build_curve(metrics, losses, "Training loss:"),
         build_curve(metrics, of_dev, "On the dev split:"),
-        build_curve(metrics, ["probe_accuracy"], "Linear probe of polarity, on dev reviews:"),
     ]
     ours = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     settings = {

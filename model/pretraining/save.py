@@ -47,12 +47,8 @@ def write_outputs(
     """
     model = training.model
     result = summarize_run(training)
-    if training.anchor:
-        result |= training.anchor.settle(
-            model, training.device, training.adaptation, training.probe, training.totals.step
-        )
-        if result.get("written_step") == 0 and training.validation:  # not what was measured last
-            result |= training.validation(model, training.device)
+    if training.loaded:
+        training.loaded.average()
     collapse = describe_collapse(training.totals.step, result)
     result["warnings"] = [collapse] if collapse else []
     if training.device.is_rank0:

@@ -55,11 +55,11 @@ class StepGraphs:
         self._pool = torch.cuda.graph_pool_handle()
         self._captured: dict[Any, StepGraph] = {}
 
-    def find(self, parts: list[Batch], learning: tuple[bool, ...]) -> StepGraph | None:
-        """Return the graph for parts of these shapes while these parameters learn."""
-        return self._captured.get(_describe(parts, learning))
+    def find(self, parts: list[Batch]) -> StepGraph | None:
+        """Return the graph for parts of these shapes."""
+        return self._captured.get(_list_shapes(parts))
 
-    def capture(self, parts: list[Batch], learning: tuple[bool, ...]) -> None:
+    def capture(self, parts: list[Batch]) -> None:
         """Make the graph that `find` returns from now on. Weights and moments stay as they are: so
         every step of a run, also of one that was resumed, is taken by a graph.
         """
@@ -84,8 +84,8 @@ class StepGraphs:
                 numbers = torch.stack([*sums.values(), norm])
         except Exception as error:
             raise CaptureFailed(" ".join(str(error).split())) from error
-        self._captured[_describe(parts, learning)] = StepGraph(graph, mine, list(sums), numbers)
+        self._captured[_list_shapes(parts)] = StepGraph(graph, mine, list(sums), numbers)
 
 
-def _describe(parts: list[Batch], learning: tuple[bool, ...]) -> Any:
-    return learning, *((name, tensor.shape) for part in parts for name, tensor in part.items())
+def _list_shapes(parts: list[Batch]) -> tuple[Any, ...]:
+    return tuple((name, tensor.shape) for part in parts for name, tensor in part.items())

@@ -17,7 +17,6 @@ Interval = tuple[float, float, float]
 CURVES = (
     (r"(?!validation_).*loss", "loss", "Pre-training: losses"),
     (r"validation_.*loss", "loss", "Pre-training: losses on dev reviews"),
-    (r"probe_accuracy", "accuracy", "Pre-training: linear probe of polarity on dev reviews"),
 )
 """Pattern of the measures in metrics.jsonl, axis and title."""
 
@@ -125,7 +124,7 @@ def draw_costs(study: ReportInput, results: Results) -> str:
 
 
 def draw_training(study: ReportInput, base: Path, results: Results) -> str:
-    """Return the losses and the probe of pre-training, and the main metric on dev while
+    """Return the losses of pre-training, and the main metric on dev while
     fine-tuning (first task, first seed).
     """
     logs = {entry.name: read_lines(base / entry.metrics) for entry in study.pretraining}

@@ -24,8 +24,6 @@ class ArmFacts(Facts):
     """Tasks whose test texts were withheld from pre-training; None where none took place here."""
     origin: str = ""
     """Fingerprint of the published encoder it began with; a key of `ReportInput.origins`."""
-    written_steps: list[int] = []
-    """Step of the state that each pre-training wrote; 0 is the encoder it began with."""
     tokens: float | None = None
     matrix_flops: float | None = None
     seconds: float | None = None

@@ -162,40 +162,6 @@ def test_what_makes_no_sense_is_refused_in_one_line(
     assert "\n" not in str(error.value)
 
 
-BOTH_CLASSES = {f"{split}.{stars}": 7_000 for split in ("train", "dev") for stars in (1, 5)}
-
-
-@pytest.mark.parametrize(
-    ("counts", "is_probed"),
-    [(BOTH_CLASSES, True), ({"train.1": 9_000, "train.5": 9_000, "dev.5": 9_000}, False)],
-)
-def test_training_is_measured_on_the_labels_that_the_corpus_has(
-    list_stages, encoder, counts, is_probed
-):
-    setting = 'pretraining.settings={"probe_dev": "50", "origin_average": "0.2"}'
-    store, stages = list_stages(f"pretraining.start_from={encoder}", setting, "recipe=published")
-    corpus, training = stages["corpus"], stages["pre-training"]
-    store.publish(corpus, {"stars": counts})
-    call = call_of(training, store)
-    settings = call["config"].settings
-    assert call["probe"] == (store.folder(corpus) if is_probed else None)
-    assert ("probe_dev" in settings) == is_probed
-    assert settings["origin_average"] == "0.2"
-    assert len(call["result"].get("warnings", [])) == (0 if is_probed else 1)
-
-
-@pytest.mark.parametrize("few", [["recipe=sample"], ["recipe=published", "finetuning.labels=200"]])
-def test_no_probe_reads_labels_that_the_other_arms_do_not_get(list_stages, encoder, few):
-    setting = 'pretraining.settings={"probe_dev": "50", "write_last": "true"}'
-    store, stages = list_stages(f"pretraining.start_from={encoder}", setting, *few)
-    store.publish(stages["corpus"], {"stars": BOTH_CLASSES})
-    training = stages["pre-training"]
-    call = call_of(training, store)
-    assert call["probe"] is None
-    assert not {"probe_dev", "write_last"} & {*call["config"].settings}
-    assert "warnings" not in call["result"]
-
-
 def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     list_stages, encoder, heard
 ):

@@ -152,20 +152,3 @@ def test_many_labels_give_a_curve(store, encoder, labelled, points):
     for cell in cells:
         settings = cell.finetuned.parameters["settings"]
         assert (settings["n_train"], settings["n_test"]) == (cell.labels, 1000)
-
-
-def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(list_stages, encoder):
-    """It is not fine-tuned again, and the report says that it is unchanged."""
-    asked = [f"pretraining.start_from={encoder}", "finetuning.arms=pre-trained,origin"]
-    asked += ["pretraining.steps=9"]
-    store, stages = list_stages(*asked, "finetuning.tasks=polarity")
-    p = fill(store, *asked)
-    trained, origin = stages["pre-training"], stages["origin mini-bert"]
-    for kept in (False, True):
-        if kept:
-            store.publish(trained, {"written_step": 0})
-        cells = list(list_cells(p, store, stages["corpus"], trained, origin=origin))
-        made = {cell.finetuned.fingerprint for cell in cells}
-        assert len(made) == (len(cells) // 2 if kept else len(cells))
-    arms = report.describe_study(store, "T", "command", [], trained, cells).arms
-    assert [arm.written_steps for arm in arms] == [[0], []]

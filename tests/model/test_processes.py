@@ -22,7 +22,7 @@ from tests.model.synthetic_shards import write_shards
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
-SETTINGS = {"objective": "electra", "head_steps": 0.4, "validate_every": 6, "checkpoint_every": 6}
+SETTINGS = {"objective": "electra", "validate_every": 6, "checkpoint_every": 6}
 LONG = SHAPE | {"log_every": 5, "checkpoint_every": 10, "precision": "fp32"}
 STEPS = 12
 

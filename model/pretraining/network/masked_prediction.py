@@ -15,7 +15,6 @@ from amazon_electra.model.pretraining.network.encoder import (
     Encoder,
     LayerNorm,
     Linear,
-    build_attention,
     set_product_type,
 )
 from amazon_electra.model.pretraining.network.vocabulary_loss import VocabularyLoss, compute_rows
@@ -48,12 +47,6 @@ class PretrainingModel(nn.Module):
         """Return the names of the parameters of embeddings and trunk."""
         raise NotImplementedError
 
-    def encode(self, input_ids: Tensor, batch: Batch) -> list[Tensor]:
-        """Return the trunk's states after each layer, [sequences, length, hidden]; of a batch its
-        layout is read, not its ids.
-        """
-        raise NotImplementedError
-
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         """Return the means that are logged, `loss` among them, from the sums of some steps."""
         raise NotImplementedError
@@ -83,13 +76,6 @@ class OwnModel(PretrainingModel):
     def list_trunk_names(self) -> set[str]:
         beginnings = ("embeddings.", f"{self.trunk_name}.")
         return {name for name, _ in self.named_parameters() if name.startswith(beginnings)}
-
-    def encode(self, input_ids: Tensor, batch: Batch) -> list[Tensor]:
-        embedded = self.embeddings(input_ids, batch["positions"], batch.get("types"))
-        attention, states = build_attention(batch, self.dtype), [self.trunk.project(embedded)]
-        for layer in self.trunk.layers:
-            states.append(layer(states[-1], attention))
-        return states[1:]
 
     def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
         """Add the encoders and heads of the objective."""

@@ -75,20 +75,6 @@ class TransformersMlm(PretrainingModel):
         trunk = {id(parameter) for parameter in self.network.base_model.parameters()}
         return {name for name, parameter in self.named_parameters() if id(parameter) in trunk}
 
-    def encode(self, input_ids: Tensor, batch: Batch) -> list[Tensor]:
-        layers: list[Tensor] = []
-        for inputs, places in lay_out(self.network, self.layout, input_ids, batch):
-            with self._autocast(input_ids):
-                found = self.network.base_model(**inputs, output_hidden_states=True).hidden_states
-            if places is None:
-                return list(found[1:])
-            layers = layers or [input_ids.new_zeros((), dtype=one.dtype) for one in found[1:]]
-            layers = [
-                _put(one, other, places, input_ids)
-                for one, other in zip(layers, found[1:], strict=True)
-            ]
-        return layers
-
     def forward(self, batch: Batch) -> Step:
         """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""
         originals = batch["input_ids"].gather(1, batch["masked_positions"]).flatten()

@@ -38,8 +38,8 @@ from transformers import (
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from amazon_electra.model.device import open_device
 from amazon_electra.model.pretraining import loop
-from amazon_electra.model.pretraining.adaptation.defaults import choose_settings
 from amazon_electra.model.pretraining.assembly import build_training
+from amazon_electra.model.pretraining.defaults import choose_settings
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.recipes import RECIPES, apply_settings
@@ -89,7 +89,7 @@ def prepare_ours(folder: Path, args: argparse.Namespace) -> Callable[[], list[fl
     origin, device = Origin(folder / "encoder", None), open_device("cpu", "fp32")
     given = {"steps": "1000", "batch": str(args.batch), "precision": "fp32", "dropout": "0.1"}
     settings = choose_settings(origin.main, given) | origin.read_settings() | given
-    recipe = apply_settings(RECIPES["published"], settings | {"head_steps": "0"})
+    recipe = apply_settings(RECIPES["published"], settings)
     shards = Shards.open(folder / "shards")
     training = build_training(recipe, shards, device, folder / "ours", origin=origin)
     training.model.train()

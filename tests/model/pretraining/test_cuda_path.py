@@ -3,7 +3,6 @@ and the blocks of the fused attention. With a GPU also the numbers.
 """
 
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ import torch
 from torch.nn import functional
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.config import AdaptationConfig
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.input.sequences import Shards
@@ -53,7 +51,7 @@ def assert_same_state(one, other):
 def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
     shards, tmp_path, monkeypatch, objective
 ):
-    """fullgraph: a break would raise. The trunk begins to learn in the third step."""
+    """fullgraph: a break would raise."""
     whole = partial(torch.compile, backend="aot_eager", fullgraph=True)
     monkeypatch.setattr(torch, "compile", lambda function, **_: whole(function))
     torch.compiler.reset()
@@ -62,7 +60,6 @@ def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
         settings = {"dropout": "0", "steps": "5", "weight_decay": "0.1", "layers": "1"}
         settings |= {"compile": compiles, "objective": objective}
         run = training(shards, "cpu", tmp_path / compiles, **settings)
-        run = replace(run, adaptation=AdaptationConfig(head_steps=0.4))
         assert run.compiled == (compiles == "on")
         take_steps(run, islice(run.batches.iterate_steps(0), 4))
         states.append(loop.copy_state(run).tensors)

@@ -3,11 +3,8 @@
 import pytest
 import torch
 
-from amazon_electra.model.config import AdaptationConfig
-from amazon_electra.model.pretraining.assembly import build_model
 from amazon_electra.model.pretraining.loop import run_step
-from amazon_electra.model.pretraining.optimizer import build_optimizer, compute_learning_rate
-from amazon_electra.model.recipes import RECIPES, apply_settings
+from amazon_electra.model.pretraining.optimizer import compute_learning_rate
 from tests.model.pretraining.runs import SHAPE, build
 
 RATE = 1e-3  # of the first step: steps=1000 and no warm-up leave the learning rate almost as it is
@@ -44,16 +41,3 @@ def test_the_rate_of_pretraining_rises_and_falls_in_lines():
     rates = [compute_learning_rate(2, 0.1, progress) for progress in (0, 0.05, 0.1, 0.5, 1, 1.1)]
     assert rates == pytest.approx([0, 0.95, 1.8, 1.0, 0, 0])
     assert compute_learning_rate(2, 0, 0.0) == 2.0
-
-
-@pytest.mark.parametrize(("head_steps", "warmup"), [(0.4, 0.1), (0.04, 0.01), (0, 0.1)])
-def test_a_head_is_warm_while_it_learns_alone(head_steps, warmup):
-    """In a long run a tenth of all steps is more than the head has for itself."""
-    recipe = apply_settings(RECIPES["sample"], {"warmup": "0.1"})
-    model = build_model(recipe, 100, torch.float32)
-    adaptation = AdaptationConfig(head_steps=head_steps)
-    groups = build_optimizer(model, recipe.pretraining, False, adaptation).param_groups
-    assert {(group["begins"], group["warmup"]) for group in groups} == {
-        (0, warmup),
-        (head_steps, 0.1),
-    }

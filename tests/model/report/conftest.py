@@ -52,10 +52,7 @@ def study(tmp_path_factory):
         json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7})
         for i in range(50)
     ]
-    curve += [
-        json.dumps({"step": i, "validation_discriminator_auc": 0.6, "probe_accuracy": 0.78})
-        for i in (0, 49)
-    ]
+    curve += [json.dumps({"step": i, "validation_discriminator_auc": 0.6}) for i in (0, 49)]
     curve.append('{"step": 50, "generator_lo')
     (folder / "metrics.jsonl").write_text("\n".join(curve))
     content = {
@@ -72,7 +69,6 @@ def study(tmp_path_factory):
                 "tokens": 4_000_000,
                 "matrix_flops": 1.25e13,
                 "seconds": 185,
-                "written_steps": [0, 40],
                 "cost": COST | {"batch_1": {"p50_ms": 2.5, "p99_ms": 3.5}},
             },
         ],

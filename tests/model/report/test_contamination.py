@@ -114,10 +114,3 @@ def test_every_table_marks_an_exposed_task(tmp_path):
     assert all("polarity †" in row for row in rows)
     assert "†: a published encoder of this study was trained on texts of this source" in text
     assert "trained on texts of the source of polarity: what arms with it reach" in text
-
-
-def test_labels_that_a_probe_read_are_named(tmp_path):
-    cells = write_cells(tmp_path, {"adapted": lambda _, s: said(0.8, s)}, seeds=[0])
-    for steps in ([9], []):
-        _, text = render(tmp_path, cells, arms=[{"name": "adapted", "written_steps": steps}])
-        assert ("By a probe of adapted on labels of train and dev" in text) == bool(steps)

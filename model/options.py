@@ -17,7 +17,7 @@ DEV_REVIEWS = 20_000
 Device = Literal["auto", "cpu", "cuda", "xla"]
 PretrainingDevice = Literal["auto", "cpu", "cuda", "xla", "xla-spmd"]
 DEVICE = "device to compute on: auto takes a GPU if there is one; xla is one core of a TPU"
-TASK = "name of a task (model/finetuning/tasks/README.md), or table:text=…,label=…"
+TASK = "name of a task (model/finetuning/tasks/README.md)"
 
 
 class VocabularyConfig(Settings):

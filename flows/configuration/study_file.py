@@ -148,7 +148,7 @@ class StudyTask(Settings):
 
     task: str = Field(
         min_length=1,
-        description="polarity, stars, sst-2, imdb, …: model/finetuning/tasks/README.md",
+        description="polarity, stars, sst-2, …: model/finetuning/tasks/README.md",
     )
     data: str = Field(min_length=1, description="Its folder or file")
     title: str = Field(default="", description="Its name in the report, if a task occurs twice")

@@ -22,7 +22,7 @@ from amazon_electra.model.finetuning.request import (
     is_part_of_teacher,
 )
 from amazon_electra.model.finetuning.splits import check_data
-from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task, table
+from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task
 from amazon_electra.model.options import ContrastiveConfig
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
@@ -207,10 +207,8 @@ def _check_tasks(study: Study) -> Iterator[str]:
         if unknown := [name for name in task.arms if name not in names]:
             yield f"tasks[{i}].arms: no arm {unknown[0]!r}; there are {', '.join(names)}"
         try:
-            if task.task.startswith("table:"):
-                table.parse_task_name(task.task)
-            elif task.task not in TASKS and not task.task.startswith(corpus.LABEL):
-                known = ", ".join([*sorted(TASKS), "label:COLUMN, table:text=…,label=…"])
+            if task.task not in TASKS and not task.task.startswith(corpus.LABEL):
+                known = ", ".join([*sorted(TASKS), "label:COLUMN"])
                 yield f"tasks[{i}].task: no task {task.task!r}; there are {known}"
         except UserError as mistake:
             yield f"tasks[{i}].task: {mistake.message}"

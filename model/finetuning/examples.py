@@ -101,12 +101,6 @@ STEP_METRICS = ("accuracy", "macro_f1", "mae", "within_one", "kappa", "ece", "lo
 SET_METRICS = ("micro_f1", "macro_f1", "subset_accuracy", "loss")
 """Metrics of classes, of classes that are steps of a scale, and of several classes at once."""
 
-make_polarity_task = partial(
-    Task,
-    shape="classification",
-    labels=("negative", "positive"),
-    metrics=CLASS_METRICS,
-)
 make_span_task = partial(
     Task, shape="span", labels=(), metrics=("answer_f1", "exact_match", "loss")
 )

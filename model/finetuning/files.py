@@ -12,16 +12,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
-from amazon_electra.beam_jobs.core import parquet
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.nesting import load_json
 
 TABBED = (".tsv", ".txt")
-Quoting = Literal[0, 3]
-"""csv.QUOTE_MINIMAL or csv.QUOTE_NONE."""
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 LIMITS = Limits(remedy="unpack it first")
 """Of a task's file; those of a dump are options of its jobs."""
@@ -77,14 +74,6 @@ def _read_lines(file: TextIO, path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _open_lines(path: Path) -> Iterator[Iterator[str]]:
-    """Yield the lines of a file for a reader of csv, whose fields may be as long as a record."""
-    csv.field_size_limit(LIMITS.max_record_bytes)  # of this process: readers of dumps set another
-    with open_text(path, newline="") as file:
-        yield _read_lines(file, path)
-
-
-@contextmanager
 def _report_damage(path: Path) -> Iterator[None]:
     """Turn errors about a file's content into a UserError; those of a disk have a number."""
     try:
@@ -95,35 +84,18 @@ def _report_damage(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: damaged or cut off ({error}); fetch it again") from error
 
 
-def read_table_rows(
-    path: Path, tsv_quoting: Quoting = csv.QUOTE_NONE
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line (or record) number and row of a CSV, TSV, JSON lines or Parquet file.
-
-    Tab-separated files are read without quotes unless set otherwise, as GLUE's and Amazon's are
-    published.
-    """
-    name = _strip_compression(path)
-    if name.endswith(".parquet"):
-        limits = Limits(remedy="write it as JSON lines")
-        with path.open("rb") as packed:
-            yield from enumerate(parquet.read_rows(packed, str(path), limits), 1)
-    elif name.endswith((".jsonl", ".json", ".ndjson")):
-        with open_text(path) as file:
-            for number, line in enumerate(_read_lines(file, path), 1):
-                if line.strip():
-                    yield number, parse_json_object(line, path, number)
-    else:
-        is_tabbed = name.endswith(TABBED)
-        quoting = tsv_quoting if is_tabbed else csv.QUOTE_MINIMAL
-        with _open_lines(path) as lines:
-            rows = csv.DictReader(lines, delimiter="\t" if is_tabbed else ",", quoting=quoting)
-            for row in rows:
-                yield rows.line_num, row
-
-
-def _strip_compression(path: Path) -> str:
-    return path.name.removesuffix(".gz").removesuffix(".bz2")
+def read_table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and row of a CSV file, or of a tab-separated one, which has no quotes."""
+    is_tabbed = path.name.removesuffix(".gz").removesuffix(".bz2").endswith(TABBED)
+    csv.field_size_limit(LIMITS.max_record_bytes)  # of this process: readers of dumps set another
+    with open_text(path, newline="") as file:
+        rows = csv.DictReader(
+            _read_lines(file, path),
+            delimiter="\t" if is_tabbed else ",",
+            quoting=csv.QUOTE_NONE if is_tabbed else csv.QUOTE_MINIMAL,
+        )
+        for row in rows:
+            yield rows.line_num, row
 
 
 def parse_json_text(text: str) -> Any:
@@ -149,32 +121,6 @@ def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
     return row
 
 
-def detect_quoting(path: Path) -> Quoting:
-    """Return how a user's tab-separated file is quoted: pandas writes quotes, many others know
-    none.
-
-    It has quotes if every quote that opens a field is closed too, unless they would join lines that
-    are whole as they are.
-    """
-    widths: set[int] = set()
-
-    def record_widths(lines: Iterable[str]) -> Iterator[str]:
-        for line in lines:
-            if line.strip():
-                widths.add(line.count("\t"))
-            yield line
-
-    if not _strip_compression(path).endswith(TABBED):
-        return csv.QUOTE_NONE
-    with _open_lines(path) as lines:
-        rows = csv.reader(record_widths(lines), delimiter="\t", strict=True)
-        try:
-            joined = sum(1 for _ in rows) < rows.line_num
-        except csv.Error:
-            return csv.QUOTE_NONE
-    return csv.QUOTE_NONE if joined and len(widths) == 1 else csv.QUOTE_MINIMAL
-
-
 def get_column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
     """Return a field; raise a UserError with file and line where it is missing."""
     if name not in row:
@@ -190,10 +136,6 @@ def get_column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
 def is_missing(value: object) -> bool:
     """Return whether a value is None, or the NaN that pandas writes for it."""
     return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def is_empty(value: object) -> bool:
-    return is_missing(value) or not str(value).strip()
 
 
 def is_short(row: Mapping[str, Any], names: Iterable[str]) -> bool:
@@ -217,8 +159,3 @@ def find_class(label: Any, classes: Mapping[str, int], path: Path, line: int) ->
     if str(label) not in classes:
         raise UserError(f"{path}, line {line}: label {label!r} is none of {', '.join(classes)}")
     return classes[str(label)]
-
-
-def clean_html_breaks(text: str) -> str:
-    """Return the text without the HTML line breaks and doubled spaces of published reviews."""
-    return " ".join(text.replace("<br />", " ").replace("<br/>", " ").replace("<br>", " ").split())

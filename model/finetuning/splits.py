@@ -170,13 +170,10 @@ class SplitReader:
     """Whether the two texts of an example have an order; else the training sample holds both."""
     finish: Callable[[Example], Example] | None = None
     """Completes an example that is in the sample."""
-    count_unread: Callable[[Path, Split], Mapping[str, int]] = lambda data, split: {}
-    """Counts, by reason, the rows of files that are no part of a split."""
 
     def __call__(
         self, data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
     ) -> Sequence[Example]:
-        left_out.update(self.count_unread(data, split))
         held = self._hash_later_inputs(data, split)
         sample = sample_examples(self._read_split(data, split, held, left_out), sampling)
         if self.finish is not None:

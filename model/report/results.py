@@ -20,13 +20,12 @@ from amazon_electra.model.evaluation.significance import Comparison, SeedPair
 from amazon_electra.model.report.inputs import CellFacts, ReportInput
 
 EXPOSURES = (
-    (r"amazon.?qa", r"amazon.?qa|epqa", ""),
+    (r"amazon.?qa", r"amazon.?qa", ""),
     (r"amazon.?qa", r"subj.?qa", " in part"),
     (r"squad", r"squad|qnli", ""),
     (r"all.?nli|multi.?nli|\bmnli", r"mnli", ""),
     (r"quora|qqp", r"qqp", ""),
     (r"amazon.?(us.?)?(review|polarity)", r"polarity|stars|amazon", ""),
-    (r"imdb", r"imdb", ""),
     (r"\bsst|\bglue", r"sst", ""),
 )
 """Data that an encoder was trained on, tasks of the same source (of SubjQA the questions about

@@ -4,12 +4,10 @@
 
 `fresh.jsonl` has the reviews of the 2014 release (Cell Phones and Accessories). The recipes were
 chosen on a merged dump that has these texts too, split by a hash of the text: those that fell into
-its dev or test split are left out. `aspects/{train,dev,test}.csv` has answers from the reviews of
-SubjQA and the aspect each is about (service, room, taste, …), a task that stars do not give.
+its dev or test split are left out.
 """
 
 import argparse
-import csv
 import gzip
 import json
 from collections import Counter
@@ -20,13 +18,6 @@ from typing import Any
 from amazon_electra.beam_jobs.deduplication.exact import hash_text
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES, SPLITS, assign_splits, parse_shares
-from amazon_electra.model.finetuning.examples import Split, assign_split
-
-ASPECTS = 12
-"""The most frequent ones are classes."""
-SAME = {"flavor": "taste"}
-SHARES: dict[Split, int] = {"train": 50, "dev": 15, "test": 35}
-"""Percent of the products."""
 
 
 def read_json_records(file: Path) -> Iterator[dict[str, Any]]:
@@ -57,32 +48,6 @@ def write_fresh_reviews(data: Path, output: Path) -> None:
     print(f"fresh.jsonl: {counts.total() - seen} reviews; {seen} left out")
 
 
-def read_answers(file: Path) -> Iterator[tuple[Split, str, str]]:
-    """Yield side, answer and aspect of each row of SubjQA that has an answer. Its own splits have
-    different aspects, so sides are by product.
-    """
-    with gzip.open(file, "rt", newline="") as rows:
-        for row in csv.DictReader(rows):
-            if row["human_ans_spans"] != "ANSWERNOTFOUND":
-                aspect = row["query_asp"].strip()
-                answer = " ".join(row["human_ans_spans"].split())
-                yield assign_split(row["item_id"], SHARES), answer, SAME.get(aspect, aspect)
-
-
-def write_aspects(data: Path, output: Path) -> None:
-    folder = output / "aspects"
-    folder.mkdir(exist_ok=True)
-    files = sorted((data / "tasks/subjqa").glob("*/*.csv.gz"))
-    rows = sorted({row for file in files for row in read_answers(file)})
-    most = dict(Counter(aspect for *_, aspect in rows).most_common(ASPECTS))
-    for side in SHARES:
-        kept = [row[1:] for row in rows if row[0] == side and row[2] in most]
-        with (folder / f"{side}.csv").open("w", newline="") as file:
-            csv.writer(file).writerows([("text", "aspect"), *kept])
-        print(f"aspects/{side}.csv: {len(kept)} answers")
-    print(", ".join(f"{aspect} {n}" for aspect, n in most.items()))
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -92,4 +57,3 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     write_fresh_reviews(arguments.data, arguments.output)
-    write_aspects(arguments.data, arguments.output)

@@ -13,17 +13,14 @@ from amazon_electra.model.finetuning.tasks import (
     corpus,
     fasttext,
     glue,
-    imdb,
     squad,
     subjqa,
     swag,
-    table,
 )
 
 MODULES = (
     corpus,
     fasttext,
-    imdb,
     glue,
     squad,
     subjqa,
@@ -67,19 +64,12 @@ def has_dev(names: Iterable[str], result: Mapping[str, Any]) -> bool:
 
 
 def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:
-    """Return a task by name; `table:…` and `label:…` need the data, or the labels, to know their
-    classes.
-    """
-    if name.startswith("table:"):
-        return table.make_table_task(name, data or Path(), labels)
+    """Return a task by name; `label:…` needs the data, or the labels, to know its classes."""
     if name.startswith(corpus.LABEL):
         return corpus.make_label_task(name, data, labels)
     load_plugins()
     if name not in TASKS:
         raise UserError(
-            f"unknown; the tasks are {', '.join(sorted(TASKS))}, "
-            "label:COLUMN, table:text=…,label=…",
-            "task",
-            name,
+            f"unknown; the tasks are {', '.join(sorted(TASKS))}, label:COLUMN", "task", name
         )
     return TASKS[name]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.finetuning.examples import Example, make_polarity_task
+from amazon_electra.model.finetuning.examples import CLASS_METRICS, Example, Task
 from amazon_electra.model.finetuning.files import find_class, open_text
 from amazon_electra.model.finetuning.splits import SplitReader
 
@@ -27,8 +27,11 @@ def read_fasttext(path: Path) -> Iterator[Example]:
 
 
 TASKS = (
-    make_polarity_task(
+    Task(
         name="amazon-sentiment",
+        shape="classification",
+        labels=("negative", "positive"),
+        metrics=CLASS_METRICS,
         read=SplitReader(read_fasttext),
         source="Kaggle bittlingmayer/amazonreviews: train.ft.txt and test.ft.txt, plain, gz or bz2",
         question="is a review negative (1–2 stars) or positive (4–5), title included?",

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -11,12 +12,24 @@ sys.path.insert(0, str(Path.cwd()))
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import open_device
-from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.examples import (
+    CLASS_METRICS,
+    Example,
+    Sampling,
+    Task,
+    load_examples,
+)
 from amazon_electra.model.finetuning.fit import build_start_network, make_training, prepare_data
 from amazon_electra.model.finetuning.network import predict_logits, prepare_network
 from amazon_electra.model.finetuning.request import Request, Start
-from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.splits import SplitReader
 from amazon_electra.model.finetuning.training import train
+
+
+def read_reviews(path: Path) -> Iterator[Example]:
+    for number, line in enumerate(path.read_text().splitlines()):
+        row = json.loads(line)
+        yield Example(f"{path.name}:{number}", row["text"], label=int(row["label"]))
 
 
 def main() -> None:
@@ -24,7 +37,9 @@ def main() -> None:
     told = {"precision": precision, "epochs": epochs, "learning_rates": rate}
     told |= {"layer_decay": "1", "max_length": "128"}
     [settings] = replace_settings([FinetuningSettings()], told, "finetuning")
-    task = find_task("table:text=text,label=label", Path(data))
+    task = Task(
+        "reviews", "classification", ("0", "1"), CLASS_METRICS, SplitReader(read_reviews), "dumps"
+    )
     device = open_device("cpu", precision)
     torch.manual_seed(int(seed))
     start = Start(encoder)

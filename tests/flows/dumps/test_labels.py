@@ -43,7 +43,7 @@ def test_a_dump_without_stars_is_told_with_its_columns(tmp_path):
     assert "review_text, grade (stars?), review_titles (title?)" in line
     assert "`columns='stars=NAME'`" in line
     assert "\n" not in line
-    check(tmp_path, own, tasks=("imdb",))
+    check(tmp_path, own, tasks=("sst-2",))
 
 
 @pytest.mark.parametrize(

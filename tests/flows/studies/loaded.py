@@ -43,7 +43,7 @@ def write_study_data(folder: Path) -> Path:
     """Write a few examples of the tasks that shipped studies take from outside, and general text;
     return the folder.
     """
-    for task in ("imdb", "mrpc", "subjqa"):
+    for task in ("mrpc", "subjqa"):
         (folder / task).mkdir()
         for name in FILES[task]:
             (folder / task / name).write_text(content(task, name))
@@ -51,13 +51,6 @@ def write_study_data(folder: Path) -> Path:
     for name in ("train.tsv", "dev.tsv"):
         rows = [f"a {name} film number {i}\t{i % 2}" for i in range(60)]
         (folder / "sst2" / name).write_text("\n".join(["sentence\tlabel", *rows]))
-    (folder / "epqa").mkdir()
-    rows = [f"does it fit model {i},it fits {i},{i % 3}" for i in range(60)]
-    (folder / "epqa" / "epqa.csv").write_text("\n".join(["question,candidate,label", *rows]))
-    (folder / "aspects").mkdir()
-    for name in ("train", "dev", "test"):
-        rows = [f"good {a} {name} {i},{a}" for a in ("food", "room") for i in range(5)]
-        (folder / "aspects" / f"{name}.csv").write_text("\n".join(["text,aspect", *rows]))
     documents = [f"An encyclopaedia says of {i} that it follows {i - 1}." for i in range(400)]
     (folder / "general.txt").write_text("\n\n".join(documents))
     return folder

@@ -145,7 +145,6 @@ def test_arms_that_teach_each_other_are_told():
     ("changes", "words"),
     [
         ({"tasks": [{"task": "polarity", "data": "none"}]}, r"tasks\[0\].data: none"),
-        ({"tasks": [{"task": "table:text=a,label=b", "data": "electra"}]}, r"tasks\[0\]: "),
         (one_arm(encoder="./none"), r"arms\[0\].encoder: ./none"),
         (one_arm(encoder="half", teacher="electra"), "teacher: electra"),
         (one_arm(pretraining={"shards": "none"}), "pretraining.shards: none"),

@@ -68,7 +68,7 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
     given = fill_parameters([f"pretraining.start_from={encoder}"], recipe="sample")
     loaded = load_study(given, choice)
     assert loaded.wanted == {"corpus", "shards", "general_shards", "origin"}
-    assert loaded.left_out["task ePQA"] == "its data is not set (epqa=…)"
+    assert loaded.left_out["task sst-2"] == "its data is not set (sst2=…)"
     assert {task.task for task in loaded.study.tasks} == {"polarity", "stars"}
     write_study_data(tmp_path)
     named = choice.model_copy(update={"variables": {"sst2": str(tmp_path / "sst2")}})

@@ -42,13 +42,14 @@ def test_regression(made):
     data = made / "numbers"
     data.mkdir()
     generator = np.random.default_rng(0)
-    rows = ["text,score"]
-    for _ in range(300):
-        good = int(generator.integers(0, 6))
-        words = [*generator.choice(GOOD, good), *generator.choice(BAD, 5 - good)]
-        rows.append(f"{' '.join(generator.permutation(words))},{good}")
-    (data / "scores.csv").write_text("\n".join(rows))
-    _, metrics = learn(made, "table:text=text,label=score,shape=regression", data)
+    for name, number in (("train", 300), ("dev", 60)):
+        rows = ["sentence1\tsentence2\tscore"]
+        for _ in range(number):
+            good = int(generator.integers(0, 6))
+            words = [*generator.choice(GOOD, good), *generator.choice(BAD, 5 - good)]
+            rows.append(f"{' '.join(generator.permutation(words))}\tnumber\t{good}")
+        (data / f"{name}.tsv").write_text("\n".join(rows))
+    _, metrics = learn(made, "sts-b", data)
     assert metrics["pearson"] > 0.9
     assert metrics["spearman"] > 0.9
 

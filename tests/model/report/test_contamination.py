@@ -94,13 +94,13 @@ def test_texts_are_withheld_by_what_is_shown_of_every_pre_training(held_out, wor
 
 
 def test_a_task_whose_source_an_origin_was_trained_on_is_marked():
-    names = {"ePQA": "table:text=question,label=answer", "subjqa": "subjqa", "cola": "cola"}
+    names = {"qa": "amazonqa", "subjqa": "subjqa", "cola": "cola"}
     names |= {"q": "amazonqa-answerable"}
     cells = [Cell("a", name, 0, Path(), {"task": task}, None) for name, task in names.items()]
     unknown = Results(cells, training_data="unknown")
     assert [unknown.mark_task(task) for task in names] == list(names)
     exposed = Results(cells, training_data="s2orc, amazon-qa-train-pairs")
-    assert [exposed.mark_task(task) for task in names] == ["ePQA †", "subjqa †", "cola", "q †"]
+    assert [exposed.mark_task(task) for task in names] == ["qa †", "subjqa †", "cola", "q †"]
     assert [exposed.find_exposure(task) for task in names] == ["", " in part", None, ""]
 
 

@@ -1,7 +1,5 @@
 """What is wrong with a task's files is told before anything is trained, of large files too."""
 
-import json
-
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -9,12 +7,6 @@ from amazon_electra.model.finetuning import splits as split_reading
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_question_sets import write_amazonqa
 from tests.model.finetuning.tasks.test_splits import FILES, content
-
-TABLE = "table:text=text,label=label"
-
-
-def write_rows(path, labels, text="text"):
-    path.write_text("".join(json.dumps({text: f"t {i}", "label": x}) + "\n" for i, x in labels))
 
 
 def check(name, data):
@@ -39,7 +31,7 @@ def test_good_files_of_every_format_pass(tmp_path, monkeypatch, largest):
         ("subjqa", "books/other.txt", "", "train.csv"),
         ("squad2", "train-v2.0.json", "{", "train-v2.0.json"),
         ("amazon-sentiment", "train.ft.txt", "", "train split"),
-        (TABLE, "train.parquet", "no such thing", "train.parquet"),
+        ("swag", "train.csv", "a,b\n1,2\n", "train.csv"),
     ],
 )
 def test_unreadable_empty_and_unknown_files_are_told(
@@ -53,10 +45,10 @@ def test_unreadable_empty_and_unknown_files_are_told(
 
 
 def test_a_train_split_whose_texts_are_all_in_test_is_told(tmp_path):
-    for name in ("train.jsonl", "test.jsonl"):
-        write_rows(tmp_path / name, [(i, "ab"[i % 2]) for i in range(40)])
+    for name in ("train.ft.txt", "test.ft.txt"):
+        (tmp_path / name).write_text(content("amazon-sentiment", name, "all"))
     with pytest.raises(UserError, match="train split"):
-        check(TABLE, tmp_path)
+        check("amazon-sentiment", tmp_path)
 
 
 def test_of_large_files_the_first_examples_alone_are_read(tmp_path, monkeypatch):

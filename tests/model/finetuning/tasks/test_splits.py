@@ -27,7 +27,6 @@ from tests.model.finetuning.tasks.test_formats import splits
 
 FILES = {
     "amazon-sentiment": ("train.ft.txt", "test.ft.txt"),
-    "imdb": ("train.jsonl", "test.jsonl"),
     "mrpc": ("train.tsv", "dev.tsv", "test.tsv"),
     "squad1": ("train-v1.1.json", "dev-v1.1.json"),
     "squad2": ("train-v2.0.json", "dev-v2.0.json"),
@@ -36,7 +35,6 @@ FILES = {
     "amazonqa-answerable": ("train-qar.jsonl", "val-qar.jsonl", "test-qar.jsonl"),
     "conll2003": ("eng.train", "eng.testa", "eng.testb"),
     "swag": ("train.csv", "val.csv"),
-    "table:text=text,label=label": ("train.csv", "dev.csv", "test.csv"),
 }
 """Each task's files as they are published."""
 N = 60
@@ -47,8 +45,6 @@ def content(task, name, of_split=None):
     texts = list(enumerate(f"{of_split or name} words number {i}" for i in range(N)))
     if task == "amazon-sentiment":
         return "\n".join(f"__label__{1 + i % 2} {text}" for i, text in texts)
-    if task == "imdb":
-        return "\n".join(json.dumps({"text": text, "label": i % 2}) for i, text in texts)
     if task == "mrpc":
         header = "Quality\t#1 String\t#2 String"
         return "\n".join([header, *(f"{i % 2}\t{text}\tb" for i, text in texts)])
@@ -73,10 +69,8 @@ def content(task, name, of_split=None):
         return "\n".join(rows)
     if task == "conll2003":
         return "\n\n".join("\n".join(f"{word} O" for word in text.split()) for _, text in texts)
-    if task == "swag":
-        header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
-        return "\n".join([header, *(f"{text},a,b,c,d,e,{i % 4}" for i, text in texts)])
-    return "\n".join(["text,label", *(f"{text},{i % 2}" for i, text in texts)])
+    header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
+    return "\n".join([header, *(f"{text},a,b,c,d,e,{i % 4}" for i, text in texts)])
 
 
 def shown(examples):
@@ -160,16 +154,20 @@ def test_what_a_format_leaves_out_is_counted_by_its_reason(tmp_path):
 
 
 def test_equal_inputs_differ_in_case_and_spaces_alone(tmp_path):
-    (tmp_path / "train.csv").write_text("text,label\na  Lamp,1\na kettle,0\na knife,1\n")
-    (tmp_path / "dev.csv").write_text("text,label\na KETTLE ,0\na spoon,1\n")
-    (tmp_path / "test.csv").write_text("text,label\nA lamp,1\nA SPOON,0\nb,0\n")
-    task = find_task("table:text=text,label=label", tmp_path)
+    files = {
+        "train.txt": ((2, "a  Lamp"), (1, "a kettle"), (2, "a knife")),
+        "dev.txt": ((1, "a KETTLE"), (2, "a spoon")),
+        "test.txt": ((2, "A lamp"), (1, "A SPOON"), (1, "b")),
+    }
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"__label__{k} {text}\n" for k, text in lines))
+    task = find_task("amazon-sentiment")
     left_out = Counter()
-    with pytest.raises(UserError, match="text=text,label=label"):
+    with pytest.raises(UserError, match="amazon-sentiment"):
         load_examples(task, tmp_path, "train", Sampling(), left_out)
     assert left_out == {"input also in a later split": 2}
     assert [e.text for e in load_examples(task, tmp_path, "dev", Sampling(), left_out)] == [
-        "a KETTLE "
+        "a KETTLE"
     ]
     assert left_out == {"input also in a later split": 3}
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from amazon_electra.model.pretraining.adaptation.defaults import choose_settings
 from safetensors.torch import load_file
 
+from amazon_electra.model.pretraining.defaults import choose_settings
 from amazon_electra.model.recipes import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.runs import pretrain, read_curve

@@ -1,19 +1,18 @@
-"""Mirrors in MLflow what the jobs write; it is never in the way of what they do.
+"""Mirrors in MLflow what the jobs write, and is never in the way of what they do.
 
-Jobs append their metrics to metrics.jsonl. A thread sends new lines on, creates runs and logs
-artifacts in the order in which it is asked, and tries again what failed: MLflow's own asynchronous
-logging drops a batch whose request failed. A server that is away stops nothing: what could not be
-sent by the end of a run is sent by the next one, which finds the stage complete and MLflow without
-it.
+Jobs append their metrics to metrics.jsonl. A thread sends what is new every few seconds, in the
+order in which it was asked for; MLflow's own asynchronous logging would hold the end of a run while
+the server is away. What could not be sent by the end of a run is sent by the next one, which finds
+the stage complete and MLflow without it. MLflow takes a point twice without doubling it.
 """
 
 import json
 import logging
 import os
-import queue
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,35 +38,23 @@ FLOW_RUN = "prefect.flow_run_id"
 FINGERPRINT = "amazon_electra.fingerprint"
 """Tag of a stage's nested run."""
 POLL_SECONDS = 2.0
-"""Between two looks for new lines."""
 RETRY_SECONDS = 5.0
 CLOSE_SECONDS = 20.0
 """At the end of a run, for what a server that is away did not take; one that answers gets all."""
 CANCEL_SECONDS = 5.0
 """At most, for a run that was cancelled: Prefect kills it 30 s after the signal."""
-BATCH_METRICS = 1_000
-"""MLflow's limit for one request."""
-BATCH_PARAMETERS = 100
-PARAMETER_CHARACTERS = 6_000
-"""MLflow's limit for one value."""
+BATCH_METRICS, BATCH_PARAMETERS, PARAMETER_CHARACTERS = 1_000, 100, 6_000
+"""MLflow's limits for one request, and for one value."""
 OUTSIDE_NAMES = r"[^\w\-. :/]"
 """Characters that MLflow refuses in the name of a metric, and with it the whole batch."""
-FINAL_ERROR_CODES = {
+FINAL_CODES = {
     "INVALID_PARAMETER_VALUE",
     "RESOURCE_DOES_NOT_EXIST",
     "RESOURCE_ALREADY_EXISTS",
     "BAD_REQUEST",
 }
-"""Answers of MLflow that another attempt would get again."""
-PROGRAM_ERRORS = (
-    AssertionError,
-    AttributeError,
-    KeyError,
-    TypeError,
-    ValueError,
-    FileNotFoundError,
-)
-"""Mistakes of ours: they are logged, and the request is dropped."""
+FINAL_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors that another attempt would get again, beside FINAL_CODES: the request is dropped."""
 
 log = logging.getLogger("amazon_electra.tracking")
 
@@ -80,9 +67,7 @@ class TrackedRun:
     folder: Path | None = None
     id: str = ""
     sent: int = 0
-    """Lines of metrics.jsonl that MLflow has. Those that come again, after a resumed job cut its
-    file, were sent already.
-    """
+    """Lines of metrics.jsonl that MLflow has, those too that a resumed job writes again."""
     monitor: Any = None
     """MLflow's sampler of this machine's processors, memory, disks and cards."""
 
@@ -100,9 +85,9 @@ class Tracking:
         self.parent = TrackedRun("")
         self._runs: dict[tuple[str, str], TrackedRun] = {}
         self._followed: list[TrackedRun] = []
-        self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._send_requests, name="mlflow", daemon=True)
-        self._failures = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._wake, self._is_ended, self._is_away = threading.Event(), False, False
+        self._thread = threading.Thread(target=self._send, name="mlflow", daemon=True)
         self._client: Any = None
         self._experiment_id = ""
 
@@ -119,7 +104,7 @@ class Tracking:
         """
         self.parent = TrackedRun(name)
         self._thread.start()
-        self._requests.put(lambda: self._create_run(self.parent, parameters, tags, dataset))
+        self._ask(lambda: self._create_run(self.parent, parameters, tags, dataset))
 
     def join(self, parent: str) -> None:
         """Take part in a run that another process has begun and will end; `parent` is its id."""
@@ -137,13 +122,13 @@ class Tracking:
         run = self._runs.setdefault(
             (name, tags.get(FINGERPRINT, "")), TrackedRun(name, Path(folder))
         )
-        self._requests.put(lambda: self._begin_run(run, parameters, tags))
+        self._ask(lambda: self._begin_run(run, parameters, tags))
         status = "FAILED"
         try:
             yield run
             status = "FINISHED"
         finally:
-            self._requests.put(lambda: self._finish_run(run, status))
+            self._ask(lambda: self._finish_run(run, status))
 
     def mirror_folder(
         self,
@@ -172,12 +157,12 @@ class Tracking:
             self._send_metrics(run, [{"step": 0, "time": time.time(), **metrics}])
             self._client.set_terminated(run.id, status="FINISHED")
 
-        self._requests.put(mirror)
+        self._ask(mirror)
 
     def log_metrics(self, metrics: Mapping[str, float], run: TrackedRun | None = None) -> None:
         """Log final numbers, at step 0."""
         line = {"step": 0, "time": time.time(), **metrics}
-        self._requests.put(lambda: self._send_metrics(run or self.parent, [line]))
+        self._ask(lambda: self._send_metrics(run or self.parent, [line]))
 
     def log_folder(self, folder: Path, name: str, run: TrackedRun | None = None) -> None:
         """Log a complete folder or file as artifact `name` of a run.
@@ -197,27 +182,28 @@ class Tracking:
             else:
                 self._client.log_artifact(target.id, str(folder), name or None)
 
-        self._requests.put(request)
+        self._ask(request)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         def request() -> None:
             for name, value in tags.items():
                 self._client.set_tag(self.parent.id, name, value)
 
-        self._requests.put(request)
+        self._ask(request)
 
     def finish(self, status: str = "FINISHED") -> None:
         """End the parent run, and wait for what is still to be sent (`close`)."""
-        self._requests.put(lambda: self._client.set_terminated(self.parent.id, status=status))
+        self._ask(lambda: self._client.set_terminated(self.parent.id, status=status))
         self.close(status)
 
     def close(self, status: str = "FINISHED") -> None:
         """Wait for what is still to be sent, as long as MLflow takes it; the parent run stays as it
         is.
         """
-        self._requests.put(None)
+        self._is_ended = True
+        self._wake.set()
         self._thread.join(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS)
-        while self._thread.is_alive() and status != "KILLED" and not self._failures:
+        while self._thread.is_alive() and status != "KILLED" and not self._is_away:
             self._thread.join(1)
         if self._thread.is_alive():
             log.warning(
@@ -233,41 +219,56 @@ class Tracking:
     def wait_until_sent(self, seconds: float) -> bool:
         """Wait for all that was asked for so far; return whether it was sent in time."""
         sent = threading.Event()
-        self._requests.put(sent.set)
+        self._ask(sent.set)
         return sent.wait(seconds)
 
     def build_address(self) -> str:
         """Return the parent run's page; empty until it exists, and where no server shows it."""
         return build_run_address(self.uri, self._experiment_id, self.parent.id)
 
-    def _send_requests(self) -> None:
-        """Work off the requests in their order, and send new lines while there is none."""
-        while True:
-            try:
-                request = self._requests.get(timeout=POLL_SECONDS)
-            except queue.Empty:
-                if not self._try(self._mirror_followed):
-                    time.sleep(RETRY_SECONDS)
-                continue
-            if request is None:
-                return
-            while not self._try(request):
-                time.sleep(RETRY_SECONDS)
+    def _ask(self, request: Callable[[], None]) -> None:
+        self._waiting.append(request)
+        self._wake.set()
 
-    def _try(self, request: Callable[[], Any]) -> bool:
-        """Return whether a request is over: it passed, or another attempt would fail as well."""
+    def _send(self) -> None:
+        """Send what is new every few seconds; at the end, until MLflow has all of it."""
+        while True:
+            is_ended = self._is_ended
+            if not self._flush():
+                time.sleep(RETRY_SECONDS)
+            elif is_ended:
+                return
+            else:
+                self._wake.wait(POLL_SECONDS)
+                self._wake.clear()
+
+    def _flush(self) -> bool:
+        """Send what was asked for, in order, and new lines; return whether MLflow took all."""
         try:
             self._connect()
-            request()
+            while self._waiting:
+                self._carry_out(self._waiting[0])
+                self._waiting.popleft()
+            for run in self._followed:
+                self._send_lines(run)
         except Exception as error:
-            self._failures += 1
-            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            level = logging.DEBUG if self._is_away else logging.WARNING
             address, message = hide_credentials(self.uri), hide_credentials(str(error))
             log.log(level, "MLflow at %s: %s", address, message)
-            is_final = getattr(error, "error_code", "") in FINAL_ERROR_CODES
-            return is_final or isinstance(error, PROGRAM_ERRORS)
-        self._failures = 0
+            self._is_away = True
+            return False
+        self._is_away = False
         return True
+
+    def _carry_out(self, request: Callable[[], None]) -> None:
+        """Make a request; one that another attempt would fail as well is logged and dropped."""
+        try:
+            request()
+        except Exception as error:
+            is_final = getattr(error, "error_code", "") in FINAL_CODES
+            if not (is_final or isinstance(error, (*FINAL_ERRORS, FileNotFoundError))):
+                raise
+            log.warning("MLflow at %s: %s", *map(hide_credentials, (self.uri, str(error))))
 
     def _connect(self) -> None:
         if self._client:
@@ -334,10 +335,6 @@ class Tracking:
         self._followed = [other for other in self._followed if other is not run]
         if run.monitor:
             run.monitor.finish()
-
-    def _mirror_followed(self) -> None:
-        for run in self._followed:
-            self._send_lines(run)
 
     def _send_lines(self, run: TrackedRun) -> None:
         """Send the lines of metrics.jsonl that were added."""

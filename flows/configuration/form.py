@@ -322,13 +322,6 @@ class Promotion(Settings):
         "none: if it beats TF-IDF and the majority class. ask: a person approves; off: not "
         "registered",
     )
-    margin: float = Field(
-        default=0.0,
-        ge=0,
-        le=100,
-        description="Points of macro-F1, and hundredths of log-loss. 0: the new model must be "
-        "better; more: it must not be worse by more than this than the best champion so far",
-    )
 
 
 STORE: Any = Field(

@@ -9,7 +9,7 @@ and reads the answer.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -44,8 +44,6 @@ from amazon_electra.model.tracking.served_model import write_served_model
 
 SETTLE_SECONDS = 120
 """For MLflow to take what a run has sent, before its model is registered."""
-COMPARED = ("loss", "macro_f1")
-"""The metrics that decide between a model and the champion."""
 APPROVAL_SECONDS = 7 * 24 * 3600
 """A run that nobody answered by then fails, and its model stays challenger."""
 
@@ -73,9 +71,6 @@ class Champion:
     """Empty where there is none."""
     model: Stage | None = None
     """The stage of its folder, where this store has it."""
-    behind: Mapping[str, float] = field(default_factory=dict)
-    """By how much it was worse than the best champion before it, as a margin allows: log-loss and
-    macro-F1, at least 0."""
 
     @property
     def is_here(self) -> bool:
@@ -86,10 +81,9 @@ class Champion:
 def read_champion(uri: str, store: Store, task: str) -> Champion:
     """Return the champion of a task; raise RegistryAway where MLflow does not answer."""
     tags = Registry(uri, name_model(task)).get_by_alias("champion")
-    behind = {name: float(tags.get(f"behind_{name}") or 0) for name in COMPARED}
     model = ExistingStage("model", 0, {}, known=tags.get("model", ""), title="champion")
     is_here = bool(tags.get("model")) and store.manifest(model) is not None
-    return Champion(tags.get("version", ""), model if is_here else None, behind)
+    return Champion(tags.get("version", ""), model if is_here else None)
 
 
 def check_registry(wish: Promotion, uri: str) -> None:
@@ -164,8 +158,7 @@ def register_model(
         if stage.name == "comparison" and stage.inputs["model"].fingerprint == model.fingerprint
     ]
     if compared and compared[0]:
-        found, margin = compared[0]["result"], wish.margin
-        decision = decide_promotion(found, margin, champion.behind)
+        decision = decide_promotion(compared[0]["result"])
     else:
         decision = decide_first(results)
     if results["n_test"] < MIN_TEST_REVIEWS:
@@ -218,8 +211,6 @@ def decide_first(results: Mapping[str, Any]) -> "Decision":
 class Decision:
     promote: bool
     reason: str
-    behind: Mapping[str, float] = field(default_factory=dict)
-    """`Champion.behind` of the new one, if it is promoted."""
 
 
 def refuse_giveaway(decision: Decision, results: Mapping[str, Any]) -> Decision:
@@ -230,37 +221,24 @@ def refuse_giveaway(decision: Decision, results: Mapping[str, Any]) -> Decision:
     return Decision(False, f"{found['says']} {decision.reason}") if found else decision
 
 
-def decide_promotion(
-    compared: Mapping[str, Any], margin: float, behind: Mapping[str, float]
-) -> Decision:
+def decide_promotion(compared: Mapping[str, Any]) -> Decision:
     """Decide by the comparison of a new model with the champion on reviews that neither was
     trained on (flows/stages/comparison.py).
 
     The new log-loss must be smaller by the 95% interval of the paired difference, and the new
-    macro-F1 not smaller by its interval. With a margin it is enough that neither is worse by more
-    than so many points (of log-loss hundredths) than the best champion so far, which the champion
-    is `behind` by what its own margin allowed: losses do not add up.
+    macro-F1 not smaller by its interval.
     """
     if refused := compared.get("refused"):
         return Decision(False, refused)
-    gains = {  # positive: the new model is better
-        "loss": tuple(-compared["loss"][part] for part in ("difference", "high", "low")),
-        "macro_f1": tuple(compared["macro_f1"][part] for part in ("difference", "low", "high")),
-    }
-    (gain, low, high), (f1, f1_low, f1_high) = gains["loss"], gains["macro_f1"]
-    shown = (
-        f"the champion on {compared['n']:,} test reviews (log-loss smaller by {gain:+.3f}, "
-        f"{low:+.3f} to {high:+.3f}; macro-F1 {100 * f1:+.1f} points, {100 * f1_low:+.1f} to "
-        f"{100 * f1_high:+.1f})"
+    loss, f1 = compared["loss"], compared["macro_f1"]
+    is_better = loss["high"] < 0 and f1["high"] >= 0
+    return Decision(
+        is_better,
+        f"{'better' if is_better else 'not shown to be better'} than the champion on "
+        f"{compared['n']:,} test reviews (log-loss smaller by {-loss['difference']:+.3f}, "
+        f"{-loss['high']:+.3f} to {-loss['low']:+.3f}; macro-F1 {100 * f1['difference']:+.1f} "
+        f"points, {100 * f1['low']:+.1f} to {100 * f1['high']:+.1f})",
     )
-    left = {name: margin / 100 - behind.get(name, 0.0) for name in COMPARED}
-    after = {name: max(0.0, behind.get(name, 0.0) - gains[name][0]) for name in COMPARED}
-    if low > 0 and f1_high >= 0:
-        return Decision(True, f"better than {shown}", after)
-    if margin > 0 and all(gains[name][1] >= -left[name] for name in COMPARED):
-        words = f"not worse by more than {margin:g} points than the best champion so far: "
-        return Decision(True, f"{words}{shown}", after)
-    return Decision(False, f"not shown to be better than {shown}")
 
 
 def consider_promotion(
@@ -290,8 +268,6 @@ def consider_promotion(
             decision = request_approval(decision, report, registry, version)
         if decision.promote:
             registry.promote(version, decision.reason)
-            for name, value in decision.behind.items():
-                registry.set_tag(version, f"behind_{name}", f"{value:.6f}")
         else:
             registry.set_challenger(version, decision.reason)
         is_champion = registry.get_by_alias("champion").get("version") == version
@@ -347,11 +323,8 @@ def request_approval(
     answer: Any = suspend_flow_run(wait_for_input=form, timeout=APPROVAL_SECONDS, key=key)
     registry.set_tag(version, "waiting", "")
     words = "approved" if answer.approve else "not approved"
-    return Decision(
-        answer.approve,
-        f"{words}{': ' + answer.reason if answer.reason else ''}; {decision.reason}",
-        decision.behind,
-    )
+    said = f": {answer.reason}" if answer.reason else ""
+    return Decision(answer.approve, f"{words}{said}; {decision.reason}")
 
 
 def approve_version(registry: Registry, version: str, reason: str) -> bool:

@@ -4,7 +4,6 @@ import pytest
 
 from amazon_electra.flows.configuration.form import Promotion
 from amazon_electra.flows.runs.champion import (
-    COMPARED,
     Champion,
     Decision,
     PrefectUnavailable,
@@ -35,33 +34,16 @@ def compared(gain, macro_f1=(0.0, -0.01, 0.01)):
 
 
 @pytest.mark.parametrize(
-    ("found", "margin", "promoted"),
+    ("found", "promoted"),
     [
-        (compared((0.03, 0.01, 0.05)), 0, True),
-        (compared((0.03, -0.01, 0.07)), 0, False),
-        (compared((0.03, 0.01, 0.05), macro_f1=(-0.03, -0.05, -0.01)), 0, False),
-        (compared((0.0, -0.03, 0.03)), 2, False),
-        (compared((0.0, -0.01, 0.01)), 2, True),
-        (compared((0.0, -0.01, 0.01), macro_f1=(-0.02, -0.03, 0.0)), 2, False),
-        ({"n": 150, "refused": "150 test reviews are left"}, 2, False),
+        (compared((0.03, 0.01, 0.05)), True),
+        (compared((0.03, -0.01, 0.07)), False),
+        (compared((0.03, 0.01, 0.05), macro_f1=(-0.03, -0.05, -0.01)), False),
+        ({"n": 150, "refused": "150 test reviews are left"}, False),
     ],
 )
-def test_the_interval_decides_not_the_difference(found, margin, promoted):
-    assert decide_promotion(found, margin, {}).promote is promoted
-
-
-def test_a_margin_counts_from_the_best_champion_so_far():
-    """Each of five is a little worse than the one before: within the margin, but not together."""
-    behind, promoted = {}, []
-    for _ in range(5):
-        worse = compared((-0.008, -0.010, -0.006), macro_f1=(-0.008, -0.010, -0.006))
-        decision = decide_promotion(worse, 2, behind)
-        promoted.append(decision.promote)
-        behind = decision.behind if decision.promote else behind
-    assert promoted == [True, True, False, False, False]
-    better = decide_promotion(compared((0.05, 0.04, 0.06), macro_f1=(0.05, 0.04, 0.06)), 2, behind)
-    assert better.promote
-    assert set(better.behind.values()) == {0.0}
+def test_the_interval_decides_not_the_difference(found, promoted):
+    assert decide_promotion(found).promote is promoted
 
 
 def first_results(gain=(0.1, 0.05, 0.15), macro_f1=0.2, tfidf=None, answered=(5, 95)):
@@ -108,7 +90,7 @@ def test_a_champion_is_here_where_the_store_has_its_folder(tmp_path, mlflow_uri)
     (tmp_path / "folder" / "config.json").write_text("{}")
     tracking.log_folder(tmp_path / "folder", "model")
     tracking.finish("FINISHED")
-    tags = {"model": "0123", "behind_loss": "0.008"}
+    tags = {"model": "0123"}
     version = registry.add_version(tracking.parent.id, "model", tags)
     registry.promote(version, "the first")
     away = read_champion(mlflow_uri, store, "stars")
@@ -117,9 +99,7 @@ def test_a_champion_is_here_where_the_store_has_its_folder(tmp_path, mlflow_uri)
     here = read_champion(mlflow_uri, store, "stars")
     assert here.is_here
     assert here.model.fingerprint == "0123"
-    assert here.behind == {"loss": 0.008, "macro_f1": 0.0}
-    none = Champion(behind=dict.fromkeys(COMPARED, 0.0))
-    assert read_champion(mlflow_uri, store, "polarity") == none
+    assert read_champion(mlflow_uri, store, "polarity") == Champion()
 
 
 @pytest.fixture
@@ -143,7 +123,7 @@ def tracked(tmp_path, mlflow_uri):
         tags = {"encoder": encoder, "model": f"of-{encoder}", "report": f"of {encoder}"}
         decision = decide_first(first_results())
         if champion.version:
-            decision = decide_promotion(compared((low + 0.01, low, 0.5)), 0, champion.behind)
+            decision = decide_promotion(compared((low + 0.01, low, 0.5)))
         registry, wish = Registry(uri, NAME), Promotion()
         asked = registry, "model", decision, tags, champion
         became = consider_promotion(wish, report, tracking, *asked)

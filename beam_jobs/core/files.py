@@ -5,10 +5,9 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -73,13 +72,6 @@ def stat_files(folder: Path, follow_links: bool = True) -> Iterator[tuple[Path, 
         except FileNotFoundError:
             continue
         yield path, state
-
-
-def check_regular(path: str | os.PathLike) -> None:
-    """Raise UserError for a FIFO, a socket or a device: reading it may wait for ever."""
-    with suppress(OSError):
-        if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
-            raise UserError(f"{path} is neither a file nor a folder; move it elsewhere")
 
 
 def check_name(path: str | os.PathLike, field: str = "") -> None:

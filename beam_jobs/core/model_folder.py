@@ -5,12 +5,9 @@ MLflow copies this file beside the folder, so it imports nothing of this package
 ValueErrors without the folder's name.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from io import BytesIO
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 
@@ -27,10 +24,6 @@ TEMPERATURES = 0.01, 100.0
 MAX_CHARACTERS = 200_000
 """Of a text that are classified; the rest of a longer one is ignored."""
 MAX_LABELS = 1_000
-EXPANDED_BYTES, EXPANDED_BYTES_OF_A_LABEL = 256 << 20, 16 << 20
-"""That model.skops may expand to; ours takes 8 MB for each label."""
-SCHEMA, MAX_SCHEMA_BYTES = "schema.json", 16 << 20
-"""The file in model.skops that describes its objects; ours takes 60 kB."""
 MULTILABEL = "multi_label_classification"
 """transformers' `problem_type` of a model whose texts may have several labels."""
 BATCH_TOKENS = 2_048
@@ -102,39 +95,6 @@ def check_scores(scores: np.ndarray, texts: int, classes: int) -> None:
         raise WrongScores("a score is NaN or infinite")
 
 
-def check_pipeline(content: bytes, labels: int) -> None:
-    """Raise ValueError where model.skops expands to more than a pipeline of so many labels needs.
-
-    An array counts as often as the schema names it, since skops reads it as often, and a sparse
-    one, which is an archive, with all it holds.
-    """
-    limit = EXPANDED_BYTES + labels * EXPANDED_BYTES_OF_A_LABEL
-    sizes: dict[str, int] = {}
-    with ZipFile(BytesIO(content)) as archive:
-        for one in archive.infolist():
-            sizes[one.filename] = one.file_size
-            if one.filename == SCHEMA:
-                if one.file_size > MAX_SCHEMA_BYTES:
-                    raise ValueError(f"{SCHEMA} in {PIPELINE} is larger than any of ours")
-                continue
-            with archive.open(one) as member:
-                is_archive = member.read(2) == b"PK"
-            if is_archive and one.file_size <= limit:
-                with ZipFile(BytesIO(archive.read(one))) as inner:
-                    sizes[one.filename] += sum(part.file_size for part in inner.infolist())
-        total = sum(sizes.values())
-
-        def count(node: dict[str, Any]) -> dict[str, Any]:
-            nonlocal total
-            if isinstance(file := node.get("file"), str):
-                total += sizes.get(file, 0)
-            return node
-
-        json.loads(archive.read(SCHEMA), object_hook=count)
-    if total > 2 * limit:  # each array lies in the archive, and is named in the schema
-        raise ValueError(f"{PIPELINE} expands to more than {limit:,} bytes")
-
-
 def load_pipeline(content: bytes, labels: list[str]) -> tuple[Any, Compute]:
     """Return the pipeline of model.skops, and what computes the probabilities of texts by it.
 
@@ -143,7 +103,6 @@ def load_pipeline(content: bytes, labels: list[str]) -> tuple[Any, Compute]:
     """
     from skops import io
 
-    check_pipeline(content, len(labels))
     pipeline = io.loads(content, trusted=[])
     names = [str(name) for name in pipeline.classes_]
     check_labels(names)

@@ -35,7 +35,6 @@ from amazon_electra.beam_jobs.core.errors import (
     name_setting,
 )
 from amazon_electra.beam_jobs.core.files import check_name
-from amazon_electra.beam_jobs.core.hosts import open_checked_session
 from amazon_electra.beam_jobs.core.terminal import print
 
 PART_BYTES = 8 << 20
@@ -57,8 +56,6 @@ NO_DATA = re.compile(
 )
 """Names of what Spark, Hadoop, macOS, Windows, office programs, Hugging Face, Kaggle and tools for
 checksums leave beside data, and of what is written about it."""
-TABLES = re.compile(r"/_delta_log/|/metadata/[^/]+\.metadata\.json$")
-"""In paths of Delta and Iceberg tables."""
 VERSIONS = (
     *("generation", "ETag", "etag", "Content-MD5", "LastModified", "last_modified"),
     *("Last-Modified", "updated", "mtime", "created"),
@@ -70,7 +67,6 @@ Identity = tuple[str, int, str]
 """Of a file: path, bytes, and its version (`describe_identity`)."""
 Stretch = tuple[str, int, int]
 """Of a file: its path, the first byte, and the first one that is not in it."""
-fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
 fsspec.config.conf["s3"] = S3_PARTS | fsspec.config.conf.get("s3", {})
 
@@ -88,7 +84,6 @@ def join_path(folder: str | os.PathLike, *names: str) -> str:
 def open_bytes(path: str, block_bytes: int | None = None) -> BinaryIO:
     """Open a file; of one in a store so many bytes are fetched ahead (None: its own default)."""
     if not is_remote(path):
-        files.check_regular(path)
         return open(path, "rb")
     fs, inner = fsspec.core.url_to_fs(path)
     return cast(BinaryIO, fs.open(inner, "rb", block_size=block_bytes))
@@ -251,11 +246,8 @@ def raise_storage_error(error: Exception, path: str) -> None:
     """Raise TransientError if a disk or network failed, and not the content, which readers count.
 
     Errors of the system have a number, and those of stores a class, such as FileNotFoundError for
-    404 and FileExistsError for 412; what decompressors raise as OSError has neither. What the user
-    must put right, a host that may not be read from, is raised as it is.
+    404 and FileExistsError for 412; what decompressors raise as OSError has neither.
     """
-    if isinstance(error, UserError):
-        raise error
     cause = describe_error(error)
     if is_refusal(error):
         raise UserError(f"{path} may not be read: {cause}") from error
@@ -392,8 +384,6 @@ def _expand(pattern: str, field: str, places: Places) -> dict[str, Identity | No
             )
         return known
     named = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    for name in named:
-        files.check_regular(name)
     paths = [
         path for name in named for path in ([name] if os.path.isfile(name) else _walk_folder(name))
     ]
@@ -405,13 +395,6 @@ def _leave_out_others(found: Iterable[str], pattern: str, field: str) -> list[st
     the pattern names stays.
     """
     paths = [path for path in found if _is_shown(path, pattern)]
-    if any(map(TABLES.search, paths)):
-        raise UserError(
-            "a Delta or Iceberg table, whose log says which files count; "
-            "write its rows as Parquet first",
-            field,
-            pattern,
-        )
     kept: list[str] = []
     others: list[str] = []
     for path in paths:
@@ -434,14 +417,12 @@ def match_remote(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
     """Return what a store holds by this name, or else by this glob; names may have brackets."""
     try:
         return {pattern: fs.info(pattern)}
-    except FileNotFoundError as error:
-        if isinstance(error.__cause__, UserError):  # of an address that may not be read from
-            raise error.__cause__ from None
+    except FileNotFoundError:
         return dict(fs.glob(pattern, detail=True)) if glob.has_magic(pattern) else {}
 
 
 def _walk_folder(folder: str) -> Iterator[str]:
-    """Yield the files below a folder, also those that links lead to; each folder is entered once.
+    """Yield the files below a folder, also those that links lead to.
 
     Raises UserError for a folder that cannot be listed.
     """
@@ -449,16 +430,8 @@ def _walk_folder(folder: str) -> Iterator[str]:
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename} cannot be listed: {error.strerror}") from None
 
-    entered: set[str] = set()
-    for path, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
-        if (real := os.path.realpath(path)) in entered:
-            folders.clear()
-            continue
-        entered.add(real)
-        for name in names:
-            if not name.startswith("."):
-                files.check_regular(os.path.join(path, name))
-            yield os.path.join(path, name)
+    for path, _, names in os.walk(folder, onerror=refuse, followlinks=True):
+        yield from (os.path.join(path, name) for name in names)
 
 
 def _is_shown(path: str, pattern: str) -> bool:

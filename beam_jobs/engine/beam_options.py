@@ -24,7 +24,6 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from apache_beam.options.pipeline_options import (
@@ -37,7 +36,7 @@ from apache_beam.options.pipeline_options import (
     TestOptions,
 )
 
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.engine import flink, staged_package
 
@@ -166,9 +165,7 @@ def check_option_names(flags: list[str]) -> None:
 
 
 def check_job_server(options: PipelineOptions) -> None:
-    """Raise an error in one line if no job server can take the graph, or if the Flink behind it has
-    Beam's jars of another version.
-    """
+    """Raise an error in one line if no job server can take the graph."""
     runner = options.view_as(StandardOptions).runner
     endpoint = options.view_as(PortableOptions).job_endpoint
     if runner == "FlinkRunner" and not endpoint and not shutil.which("java"):
@@ -181,10 +178,6 @@ def check_job_server(options: PipelineOptions) -> None:
         )
     if endpoint and endpoint != "embed":
         flink.check_job_server(endpoint, "job_endpoint")
-    address = flink.find_address(options)
-    if address and "://" not in address:
-        with suppress(TransientError):  # it is away: the job server may reach it all the same
-            flink.check_cluster(address, "flink_master")
 
 
 def describe_engine(options: PipelineOptions) -> str:

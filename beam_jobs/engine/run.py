@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 import apache_beam as beam
@@ -19,7 +19,6 @@ import psutil
 from apache_beam.options.pipeline_options import (
     GoogleCloudOptions,
     PipelineOptions,
-    PortableOptions,
 )
 from apache_beam.runners.runner import PipelineState
 
@@ -28,7 +27,6 @@ from amazon_electra.beam_jobs.core.progress import announce_job
 from amazon_electra.beam_jobs.engine import beam_options, flink
 from amazon_electra.beam_jobs.engine.failures import AGAIN, describe_failure, translate_error
 from amazon_electra.beam_jobs.engine.flink import FlinkJob
-from amazon_electra.beam_jobs.engine.worker_check import add_worker_check, leave_probe
 
 POLL_SECONDS = 0.5
 POLL_PAUSE, MAX_POLL_PAUSE = 100, 60.0
@@ -70,26 +68,22 @@ def run_beam_graph(
     where it takes long.
     """
     if beam_options.has_job_server(options):
-        flink.name_job(options, output)
+        flink.name_job(options)
     look = space_out(poll)
-    with ExitStack() as stack:
-        pipeline = beam.Pipeline(options=options)
-        if options.view_as(PortableOptions).environment_type == "EXTERNAL":
-            # Python workers that somebody else has started
-            add_worker_check(pipeline, stack.enter_context(leave_probe(output)))
-        build(pipeline)
-        graph = GraphThread(pipeline, waits=not beam_options.is_staged_only(options))
-        if not beam_options.is_local(options):
-            run_elsewhere(graph, options, look)
-        elif not beam_options.has_one_process(options):
-            run_with_processes(graph, look)
-        else:
-            graph.start()
-            while graph.is_alive():
-                graph.join(POLL_SECONDS)
-                look()
-            if graph.error:
-                raise translate_error(graph.error) or graph.error
+    pipeline = beam.Pipeline(options=options)
+    build(pipeline)
+    graph = GraphThread(pipeline, waits=not beam_options.is_staged_only(options))
+    if not beam_options.is_local(options):
+        run_elsewhere(graph, options, look)
+    elif not beam_options.has_one_process(options):
+        run_with_processes(graph, look)
+    else:
+        graph.start()
+        while graph.is_alive():
+            graph.join(POLL_SECONDS)
+            look()
+        if graph.error:
+            raise translate_error(graph.error) or graph.error
 
 
 def space_out(poll: Callable[[], None]) -> Callable[[], None]:

@@ -40,8 +40,10 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
         try:
             done = work()
         except Exception as error:
-            if isinstance(error, UserError) or getattr(error, "errno", None) in DISK_FULL:
+            if isinstance(error, UserError):
                 raise
+            if isinstance(error, OSError) and error.errno in DISK_FULL:
+                raise JobFailed(f"{file}: {error.strerror}: make room; {AGAIN}") from error
             failure = error
             if is_network_error(error) and number + 1 < ATTEMPTS:
                 time.sleep(PAUSE_SECONDS * 2**number)
@@ -52,6 +54,8 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
             yield done
             return
     if len(storage.list_names(folder)) >= MAX_FAILED:
+        if is_network_error(failure):
+            raise TransientError(f"{file}: {describe_error(failure)}; {AGAIN}") from failure
         raise failure
     record = {
         "file": file,

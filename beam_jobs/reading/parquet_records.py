@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
-from amazon_electra.beam_jobs.core.parquet import BoundedParquet
+from amazon_electra.beam_jobs.core.parquet import open_parquet, read_batches
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.dates import SECONDS_OF_A_DAY
 from amazon_electra.beam_jobs.reading.format import Piece, RowFormat
@@ -75,11 +75,13 @@ def read_rows(
 ) -> Iterator[Item]:
     """Yield (row, record) of the row groups from `start` to `stop`, too long rows as rejects.
 
-    Strings of all rows may take `max_expansion` times the compressed bytes (0: any), those of one
-    row `layout.max_record_bytes`. Of nested columns only those with a field that is wanted are
+    The file may expand to `max_expansion` times its size (0: any), the strings of a row take
+    `layout.max_record_bytes`. Of nested columns only those with a field that is wanted are
     read; a field that is nested itself is an empty list, which its reader counts as what it is.
     """
-    schema, longest = pq.ParquetFile(file).schema_arrow, layout.max_record_bytes
+    longest = layout.max_record_bytes
+    source = open_parquet(file, name, Limits(longest, max_expansion))
+    schema, metadata = source.schema_arrow, source.metadata
     partition = {column for column, _ in layout.partition} - {*schema.names}
     names = sorted(layout.read_columns - partition)
     text = dict(layout.mapping).get("text", "")
@@ -90,21 +92,18 @@ def read_rows(
         kind: Any = find_type(schema, name)
         if name in labels and isinstance(kind, pa.ListType | pa.LargeListType):
             kind = kind.value_type  # several classes
-        return _is_flat(kind, longest)
+        return not pa.types.is_nested(kind)
 
     unread: dict[str, Any] = {n: [] for n in names if not is_read(n)}
     inside = [n for n in names if n not in unread and n not in schema.names]
     nested = [n for n in inside if n not in collected]
     columns = {n.partition(LIST)[0] if n in inside else n for n in names if n not in unread}
-    source = BoundedParquet(file, name, Limits(longest, max_expansion), sorted(columns))
 
     def read_group(group: int, row: int) -> Iterator[Item]:
         if not columns:
-            yield from (
-                (row + i, {**unread}) for i in range(source.metadata.row_group(group).num_rows)
-            )
+            yield from ((row + i, {**unread}) for i in range(metadata.row_group(group).num_rows))
             return
-        for batch, lengths in source.read_slices(group):
+        for batch, lengths in read_batches(source, group, sorted(columns)):
             fits = lengths <= longest
             fitting = batch if fits.all() else batch.filter(pa.array(fits))
             records = iter(_decode_columns(fitting).to_pylist())
@@ -115,9 +114,9 @@ def read_rows(
                     yield make_reject(row, "record too long", b"", int(length))
                 row += 1
 
-    for group in range(start, source.metadata.num_row_groups if stop is None else stop):
+    for group in range(start, metadata.num_row_groups if stop is None else stop):
         first_row = tally.lines + 1
-        end = first_row + source.count_rows(group)
+        end = first_row + metadata.row_group(group).num_rows
         try:
             items = read_group(group, first_row)
             items = expand_records(items, nested, tally) if nested else items
@@ -154,12 +153,6 @@ def _decode_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
             number = pa.int64() if column.type.bit_width == 64 else pa.int32()
             batch = batch.set_column(i, batch.schema.names[i], column.view(number))
     return batch
-
-
-def _is_flat(kind: pa.DataType, longest: int) -> bool:
-    """Return whether a value is none of many, and no fixed number of bytes beyond `longest`."""
-    is_wide = pa.types.is_fixed_size_binary(kind) and kind.byte_width > longest
-    return not (pa.types.is_nested(kind) or is_wide)
 
 
 class Parquet(RowFormat):

@@ -14,7 +14,6 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError, name_setting
-from amazon_electra.beam_jobs.core.hosts import check_host
 from amazon_electra.beam_jobs.reading.compression import PACKED
 from amazon_electra.beam_jobs.reading.formats import list_endings
 from amazon_electra.flows.configuration.addresses import explain_refusal
@@ -151,7 +150,6 @@ def _list_place(place: str) -> list[NewFile] | None:
     """
     from fsspec.core import url_to_fs
 
-    check_host(place, name_setting("watch.places", place))
     with storage.report_unreachable(name_setting("watch.places", place)):
         files, path = url_to_fs(place)
         files.invalidate_cache()  # s3fs and gcsfs keep listings for as long as the process lives

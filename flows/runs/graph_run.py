@@ -12,8 +12,7 @@ from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
-from amazon_electra.beam_jobs.core.hosts import check_host
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.runner.logs import find_run_logger
@@ -60,16 +59,10 @@ def name_run() -> str:
 def check_engine(parameters: Parameters) -> None:
     """Raise UserError or TransientError, in one line, where the engine could not run the jobs."""
     engine = parameters.engine
-    if engine.kind == "flink":  # asks the job server, and the JobManager for slots and versions
+    if engine.kind == "flink":
         from amazon_electra.beam_jobs.engine import flink  # loads Beam, which takes seconds
 
-        for name in ("job_endpoint", "flink_master"):
-            check_host(
-                f"http://{getattr(engine, name)}",
-                name_setting(f"engine.{name}", getattr(engine, name)),
-            )
         flink.check_job_server(str(engine.job_endpoint), "engine.job_endpoint")
-        flink.check_cluster(str(engine.flink_master), "engine.flink_master", engine.workers or 1)
     if engine.kind == "dataflow":  # its workers cannot read or write anything on this machine
         if not is_remote(parameters.store):
             raise UserError(

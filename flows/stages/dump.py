@@ -8,7 +8,6 @@ from pathlib import Path
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
-from amazon_electra.beam_jobs.core.hosts import check_host
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.sample.sample_dump import is_sample, write_sample
 from amazon_electra.flows.configuration.form import Dump
@@ -84,7 +83,6 @@ def list_remote_files(given: str, store: Store) -> list[tuple[str, DumpFile]]:
     """Return the addresses that a gs:// or s3:// address or glob stands for, with name, size and
     digest; each is read once for its digest, as long as it stays.
     """
-    check_host(given, name_setting("dump.paths", given))
     addresses = storage.expand_pattern(given, "dump.paths")
     if not addresses:
         raise UserError("no such file", "dump.paths", given)

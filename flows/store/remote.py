@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.beam_jobs.core.files import (
     atomic_path,
     hash_bytes,
@@ -31,7 +31,6 @@ from amazon_electra.beam_jobs.core.files import (
     stat_files,
     write_json,
 )
-from amazon_electra.beam_jobs.core.hosts import check_host
 from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
 from amazon_electra.beam_jobs.core.variables import read_number_variable
 from amazon_electra.flows.configuration.addresses import has_secret
@@ -95,7 +94,6 @@ class RemotePlace(Place):
         Creating it twice shows whether the server has conditional writes, without which two hosts
         could both complete a stage.
         """
-        check_host(self.address, name_setting("store", self.address))
         there, name = self._bucket.with_patience(0), f".access-{uuid4().hex}"
         there.list_sizes(name)
         is_first = there.create(name, self._home.encode())
@@ -110,7 +108,6 @@ class RemotePlace(Place):
             )
 
     def check_presence(self) -> None:
-        check_host(self.address, name_setting("store", self.address))
         self._bucket.with_patience(0).list_sizes(".access-")
 
     def locate(self, name: str) -> str:

@@ -153,7 +153,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         head = read_task_head(folder)
         device = open_device(resources.device, resources.precision)
         encoder = open_encoder(str(folder), make_task(head), head, device)
-        pipeline = load_pipeline(folder, len(head.labels))
+        pipeline = load_pipeline(folder)
         return cls(pipeline, encoder, head, str(folder), resources, {})
 
     def export(

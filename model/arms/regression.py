@@ -24,7 +24,7 @@ from sklearn.preprocessing import LabelBinarizer
 from threadpoolctl import threadpool_limits
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.model_folder import PIPELINE, check_pipeline
+from amazon_electra.beam_jobs.core.model_folder import PIPELINE
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.word_weights import list_regressions
 from amazon_electra.model.arms.gram import compute_gram, expand_weights, factor_gram, is_shorter
@@ -309,16 +309,12 @@ def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
             own.writestr(ZipInfo(new), given.read(name), ZIP_DEFLATED)
 
 
-def load_pipeline(folder: Path, classes: int) -> Pipeline:
-    """Return the pipeline of a folder; UserError where its file is missing, damaged or larger than
-    so many classes need.
-    """
+def load_pipeline(folder: Path) -> Pipeline:
+    """Return the pipeline of a folder; UserError where its file is missing or damaged."""
     import skops.io
 
     try:
-        content = (folder / PIPELINE).read_bytes()
-        check_pipeline(content, classes)
-        return skops.io.loads(content)
+        return skops.io.loads((folder / PIPELINE).read_bytes())
     except Exception as error:
         raise UserError(
             f"{folder / PIPELINE}: not the model of a regression ({str(error).splitlines()[0]})"

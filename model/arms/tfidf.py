@@ -79,7 +79,7 @@ classifier.predict(["A lamp that broke on the first day."])"""
         from amazon_electra.model.finetuning.network import read_task_head
 
         labels = read_task_head(folder).labels
-        return cls(load_pipeline(folder, len(labels)), labels, {})
+        return cls(load_pipeline(folder), labels, {})
 
     def export(
         self, folder: Path, examples: Sequence[Example], temperature: float, task: Task

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from amazon_electra.beam_jobs.core.files import check_regular, link_path, write_json
+from amazon_electra.beam_jobs.core.files import link_path, write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
 from amazon_electra.model.architecture import Architecture
@@ -63,11 +63,9 @@ COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longfor
 
 
 def read_config(folder: Path, fail: Fail) -> Config:
-    """Return config.json with its model_type; old BERTs have none. UserError for a folder with
-    anything but files and folders, for a damaged file, and for fields of another type.
+    """Return config.json with its model_type; old BERTs have none. UserError for a
+    damaged file, and for fields of another type.
     """
-    for path in folder.iterdir() if folder.is_dir() else ():
-        check_regular(path)
     try:
         config = load_json((folder / "config.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

@@ -5,15 +5,12 @@ one machine, whatever is lost on the way.
 import os
 import signal
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from amazon_electra.beam_jobs import shards_job
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.engine import flink
 from tests.beam_jobs.dumps import review, run_job, write_lines
 from tests.flink.cluster import NEEDED, PYTHON_WORKER, WORKERS, start_cluster
 from tests.patience import eventually
@@ -128,28 +125,6 @@ def test_a_task_manager_that_is_killed_is_waited_for(cluster, expected):
     assert read_results(cluster, "lost") == expected
 
 
-def test_the_job_of_a_command_that_is_gone_is_cancelled_by_the_next_one(cluster, expected):
-    with ending(cluster.start_corpus("gone")) as first:
-        wait_for_units(cluster, "gone")
-        first.kill()
-    stopped = find_python_workers(cluster)
-    for worker in stopped:
-        worker.suspend()  # or the job is done before the next one has come to Flink
-    left = cluster.list_jobs()[-1]
-    assert left["state"] == "RUNNING"
-    began = time.time()
-    second = cluster.start_corpus("gone")
-    eventually(lambda: read_state(cluster, left) == "CANCELED", cluster.list_jobs)
-    seconds = time.time() - began
-    assert second.wait() == 0, cluster.read_log("gone")[-3000:]
-    print(f"\na killed command's job was CANCELED {seconds:.1f} s after the next one was started, "
-          f"which was done after {time.time() - began:.1f} s")  # fmt: skip
-    assert read_results(cluster, "gone") == expected
-    for worker in stopped:
-        with suppress(psutil.NoSuchProcess):
-            worker.kill()
-
-
 def read_state(cluster, job):
     return next(one["state"] for one in cluster.list_jobs() if one["jid"] == job["jid"])
 
@@ -172,13 +147,6 @@ def test_a_cancelled_job_is_cancelled_on_the_cluster(cluster):
 
 def find_python_workers(cluster):
     return [p for name in WORKERS for p in cluster.find_processes(name, PYTHON_WORKER)]
-
-
-def test_the_versions_of_the_cluster_are_known_before_a_job_is_sent(cluster, monkeypatch):
-    flink.check_cluster(cluster.rest, "engine.flink_master", len(WORKERS))
-    monkeypatch.setattr(flink, "TRIED_BEAM", "2.61.0")
-    with pytest.raises(UserError, match=r"2\.62\.0\.jar"):
-        flink.check_cluster(cluster.rest, "engine.flink_master")
 
 
 @contextmanager

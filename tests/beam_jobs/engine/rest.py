@@ -27,21 +27,17 @@ class Flink:
 
 @contextmanager
 def serve_flink(
-    slots: int, jobs: Sequence[str] = (), version: str = "1.19.3", jars: Sequence[str] = ()
+    jobs: Sequence[str] = (),
 ) -> Iterator[Flink]:
     """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names and
-    starts, and `jars` are the JobManager's.
+    starts.
     """
 
     def answer(path: str) -> dict[str, Any]:
         if path.endswith("/exceptions"):
             entries = [{"stacktrace": flink.stacktrace}] if flink.stacktrace else []
             return {"exceptionHistory": {"entries": entries}}
-        return {
-            "/overview": {"slots-total": slots, "flink-version": version},
-            "/jobs/overview": {"jobs": flink.jobs},
-            "/jobmanager/environment": {"classpath": [f"/opt/flink/lib/{jar}" for jar in jars]},
-        }.get(path, {})
+        return {"jobs": flink.jobs} if path == "/jobs/overview" else {}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

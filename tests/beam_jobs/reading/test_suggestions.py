@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.hosts import PRIVATE_HOSTS_VARIABLE
 from tests.beam_jobs.dumps import look_at
 
 LINES = b"".join(b'{"text": "kettle %d", "stars": 5}\n' % i for i in range(200))
@@ -33,7 +32,7 @@ def read_message(path, **options):
 
 
 @pytest.fixture
-def address(monkeypatch):
+def address():
     """A server that says of no file how long it is."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -58,7 +57,6 @@ def address(monkeypatch):
         def log_message(self, *_):
             pass
 
-    monkeypatch.setenv(PRIVATE_HOSTS_VARIABLE, "127.0.0.1")
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"

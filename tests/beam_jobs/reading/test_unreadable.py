@@ -148,15 +148,6 @@ def test_a_single_review_is_no_answer_of_a_server(tmp_path, review, columns):
         assert dict(layout.mapping)["text"] in review
 
 
-@pytest.mark.parametrize("name", ["_delta_log/0.json", "metadata/v1.metadata.json"])
-def test_a_table_with_a_log_is_named(tmp_path, name):
-    (tmp_path / "t" / name).parent.mkdir(parents=True)
-    write_lines(tmp_path / "t" / name, [{"version": 1}])
-    (tmp_path / "t" / "a.parquet").write_bytes(parquet(["a b"]))
-    with pytest.raises(UserError, match="/t'"):
-        run_job(tmp_path / "corpus", "--input", tmp_path / "t")
-
-
 def test_what_is_no_parquet_is_named(tmp_path):
     (tmp_path / "json").write_bytes(GOOD)
     with pytest.raises(UserError, match=r"/json\b"):

@@ -1,15 +1,12 @@
 """A model folder in a worker: its probabilities are those of the model itself."""
 
 import json
-import os
 import re
-from zipfile import ZIP_DEFLATED
 
 import numpy as np
 import onnx
 import pytest
 from onnx.external_data_helper import set_external_data
-from scipy.sparse import csr_matrix
 from skops import io
 
 from amazon_electra.beam_jobs.core import model_folder
@@ -132,26 +129,6 @@ def test_weights_outside_the_file_are_refused(tmp_path, monkeypatch, place):
     refuse(folder, "External data")
 
 
-@pytest.mark.parametrize("way", ["large", "named often", "sparse", "schema"])
-def test_a_pipeline_that_expands_too_far_is_not_loaded(tmp_path, monkeypatch, way):
-    folder, pipeline = write_tfidf(tmp_path)
-    monkeypatch.setattr(model_folder, "EXPANDED_BYTES", 100_000)
-    monkeypatch.setattr(model_folder, "EXPANDED_BYTES_OF_A_LABEL", 0)
-    load_classifier(str(folder), "fp32")
-    if way == "large":
-        pipeline[-1].coef_ = np.zeros((3, 40_000))
-    elif way == "named often":
-        array = np.zeros(5_000)
-        pipeline[-1].coef_ = [array] * 100
-    elif way == "sparse":
-        pipeline[-1].coef_ = csr_matrix(np.ones((3, 40_000)))
-    else:
-        monkeypatch.setattr(model_folder, "MAX_SCHEMA_BYTES", 1_000)
-    io.dump(pipeline, folder / "model.skops", compression=ZIP_DEFLATED)
-    assert (folder / "model.skops").stat().st_size < 50_000
-    refuse(folder, "model.skops")
-
-
 def test_a_pipeline_names_each_class_once(tmp_path):
     folder, pipeline = write_tfidf(tmp_path)
     pipeline[-1].classes_ = np.array(["negative", "negative", "positive"])
@@ -168,16 +145,6 @@ def test_a_weight_that_is_no_number_is_refused_at_the_first_text_that_uses_it(tm
     assert model.score(["good"]).shape == (1, 3)
     with pytest.raises(UserError, match=re.escape(str(folder))):
         model.score(["good", "bad phone"])
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.onnx"])
-def test_a_fifo_is_refused(tmp_path, name):
-    folder = write_network(tmp_path)
-    (folder / name).unlink()
-    os.mkfifo(folder / name)
-    for read in (hash_model, load_classifier):
-        with pytest.raises(UserError, match=re.escape(str(folder / name))):
-            read(str(folder), "fp32")
 
 
 def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):

@@ -47,16 +47,6 @@ def whole(handler: Any) -> None:
         handler.wfile.write(DUMP)
 
 
-def redirecting(address: str) -> Callable[[Any], None]:
-    def answer(handler: Any) -> None:
-        handler.send_response(302)
-        handler.send_header("Location", address)
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-    return answer
-
-
 @contextmanager
 def serving(made: Server) -> Iterator[Server]:
     thread = threading.Thread(target=made.http.serve_forever, kwargs={"poll_interval": 0.01})

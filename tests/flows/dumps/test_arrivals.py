@@ -8,12 +8,11 @@ import fsspec
 import pytest
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.dumps.arrivals import find_arrivals, is_named_like_a_dump
 from amazon_electra.flows.stages import dump as dump_stage
 from amazon_electra.flows.store.store import Store
-from tests.flows.dumps.dump_server import DUMP, Server, redirecting, serving
+from tests.flows.dumps.dump_server import Server, serving
 from tests.s3_server import BUCKET, serve_s3
 
 LONG_AGO = 1_000_000.0
@@ -156,38 +155,3 @@ def test_an_announced_address_is_compared_before_it_is_opened(tmp_path, web_serv
     assert look.not_taken
     assert look.whole == []
     assert web_server.asked == []
-
-
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "2130706433"])
-def test_an_address_of_a_private_network_is_opened_only_if_a_setting_names_it(
-    tmp_path, web_server, monkeypatch, name
-):
-    address = web_server.address.replace("127.0.0.1", name)
-    with pytest.raises(UserError, match=f"AMAZON_ELECTRA_PRIVATE_HOSTS={name}"):
-        dump_stage.list_remote_files(address, Store(tmp_path))
-    look = find_arrivals([address], 60, time.time())
-    assert "AMAZON_ELECTRA_PRIVATE_HOSTS" in look.unreachable[0]
-    assert web_server.asked == []
-    if name.isdecimal():  # a number stands for an address, but aiohttp does not read it as one
-        return
-    monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", f"other, {name}")
-    [(_, file)] = dump_stage.list_remote_files(address, Store(tmp_path))
-    assert (file.name, file.size) == ("All_Beauty.json.gz", len(DUMP))
-
-
-def test_a_redirect_leads_only_where_an_address_may(tmp_path, web_server, monkeypatch):
-    monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "127.0.0.1")
-    with serving(Server("127.0.0.2")) as private:
-        web_server.answers = [redirecting(private.address)]
-        address, refusal = web_server.address, "AMAZON_ELECTRA_PRIVATE_HOSTS=127.0.0.2"
-        assert refusal in find_arrivals([address], 60, time.time()).unreachable[0]
-        with pytest.raises(UserError, match=refusal):
-            dump_stage.list_remote_files(address, Store(tmp_path))
-        with pytest.raises(UserError, match=refusal):
-            storage.expand_patterns([address])
-        with pytest.raises(FileNotFoundError):
-            storage.read_bytes(address)
-        assert private.asked == []
-        monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "127.0.0.1,127.0.0.2")
-        [(_, file)] = dump_stage.list_remote_files(address, Store(tmp_path))
-        assert file.size == len(DUMP)

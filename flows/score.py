@@ -56,5 +56,5 @@ def score(**given: Any) -> dict[str, Any]:
     names = copy_scores(dump, scores, output, store)
     results = read_file_results(dump, scores, store)
     storage.write_json(storage.join_path(output, SCORING_TOTALS), {"files": results})
-    publish_drift(results, {file.name for file in new.config.files})
+    publish_drift(results)
     return {"folder": output, "files": names, "results": results}

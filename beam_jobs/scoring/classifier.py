@@ -7,7 +7,6 @@ folders, whose logits are weighted and added.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +29,6 @@ from amazon_electra.beam_jobs.core.model_folder import (
     check_labels,
     check_parts,
     check_temperature,
-    count_cut_texts,
     load_graph,
     load_pipeline,
     load_tokenizer,
@@ -95,10 +93,6 @@ class ModelConfig(BaseModel):
         return self.problem_type == MULTILABEL
 
 
-def count_none(texts: list[str]) -> int:
-    return 0
-
-
 @dataclass(frozen=True)
 class Classifier:
     """What a worker process keeps."""
@@ -115,8 +109,6 @@ class Classifier:
     profile: Profile | None = None
     """The texts that it was tested on; None: nobody knows."""
     task: str = ""
-    count_cut: Callable[[list[str]], int] = count_none
-    """Of texts, how many are longer than it reads."""
     words: WordWeights | None = None
     """Of TF-IDF, what a word adds to the logits."""
     is_linear: bool = False
@@ -258,24 +250,17 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
             found = [part.compute_probabilities(texts) for part in loaded]
             return sum_parts(found, shares, is_multilabel)
 
-        def count_cut_by_any(texts: list[str]) -> int:
-            return max(part.count_cut(texts) for part in loaded)
-
-        return Classifier(
-            folder, config.labels, config.temperature, add, count_cut=count_cut_by_any, **about
-        )
+        return Classifier(folder, config.labels, config.temperature, add, **about)
     weights, *other = [
         storage.read_bytes(storage.join_path(folder, name))
         for name in list_model_files(folder, config, precision)
     ]
-    count_cut: Callable[[list[str]], int] = count_none
     words: WordWeights | None = None
     try:
         if other:
             tokenizer = load_tokenizer(other[0], config.amazon_electra.max_length)
             classes, pad = len(config.labels), config.pad_token_id
             compute = load_graph(weights, tokenizer, classes, pad, threads=1)  # a worker has a core
-            count_cut = partial(count_cut_texts, tokenizer)
         else:
             pipeline, find = load_pipeline(weights, config.labels)
             words = WordWeights.of_pipeline(pipeline, config.labels)
@@ -289,7 +274,7 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
         why = " ".join(str(error).split())
         raise UserError(f"cannot be loaded ({why}); export it again", "model", folder) from error
     base = folder, config.labels, config.temperature, compute
-    return Classifier(*base, count_cut=count_cut, words=words, is_linear=not other, **about)
+    return Classifier(*base, words=words, is_linear=not other, **about)
 
 
 def read_profile(folder: str) -> Profile | None:

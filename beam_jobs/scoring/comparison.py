@@ -63,8 +63,8 @@ def count_sample(
         return None
     chosen = np.random.default_rng(0).permutation(len(texts))[:SAMPLED]
     sample = [texts[i] for i in chosen]
-    languages, cut = count_languages(sample), classifier.count_cut(sample)
-    return classifier.profile.count(sample, probabilities[chosen], languages, cut).to_json()
+    languages = count_languages(sample)
+    return classifier.profile.count(sample, probabilities[chosen], languages).to_json()
 
 
 def make_label_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]], str | None]:

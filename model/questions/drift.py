@@ -10,7 +10,6 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.drift import MIN_PROFILE, PROFILE, Profile
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.model_folder import count_cut_texts, load_tokenizer
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
@@ -56,7 +55,6 @@ def write_profile(
         probabilities,
         labels,
         read_languages(data),
-        count_cut(folder, texts),
         {str(stars): task.labels[place] for stars, place in task.stars.items()},
     )
     if profile:
@@ -69,16 +67,3 @@ def read_languages(data: Path) -> dict[str, int]:
     if not file.is_file():
         return {}
     return dict(json.loads(file.read_text(encoding="utf-8")).get("language_sample", {}))
-
-
-def count_cut(folder: Path, texts: Sequence[str]) -> int:
-    """Return how many texts a model folder cuts to its length."""
-    found = [0]
-    for file in [folder / "tokenizer.json", *folder.glob("*/tokenizer.json")]:
-        config = file.with_name("config.json")
-        if not file.is_file() or not config.is_file():
-            continue
-        read = json.loads(config.read_text(encoding="utf-8")).get("amazon_electra", {})
-        tokenizer = load_tokenizer(file.read_bytes(), read.get("max_length", 512))
-        found.append(count_cut_texts(tokenizer, texts))
-    return max(found)

@@ -125,10 +125,6 @@ def test_a_task_manager_that_is_killed_is_waited_for(cluster, expected):
     assert read_results(cluster, "lost") == expected
 
 
-def read_state(cluster, job):
-    return next(one["state"] for one in cluster.list_jobs() if one["jid"] == job["jid"])
-
-
 def test_a_cancelled_job_is_cancelled_on_the_cluster(cluster):
     job = cluster.start_corpus("cancelled")
     wait_for_units(cluster, "cancelled")

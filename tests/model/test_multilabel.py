@@ -117,7 +117,7 @@ def test_the_wrong_labels_of_several_are_listed_and_a_new_file_is_compared(tmp_p
     alike = [record["reviewText"] for record in records[400:]]
     other = [f"El libro {i} llegó roto y sin tapa." for i in range(99)]
     for texts, is_new in ((alike, False), (other, True)):
-        tally = profile.count(texts, classifier.score(texts), {}, 0)
+        tally = profile.count(texts, classifier.score(texts), {})
         drift = compare_texts(profile, tally)
         assert bool(drift.findings) == is_new
 

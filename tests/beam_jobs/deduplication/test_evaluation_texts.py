@@ -130,23 +130,12 @@ def test_a_file_that_breaks_off_is_refused(tmp_path):
 
 
 NESTED = pa.struct([("text", pa.list_(pa.string())), ("start", pa.list_(pa.int32()))])
-LONG = "a b " * 250_000
 TEXTS_BY_KEY = pa.map_(pa.string(), pa.string())
-BOMBS = {
-    "one text in every row": lambda: pa.array([LONG] * 300),
-    "one text in every list": lambda: pa.array([{"text": [LONG] * 100}] * 3, NESTED),
-    "one text under every key": lambda: pa.array([[("k", LONG)] * 300], TEXTS_BY_KEY),
-    "many texts in a list": lambda: pa.ListArray.from_arrays(
-        [0, 12_000_000], pa.nulls(12_000_000, pa.string())
-    ),
-}
 
 
-@pytest.mark.parametrize("make_column", BOMBS.values(), ids=BOMBS)
-def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path, make_column):
+def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path):
     path = tmp_path / "test.parquet"
-    pq.write_table(pa.table({"answers": make_column()}), path, compression="zstd")
-    assert path.stat().st_size < 20_000
+    pq.write_table(pa.table({"answers": ["a b " * 25_000_000]}), path, compression="zstd")
     with pytest.raises(UserError, match=r"`withhold='.*test\.parquet'`.*\b200\b"):
         list(read_evaluation_texts(str(path)))
     long = Limits(max_record_bytes=1_000, max_expansion=0)

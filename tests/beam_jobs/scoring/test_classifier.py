@@ -165,7 +165,7 @@ def test_batches_hold_every_row_once_and_stay_within_their_size():
     assert [len(rows) for rows in found] == [1, 1, 4, 2]
 
 
-def test_a_folder_of_parts_has_the_threshold_and_counts_the_texts_that_a_part_cuts(tmp_path):
+def test_a_folder_of_parts_has_the_threshold(tmp_path):
     write_config(
         tmp_path,
         "parts",
@@ -177,4 +177,3 @@ def test_a_folder_of_parts_has_the_threshold_and_counts_the_texts_that_a_part_cu
     write_network(tmp_path / "network")
     model = load_classifier(str(tmp_path), "fp32")
     assert model.decided_from == 0.9
-    assert model.count_cut(["good", "bad " * 40]) == 1

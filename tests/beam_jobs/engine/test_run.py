@@ -104,7 +104,7 @@ def test_a_cancelled_job_is_cancelled_on_the_engine(tmp_path, server):
 )
 def test_the_end_of_a_job_is_what_flink_says(tmp_path, server, state, end):
     """Though the job server, whose host may be gone, says nothing."""
-    with serve_flink(2, jobs=[f"end-{state}"]) as flink:
+    with serve_flink(jobs=[f"end-{state}"]) as flink:
         flink.stacktrace = USER_ERROR
         named = (f"--flink_master={flink.address}", f"--job_name=end-{state}")
         with end:

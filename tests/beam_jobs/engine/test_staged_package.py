@@ -38,7 +38,12 @@ def test_the_requirements_are_the_imports():
     needed = {PACKAGE_OF.get(name, name) for name in imports()} - {None}
     needed |= {"gcsfs", "s3fs"}  # fsspec loads them for gs:// and s3://
     assert needed <= set(staged_package.REQUIREMENTS)
-    assert set(staged_package.REQUIREMENTS) - needed <= {"isal", "orjson", "scikit-learn"}
+    assert set(staged_package.REQUIREMENTS) - needed <= {
+        "aiohttp",
+        "isal",
+        "orjson",
+        "scikit-learn",
+    }
 
 
 def test_the_package_holds_beam_jobs_alone(tmp_path):

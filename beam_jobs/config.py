@@ -83,6 +83,9 @@ class FormatConfig(Settings):
         description="Key of the list of reviews, in a file that is one JSON object, for example "
         "reviews or data.reviews",
     )
+    sheet: str | None = Field(
+        default=None, description="Sheet of a workbook, for example of Excel; none: the first one"
+    )
     format: str | None = Field(
         default=None,
         description="Format of the files, instead of detecting it from their first bytes: "

@@ -24,6 +24,7 @@ REQUIREMENTS = (
     "py3langid",
     "pyarrow",
     "pydantic",
+    "python-calamine",
     "s3fs",
     "scikit-learn",
     "skops",

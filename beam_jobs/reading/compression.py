@@ -51,8 +51,6 @@ UTF16, UTF32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), codecs.BOM_UTF32_LE
 SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
 MAX_ZIP_MEMBERS = 10_000
 """Each becomes a unit."""
-WORKBOOKS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
-"""Members of a zip file that is one of Excel (xlsx, xlsb) or LibreOffice (ods)."""
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
 SHOWN_BYTES = 24
@@ -121,8 +119,6 @@ def _open_zip(path: str) -> Iterator[zipfile.ZipFile]:
 def list_zip_members(path: str) -> list[str]:
     with _open_zip(path) as archive:
         entries = archive.infolist()
-    if any(e.filename in WORKBOOKS for e in entries):
-        raise UserError(f"{path} is a workbook; convert it to CSV, JSON lines or Parquet")
     names = sorted(
         e.filename
         for e in entries

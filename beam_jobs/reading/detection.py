@@ -30,11 +30,9 @@ from amazon_electra.beam_jobs.reading.lines import (
     Reject,
     Stream,
     Tally,
-    add_columns,
     check_lists,
     expand_record,
-    expand_records,
-    join_columns,
+    finish_records,
 )
 
 HEAD_BYTES = 1 << 18
@@ -67,10 +65,7 @@ def read_records(stream: Stream, found: Layout, tally: Tally, header: bool) -> I
     names = {*found.joined, *(n for f, n in found.mapping if not fields.is_collected(f, n, text))}
     names = names & found.read_columns - {*found.columns}
     nested = {n for n in names if "." in n or LIST in n}
-    items = expand_records(items, nested, tally) if nested else items
-    items = add_columns(items, dict(found.partition)) if found.partition else items
-    text = dict(found.mapping).get("text", "")
-    return join_columns(items, found.joined, text) if found.joined else items
+    return finish_records(items, found, nested, tally)
 
 
 def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -113,7 +108,7 @@ def detect_layout(
         rejects: list[Reject] = []
         format.refuse(head, found, shown, is_packed=bool(compression))
         if isinstance(format, RowFormat):
-            records = [read_columns(path, format)]
+            records = read_first(path, format, found)
             columns: Iterable[str] = records[0]
         else:
             if found.name in ("json_lines", "json_objects"):
@@ -261,10 +256,10 @@ def read_head(path: str, first: bytes, compression: Compression, member: str, si
         return head
 
 
-def read_columns(path: str, format: RowFormat) -> dict[str, Any]:
-    """Return a record with the columns of a file and an empty value of the type of each."""
+def read_first(path: str, format: RowFormat, layout: Layout) -> list[dict[str, Any]]:
+    """Return the first records of a file, or one with its columns."""
     with storage.open_bytes(path) as file:
-        return format.read_columns(file, path)
+        return format.read_first(file, path, layout)
 
 
 def inspect_head(

@@ -93,15 +93,15 @@ class RowFormat(Format):
                 f"{shown} is a {self.name} file; give it as it is, neither packed nor in an archive"
             )
 
-    def read_columns(self, file: BinaryIO, name: str) -> dict[str, Any]:
-        """Return a record with the columns of a file and an empty value of the type of each."""
+    def read_first(self, file: BinaryIO, name: str, layout: Layout) -> list[dict[str, Any]]:
+        """Return the first records of a file, or one with an empty value of each column's type."""
         raise NotImplementedError
 
     def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
         """Yield the groups of a file in pieces of about `size` bytes; one at least."""
         raise NotImplementedError
 
-    def count_rows(self, file: BinaryIO) -> int:
+    def count_rows(self, file: BinaryIO, layout: Layout) -> int:
         raise NotImplementedError
 
     def read_rows(
@@ -111,7 +111,6 @@ class RowFormat(Format):
         tally: Tally,
         start: int,
         stop: int | None,
-        max_expansion: float,
         name: str,
     ) -> Iterator[Item]:
         """Yield (row, record), or a reject, of the groups from `start` to `stop`."""

@@ -7,6 +7,7 @@ from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import describe_unknown
 from amazon_electra.beam_jobs.reading.compression import PACKED
 from amazon_electra.beam_jobs.reading.delimited import Delimited
+from amazon_electra.beam_jobs.reading.excel import Excel
 from amazon_electra.beam_jobs.reading.fasttext import FastText
 from amazon_electra.beam_jobs.reading.format import Format
 from amazon_electra.beam_jobs.reading.json_records import JsonLines, JsonObjects, PythonLines
@@ -16,7 +17,7 @@ from amazon_electra.beam_jobs.reading.snap import Snap
 
 OURS: tuple[type[Format], ...] = (
     *(JsonLines, JsonObjects, PythonLines),
-    *(FastText, Snap, Parquet, PlainText, Delimited),
+    *(FastText, Snap, Parquet, Excel, PlainText, Delimited),
 )
 FORMATS: dict[str, Format] = {kind.name: kind() for kind in OURS}
 

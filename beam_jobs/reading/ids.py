@@ -35,7 +35,7 @@ def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
     ]
     format = find_format(layout.name)
     if isinstance(format, RowFormat):
-        record = detection.read_columns(file.path, format)
+        record = detection.read_first(file.path, format, layout)[0]
         columns = [*record, *detection.list_nested_names(record)]
     given = (given or "").removeprefix(f"{layout.records}{LIST}.")
     is_listed = isinstance(format, RowFormat) or len(layout.unused) < fields.MAX_LISTED_COLUMNS

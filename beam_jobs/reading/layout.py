@@ -27,7 +27,9 @@ class Layout:
     records: str = ""  # path of keys to the list of reviews, given or found
     prefix: bytes = b""  # of a file that is an object around a list: all before the first review
     partition: tuple[tuple[str, str | None], ...] = ()  # columns that names of folders give
+    sheet: str = ""  # of a workbook; the first one
     max_record_bytes: int = Limits.max_record_bytes  # of one record
+    max_expansion: float = Limits.max_expansion  # times its size that a file may expand to
 
     @property
     def read_columns(self) -> set[str]:

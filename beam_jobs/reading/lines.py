@@ -120,6 +120,18 @@ def expand_records(items: Iterable[Item], names: Collection[str], tally: Tally) 
         yield from ((item[0], review) for review in reviews)
 
 
+def finish_records(
+    items: Iterator[Item], layout: Layout, nested: Collection[str], tally: Tally
+) -> Iterator[Item]:
+    """Yield records with the fields that are within others, columns that are the same for all of a
+    file, and the texts of several columns as one.
+    """
+    items = expand_records(items, nested, tally) if nested else items
+    items = add_columns(items, dict(layout.partition)) if layout.partition else items
+    text = dict(layout.mapping).get("text", "")
+    return join_columns(items, layout.joined, text) if layout.joined else items
+
+
 def add_columns(items: Iterable[Item], columns: dict[str, Any]) -> Iterator[Item]:
     """Yield records with columns that are the same for all of a file."""
     for item in items:

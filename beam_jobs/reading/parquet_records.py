@@ -23,9 +23,7 @@ from amazon_electra.beam_jobs.reading.lines import (
     LIST,
     Item,
     Tally,
-    add_columns,
-    expand_records,
-    join_columns,
+    finish_records,
     make_reject,
 )
 
@@ -70,17 +68,15 @@ def read_rows(
     tally: Tally,
     start: int,
     stop: int | None,
-    max_expansion: float = 0,
     name: str = "a Parquet file",
 ) -> Iterator[Item]:
     """Yield (row, record) of the row groups from `start` to `stop`, too long rows as rejects.
 
-    The file may expand to `max_expansion` times its size (0: any), the strings of a row take
-    `layout.max_record_bytes`. Of nested columns only those with a field that is wanted are
-    read; a field that is nested itself is an empty list, which its reader counts as what it is.
+    Of nested columns only those with a field that is wanted are read; a field that is nested itself
+    is an empty list, which its reader counts as what it is.
     """
     longest = layout.max_record_bytes
-    source = open_parquet(file, name, Limits(longest, max_expansion))
+    source = open_parquet(file, name, Limits(longest, layout.max_expansion))
     schema, metadata = source.schema_arrow, source.metadata
     partition = {column for column, _ in layout.partition} - {*schema.names}
     names = sorted(layout.read_columns - partition)
@@ -119,9 +115,7 @@ def read_rows(
         end = first_row + metadata.row_group(group).num_rows
         try:
             items = read_group(group, first_row)
-            items = expand_records(items, nested, tally) if nested else items
-            items = add_columns(items, dict(layout.partition)) if layout.partition else items
-            for item in join_columns(items, layout.joined, text) if layout.joined else items:
+            for item in finish_records(items, layout, nested, tally):
                 tally.lines = item[0]
                 yield item
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
@@ -163,9 +157,9 @@ class Parquet(RowFormat):
     def recognize(self, start: bytes) -> bool:
         return start.startswith(b"PAR1")
 
-    def read_columns(self, file: BinaryIO, name: str) -> dict[str, Any]:
+    def read_first(self, file: BinaryIO, name: str, layout: Layout) -> list[dict[str, Any]]:
         try:
-            return read_empty_record(file, name)
+            return [read_empty_record(file, name)]
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             storage.raise_storage_error(error, name)
             raise UserError(
@@ -183,7 +177,7 @@ class Parquet(RowFormat):
         if not groups:
             yield Piece(0, 0, 0)
 
-    def count_rows(self, file: BinaryIO) -> int:
+    def count_rows(self, file: BinaryIO, layout: Layout) -> int:
         return int(pq.read_metadata(file).num_rows)
 
     def read_rows(
@@ -193,7 +187,6 @@ class Parquet(RowFormat):
         tally: Tally,
         start: int,
         stop: int | None,
-        max_expansion: float,
         name: str,
     ) -> Iterator[Item]:
-        return read_rows(file, layout, tally, start, stop, max_expansion, name)
+        return read_rows(file, layout, tally, start, stop, name)

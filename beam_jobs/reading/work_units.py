@@ -32,6 +32,7 @@ from amazon_electra.beam_jobs.reading.compression import (
     detect_compression,
     list_zip_members,
 )
+from amazon_electra.beam_jobs.reading.excel import is_workbook
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.layout import Layout
@@ -59,7 +60,6 @@ class DumpFile:
     identity: storage.Identity  # before it was read
     compression: Compression
     layout: Layout
-    max_expansion: float  # times its size that it may expand to; 0 for no limit
 
     @property
     def size(self) -> int:
@@ -205,20 +205,25 @@ def _inspect_file(
         "json_lines",
         encoding=options.encoding,
         max_record_bytes=options.max_record_bytes,
+        max_expansion=options.max_expansion,
+        sheet=options.sheet or "",
         records=options.records or "",
         partition=read_partition(path),
     )
     try:
         identity = known[path] or storage.describe_identity(path)
         first = storage.read_first_bytes(path, min(identity[1], detection.HEAD_BYTES))
-        compression = detect_compression(first)
+        compression, name = detect_compression(first), options.format
+        if compression == "zip":
+            with storage.open_bytes(path) as file:
+                compression, name = ("", "excel") if is_workbook(file) else (compression, name)
         for member in list_zip_members(path) if compression == "zip" else [""]:
             layout = detection.detect_layout(
-                path, first, compression, member, options.format, overrides, defaults
+                path, first, compression, member, name, overrides, defaults
             )
-            name = (member or path).encode(errors="surrogateescape").decode(errors="replace")
-            source = os.path.basename(name.rstrip("/")).split(".")[0] or "dump"
-            about = source, identity, compression, layout, options.max_expansion
+            shown = (member or path).encode(errors="surrogateescape").decode(errors="replace")
+            source = os.path.basename(shown.rstrip("/")).split(".")[0] or "dump"
+            about = source, identity, compression, layout
             files.append(DumpFile(0, path, member, *about))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -345,7 +350,7 @@ def _unpack_into_pieces(whole: Unit, size: int, folder: str) -> Iterator[Unit]:
     piece = 0
     compression: Compression = "zst" if storage.is_remote(folder) else ""
     with PlainStream(
-        whole.path, whole.compression, whole.file.member, whole.file.max_expansion
+        whole.path, whole.compression, whole.file.member, whole.file.layout.max_expansion
     ) as stream:
         for stretch, damage in _split_stream(stream, size, whole.file.layout):
             path = storage.join_path(folder, f"{whole.file.number}-{piece:05d}.piece")
@@ -396,7 +401,9 @@ def open_unit(unit: Unit) -> PlainStream:
     """Open the uncompressed bytes of a unit and nothing beyond them."""
     if unit.path != unit.file.path:
         return PlainStream(unit.path, unit.compression)
-    stream = PlainStream(unit.path, unit.compression, unit.file.member, unit.file.max_expansion)
+    stream = PlainStream(
+        unit.path, unit.compression, unit.file.member, unit.file.layout.max_expansion
+    )
     if not unit.compression:
         stream.seek(unit.start, unit.stop)
     return stream
@@ -411,9 +418,7 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
     format = find_format(file.layout.name)
     if isinstance(format, RowFormat):
         with storage.open_bytes(unit.path) as rows:
-            yield from format.read_rows(
-                rows, file.layout, tally, unit.start, unit.stop, file.max_expansion, file.name
-            )
+            yield from format.read_rows(rows, file.layout, tally, unit.start, unit.stop, file.name)
         tally.bytes = unit.plain_size
     else:
         with open_unit(unit) as stream:

@@ -77,7 +77,7 @@ class DumpFiles(Settings):
         default=["sample:20000"],
         min_length=1,
         description="Files or globs of reviews: JSON (2014, 2018, 2023 releases), CSV, TSV, "
-        "fastText, SNAP, Parquet; "
+        "fastText, SNAP, Parquet, Excel; "
         "also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a synthetic dump "
         "of 20,000 reviews",
     )

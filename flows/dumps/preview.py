@@ -324,15 +324,13 @@ def read_preview(file: DumpFile) -> Preview:
     format = find_format(file.layout.name)
     if isinstance(format, RowFormat):
         with storage.open_bytes(file.path) as stream:
-            rows = format.read_rows(
-                stream, file.layout, Tally(), 0, None, file.max_expansion, file.name
-            )
+            rows = format.read_rows(stream, file.layout, Tally(), 0, None, file.name)
             head = list(islice(rows, PARQUET_ROWS))
             is_whole = next(rows, None) is None
             each = len(head) / max(head[-1][0], 1) if head else 1  # reviews of a row
-            count = len(head) if is_whole else round(each * format.count_rows(stream))
+            count = len(head) if is_whole else round(each * format.count_rows(stream, file.layout))
             return Preview(file, head, count, is_whole)
-    with PlainStream(file.path, file.compression, file.member, file.max_expansion) as plain:
+    with PlainStream(file.path, file.compression, file.member, file.layout.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)
         is_damaged = bool(plain.damage)

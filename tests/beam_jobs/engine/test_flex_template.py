@@ -14,7 +14,15 @@ ROOT = Path(__file__).parents[3]
 DATAFLOW = ROOT / "deploy" / "dataflow"
 OPTIONS = {"corpus_job": CorpusOptions, "shards_job": ShardsOptions}
 LEFT_OUT = {  # a command can set them; who starts a template seldom has to
-    *("format", "records", "encoding", "max_record_bytes", "max_expansion", "keep_raw_rejects"),
+    *(
+        "format",
+        "records",
+        "sheet",
+        "encoding",
+        "max_record_bytes",
+        "max_expansion",
+        "keep_raw_rejects",
+    ),
     *("repair_run_ons", "mask_personal_data", "title", "punkt", "punkt_sample_bytes"),
     *("general_text", "sample_reviews"),
 }

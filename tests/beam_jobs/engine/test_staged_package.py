@@ -19,6 +19,7 @@ PACKAGE_OF = {
     "google": None,
     "grpc": None,
     "rich": None,
+    "python_calamine": "python-calamine",
     "sklearn": "scikit-learn",
 }  # apache-beam brings protobuf and grpcio; rich: only where a person looks on
 

@@ -26,7 +26,7 @@ def pack(columns: dict[str, Any], **options: Any) -> io.BytesIO:
 def read_all(file: BinaryIO, *columns: str) -> list[Any]:
     mapping = tuple(zip(("text", "item_id"), columns or ("text",), strict=False))
     layout = Layout("parquet", mapping)
-    return list(parquet_records.read_rows(file, layout, Tally(), 0, None, 200, "d.parquet"))
+    return list(parquet_records.read_rows(file, layout, Tally(), 0, None, "d.parquet"))
 
 
 def test_a_file_that_expands_too_far_is_refused():

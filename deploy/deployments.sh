@@ -2,14 +2,12 @@
 # Makes the work pools that are missing, the automations and the deployments at the server of PREFECT_API_URL; again after an upgrade.
 # Limits and pauses of pools, and parameters, schedules and pauses of deployments stay as people left them in the UI.
 #   AMAZON_ELECTRA_STORE=/data/store sh deploy/deployments.sh      (the store's folder as the workers see it)
-#   AMAZON_ELECTRA_PREFECT_ADMIN: the administrator's secret of this server.
 set -eu
 : "${AMAZON_ELECTRA_STORE:?set it to the folder of the store as the workers see it}"
 case $AMAZON_ELECTRA_STORE in
 /* | *://*) ;;
 *) echo "AMAZON_ELECTRA_STORE is $AMAZON_ELECTRA_STORE: set it to the store's folder as the workers see it, from / on, or to its address" >&2; exit 2 ;;
 esac
-[ -z "${AMAZON_ELECTRA_PREFECT_ADMIN:-}" ] || export PREFECT_CLIENT_CUSTOM_HEADERS="{\"Amazon-Electra-Administrator\": \"$AMAZON_ELECTRA_PREFECT_ADMIN\"}"
 cd "$(dirname "$0")/.."
 for pool in flows cpu accelerator tpu; do
     prefect work-pool inspect "$pool" > /dev/null 2>&1 || prefect work-pool create "$pool" --type process

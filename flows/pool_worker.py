@@ -68,7 +68,7 @@ def make_stages(request: StageRequest, stages: list[Stage], store: Store) -> Non
     if os.environ.get("MLFLOW_TRACKING_URI") or not uri.startswith("http"):
         uri = mlflow_server.resolve_mlflow_uri(store.root)
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
-    tracking = Tracking(uri, mlflow_server.choose_artifact_place(uri, store))
+    tracking = Tracking(uri, mlflow_server.locate_artifacts(store.root))
     status = "KILLED"
     is_tracked = any(stage.tracked for stage in stages)
     if is_tracked:  # to load MLflow takes seconds

@@ -19,7 +19,6 @@ COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
 WORD = "a-secret-word-of-the-tests"
 FILLED = {
     "PREFECT_API_AUTH_STRING": f"electra:{WORD}",
-    "AMAZON_ELECTRA_PREFECT_ADMIN": "of-the-tests-too",
     "MLFLOW_TRACKING_USERNAME": "electra",
     "MLFLOW_TRACKING_PASSWORD": WORD,
     "MLFLOW_FLASK_SERVER_SECRET_KEY": "of-the-tests",

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import psutil
 
+from amazon_electra.flows.servers.access import build_mlflow_access, build_prefect_access
 from amazon_electra.flows.servers.health import find_free_port
 from amazon_electra.flows.servers.settings import build_client_environment
 from tests.patience import eventually
@@ -23,6 +24,7 @@ CLEAN = {
     for name, value in os.environ.items()
     if not name.startswith(("PREFECT_", "MLFLOW_"))
 }
+ELECTRA = [sys.executable, "-m", "amazon_electra.flows.cli.main"]
 RUN_SECONDS = 1000.0
 """For a whole run on a loaded machine; alone, one takes a minute."""
 
@@ -31,7 +33,7 @@ def electra(
     *words: object, environment: Mapping[str, str] = CLEAN
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command of ours as its users do."""
-    command = [sys.executable, "-m", "amazon_electra.flows.cli.main", *map(str, words)]
+    command = [*ELECTRA, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
@@ -113,19 +115,26 @@ class Servers:
 
 @contextmanager
 def serve(store: Path, settings: Mapping[str, str] = {}) -> Iterator[Servers]:
-    """Up while the block lasts, down after it; this process's Prefect client points at it."""
+    """`up` while the block lasts; this process's Prefect client points at it."""
     prefect, mlflow = find_free_port(), find_free_port()
     served = Servers(store, f"http://127.0.0.1:{prefect}", f"http://127.0.0.1:{mlflow}")
-    ports = ["--prefect-port", prefect, "--mlflow-port", mlflow]
-    words = ["up", "--detach", "--no-password", "--store", store, *ports]
-    up = electra(*words, environment={**CLEAN, **settings})
-    assert up.returncode == 0, up.stderr
-    try:
-        with pointed_at(served, settings):
-            yield served
-    finally:
-        down = served.electra("down")
-    assert down.returncode == 0, down.stderr
+    words = [*ELECTRA, "up", "--store", store, "--prefect-port", prefect, "--mlflow-port", mlflow]
+    with subprocess.Popen(
+        [*map(str, words)],
+        env={**CLEAN, **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as up:
+        try:
+            lines = iter(up.stdout.readline, "")
+            assert any(line.startswith("password ") for line in lines), up.stderr.read()
+            with pointed_at(served, settings):
+                yield served
+        finally:
+            up.terminate()
+            up.communicate()
+    assert up.returncode == 0
 
 
 @contextmanager
@@ -133,9 +142,10 @@ def pointed_at(served: Servers, settings: Mapping[str, str]) -> Iterator[None]:
     from prefect.context import refresh_global_settings_context
 
     before = dict(os.environ)
-    os.environ.update(
-        {**build_client_environment(served.store, f"{served.prefect}/api"), **settings}
-    )
+    os.environ.update(build_client_environment(served.store, f"{served.prefect}/api"))
+    os.environ.update(build_prefect_access(served.store))
+    os.environ.update(build_mlflow_access(served.store))
+    os.environ.update(settings)
     os.environ.pop("MLFLOW_TRACKING_URI", None)
     refresh_global_settings_context()
     try:

@@ -21,7 +21,6 @@ ONLY_IN = {
         "model/tracking/registry.py",
         "model/tracking/served_model.py",
         "model/tracking/serving.py",
-        "flows/servers/mlflow_application.py",
     },
     "torch_xla": {"model/device.py"},
 }

@@ -32,9 +32,6 @@ COMMANDS = {
         "server_commands",
         "start the Prefect and MLflow servers and serve the deployments",
     ),
-    "status": ("server_commands", "say whether the servers are up and well"),
-    "down": ("server_commands", "stop what `up` started"),
-    "announce": ("server_commands", "have the watcher take a dump that is complete"),
     "promote": ("server_commands", "make a model of the registry the champion, an earlier one too"),
 }
 """Command → the module of flows.cli whose `add_NAME_options` fills it, and its line in `--help`."""
@@ -93,7 +90,6 @@ def attempt(arguments: argparse.Namespace, command: str = "the same call") -> in
     from amazon_electra.flows.configuration.form import spell_for_commands
     from amazon_electra.flows.servers.access import restrict_store
     from amazon_electra.flows.servers.health import ServerFailed
-    from amazon_electra.flows.servers.prefect_server import check_database_file
     from amazon_electra.flows.servers.settings import NO_TELEMETRY
 
     os.environ.update(NO_TELEMETRY)
@@ -112,10 +108,7 @@ def attempt(arguments: argparse.Namespace, command: str = "the same call") -> in
     try:
         is_dry = getattr(arguments, "dry_run", False)  # which makes nothing, not even the folder
         if arguments.command in ("run", "study", "up") and not is_dry:
-            root = build_store(arguments).root
-            if not os.environ.get("PREFECT_API_URL"):
-                check_database_file(root / "prefect" / "prefect.db")
-            restrict_store(root)
+            restrict_store(build_store(arguments).root)
         arguments.do(arguments)
     except UserError as mistake:
         print(f"error: {spell(mistake)}", file=sys.stderr)

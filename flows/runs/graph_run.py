@@ -100,7 +100,7 @@ def run_graph(
     if page := flow_run.ui_url:
         tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
     uri = mlflow_server.resolve_mlflow_uri(store.root)
-    tracking = Tracking(uri, mlflow_server.choose_artifact_place(uri, store))
+    tracking = Tracking(uri, mlflow_server.locate_artifacts(store.root))
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
     (store.root / "runs" / str(flow_run.id)).mkdir(parents=True, exist_ok=True)
     crash_lost_runs(store)

@@ -14,7 +14,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.runs.lost_runs import crash_lost_runs
 from amazon_electra.flows.runs.missed_runs import watch_for_missed_runs
-from amazon_electra.flows.servers.settings import READY_FILE, read_run_limit
+from amazon_electra.flows.servers.settings import READY_FILE
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui import automations
 from amazon_electra.flows.ui.deployments import build_deployments
@@ -22,7 +22,7 @@ from amazon_electra.flows.ui.deployments import build_deployments
 
 def serve_deployments(store: Path) -> None:
     """Serve until stopped; each flow run is a process of its own."""
-    runner = Runner(name="amazon-electra", pause_on_shutdown=False, limit=read_run_limit())
+    runner = Runner(name="amazon-electra", pause_on_shutdown=False)
     for deployment in build_deployments(store):
         runner.add_deployment(deployment)
     automations.create_automations()

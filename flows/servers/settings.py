@@ -1,11 +1,6 @@
 """Settings and names that the servers, their clients and the automations share."""
 
-import json
-import os
-import secrets
 from pathlib import Path
-
-from amazon_electra.beam_jobs.core.errors import UserError
 
 HOST = "127.0.0.1"
 TAG = "amazon-electra"
@@ -16,9 +11,6 @@ DUMP_EVENT = "reviews.dump.arrived"
 """Event that makes the watcher look at once; a storage notification or a webhook emits it."""
 PAUSED_EVENT = "amazon-electra.run.paused"
 """Last event of a run's process that leaves it suspended."""
-ADMIN_VARIABLE = "AMAZON_ELECTRA_PREFECT_ADMIN"
-"""Environment variable with the word by which the Prefect server knows an administrator."""
-ADMIN_HEADER = "Amazon-Electra-Administrator"
 READY_FILE = Path("logs", "deployments.ready")
 """File in the store that is there once the deployments are served."""
 
@@ -54,31 +46,18 @@ keep no results in Prefect, which would read them as code.
 """
 
 
+SERVER = {
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage"
+    ".filesystem",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",
+}
+"""Environment of Prefect's server. Leases in its memory would leave the accelerator taken for ever
+after a restart in the middle of a training. The new UI asks a third party for its settings.
+"""
+
+
 def build_client_environment(store: Path, api_url: str = "") -> dict[str, str]:
     """Return the environment of every process of a run."""
     url = {"PREFECT_API_URL": api_url} if api_url else {}
     return {**NO_TELEMETRY, **CLIENT, "PREFECT_HOME": str(store / "prefect"), **url}
-
-
-def build_admin_environment() -> dict[str, str]:
-    """Return the environment of a Prefect server and of those who set its deployments: the word of
-    AMAZON_ELECTRA_PREFECT_ADMIN, or a new one that only these processes know.
-    """
-    word = os.environ.get(ADMIN_VARIABLE) or secrets.token_hex(32)
-    headers = json.loads(os.environ.get("PREFECT_CLIENT_CUSTOM_HEADERS") or "{}")
-    headers[ADMIN_HEADER] = word
-    return {ADMIN_VARIABLE: word, "PREFECT_CLIENT_CUSTOM_HEADERS": json.dumps(headers)}
-
-
-def read_run_limit() -> int:
-    """Return how many runs `up` has at once: AMAZON_ELECTRA_RUNS_AT_ONCE, or 16.
-
-    Runs that wait for the accelerator count, so the limit leaves room for the watcher. One that
-    waits is an idle process of 230 MB, 170 of them its own (ps, Prefect 3.8 on Linux).
-    """
-    given = os.environ.get("AMAZON_ELECTRA_RUNS_AT_ONCE") or "16"
-    if not given.isdecimal() or not int(given):
-        raise UserError(
-            f"AMAZON_ELECTRA_RUNS_AT_ONCE is {given!r}: write a number of runs, for example 16"
-        )
-    return int(given)

@@ -78,8 +78,8 @@ class Tracking:
     def __init__(self, uri: str, artifacts: str = "") -> None:
         """Prepare the run; nothing is sent before `start` or `join`.
 
-        `artifacts` is the file address at which this process finds MLflow's artifacts; empty where
-        it sends them over HTTP. A new experiment keeps them there, or where the server says.
+        `artifacts` is the file address at which a new experiment of a database keeps its artifacts,
+        empty: beside its file. A server says where it keeps them.
         """
         self.uri, self._artifacts = uri, artifacts
         self.parent = TrackedRun("")
@@ -173,8 +173,6 @@ class Tracking:
         def request() -> None:
             target = run or self.parent
             place = self._client.get_run(target.id).info.artifact_uri
-            if self._artifacts and place.startswith("mlflow-artifacts:/"):
-                place = self._artifacts + place.removeprefix("mlflow-artifacts:")
             if place.startswith("file:"):
                 link_path(folder, Path(url2pathname(urlsplit(place).path), name))
             elif folder.is_dir():

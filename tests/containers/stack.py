@@ -117,7 +117,6 @@ def serve_stack(folder: Path, **more: str) -> Iterator[Stack]:
         drawn = {
             name: secrets.token_hex(16)
             for name in (
-                "AMAZON_ELECTRA_PREFECT_ADMIN",
                 "MLFLOW_FLASK_SERVER_SECRET_KEY",
                 "MLFLOW_TRACKING_PASSWORD",
                 "POSTGRES_PASSWORD",

@@ -76,10 +76,8 @@ def test_json_logs_have_the_whole_message():
 def test_what_env_example_names_reaches_the_containers():
     named = re.findall(r"^([A-Z][A-Z0-9_]+)=", (DEPLOY / "env.example").read_text(), re.MULTILINE)
     text = (DEPLOY / "compose.yaml").read_text()
-    elsewhere = {"PREFECT_SERVER_API_AUTH_STRING", "AMAZON_ELECTRA_RUNS_AT_ONCE"}  # of `up`
-    assert {name for name in named if name not in text} <= elsewhere | {
-        *("DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY", "PREFECT_SERVER_ANALYTICS_ENABLED")  # image
-    }
+    of_image = {"DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY", "PREFECT_SERVER_ANALYTICS_ENABLED"}
+    assert {name for name in named if name not in text} <= of_image
     assert "configs" not in COMPOSE, "its content needs a newer Compose than many have"
     for service, about in SERVICES.items():
         assert about.get("healthcheck"), service
@@ -112,7 +110,7 @@ def test_every_secret_comes_from_the_environment_and_no_server_is_open():
         SERVICES["prefect"]["environment"]["PREFECT_SERVER_API_AUTH_STRING"]
         == "${PREFECT_API_AUTH_STRING}"
     )
-    assert "amazon-electra" in SERVICES["mlflow"]["entrypoint"]
+    assert "basic-auth" in SERVICES["mlflow"]["entrypoint"]
     assert SERVICES["mlflow"]["environment"]["MLFLOW_AUTH_CONFIG_PATH"]
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports

@@ -60,7 +60,7 @@ def test_prefect_takes_the_file_for_work_pools():
         assert len(taken[name].schedules) == len(told.get("schedules", []))
 
     watch = {"places": ["s3://bucket/reviews"]}
-    secret = {"paths": ["{{ $AMAZON_ELECTRA_PREFECT_ADMIN }}"]}
+    secret = {"paths": ["{{ $AMAZON_ELECTRA_WEBHOOK }}"]}
     with get_client(sync_client=True) as client:
         edited = DeploymentUpdate(parameters={"watch": watch, "store": "/elsewhere"}, paused=True)
         client.update_deployment(taken["watch-dumps"].id, edited)

@@ -73,7 +73,7 @@ class Pretraining(Stage):
     begins with random weights. `dev_shards` measure it and decide no weight.
     """
 
-    name, version, Config = "pretraining", 14, TrainingConfig
+    name, version, Config = "pretraining", 15, TrainingConfig
     pool = "training"
     headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
     ends_run = True

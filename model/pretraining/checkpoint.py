@@ -39,7 +39,7 @@ FREE_SETTINGS = {
     "validate_sequences",
     "compile",
 }
-COMPUTATION_VERSION = 4
+COMPUTATION_VERSION = 5
 """Raise this whenever the numbers of a training step change.
 
 No checkpoint is then continued with other arithmetic. tests/model/pretraining/test_checkpoint.py

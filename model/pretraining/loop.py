@@ -26,7 +26,6 @@ from amazon_electra.model.pretraining import optimizer as optimizers
 from amazon_electra.model.pretraining.averaging import LoadedTrunk
 from amazon_electra.model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
 from amazon_electra.model.pretraining.input.masking import count_slots
-from amazon_electra.model.pretraining.network.dropout import BatchSlice
 from amazon_electra.model.pretraining.network.electra import ReplacedHead
 from amazon_electra.model.pretraining.network.encoder import Layer
 from amazon_electra.model.pretraining.network.flops import MatrixFlops
@@ -143,10 +142,6 @@ class Training:
             self.model, self.config, self.device.fused_optimizer, self.adaptation
         )
         self.parameters = list(self.model.parameters())  # not a walk over all modules each step
-        self.part = self.config.device_batch or self.config.batch
-        """Sequences that a process would take at once that were alone and had the memory for what
-        was set: those that share a window of the dropout's random numbers.
-        """
         self.shares_batches = self.device.world_size > 1 and not self.device.moves_together
         self.draw_masks: Callable[[Batch], Batch] = self.batches.draw_masks
         self.forward: Callable[[Batch], Step] = self.model
@@ -154,7 +149,6 @@ class Training:
         self.graphs: StepGraphs | None = None
         compiles = {"auto": self.device.compiles, "on": True, "off": False}[self.config.compile]
         compiles = compiles and isinstance(self.model, OwnModel)  # else it calls hooks
-        self.model.noise.pooled = self.device.kind == "cpu" and not compiles
         if compiles:
             self.compile()
         self.writer = checkpoint.CheckpointWriter(
@@ -213,10 +207,8 @@ class Training:
     def count_sequences_at_once(self) -> int:
         """Return how many sequences of its share of a batch the device takes at once."""
         share = self.config.batch // self.device.world_size
-        whole = math.gcd(share, self.part)
-        return next(
-            n for n in range(min(share, self.config.device_batch or share), 0, -1) if whole % n == 0
-        )
+        most = min(share, self.config.device_batch or share)
+        return next(n for n in range(most, 0, -1) if share % n == 0)
 
     def compute_progress(self) -> float:
         """Return the share of the run that lies behind the next step, 0 to 1."""
@@ -322,17 +314,11 @@ def _put_parts(training: Training, arrays: Arrays) -> list[Batch]:
 
 def _add_gradients(training: Training, parts: list[Batch], can_stop: bool = True) -> Sums | None:
     """Add up the gradients of a batch, part by part; return its sums, or None after a SIGTERM."""
-    config, device = training.config, training.device
-    sums: Sums = {}
-    first = device.rank * sum(len(part["input_ids"]) for part in parts)
+    device, sums = training.device, Sums()
     for i, part in enumerate(parts):
         if i and can_stop and training.stopping and device.world_size == 1:
             training.optimizer.zero_grad(set_to_none=True)
             return None
-        size = len(part["input_ids"])
-        which, start = divmod(first + i * size, training.part)
-        part_slice = BatchSlice(start, size, training.part)
-        training.model.noise.begin_step(config.seed, training.totals.step, which, part_slice)
         batch = part | training.draw_masks(part)
         if isinstance(training.forward, DistributedDataParallel):
             sends = i == len(parts) - 1

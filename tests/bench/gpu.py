@@ -40,7 +40,6 @@ from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.batches import prefetch
 from amazon_electra.model.pretraining.input.sequences import Shards
-from amazon_electra.model.pretraining.network.dropout import Dropout, Noise
 from amazon_electra.model.pretraining.network.encoder import (
     DenseAttention,
     FusedAttention,
@@ -66,7 +65,7 @@ BATCHES = 8
 KERNELS = 40
 ATTENTIONS = [(1024, 128, 4, 64), (1024, 128, 12, 32), (512, 128, 12, 64), (128, 512, 12, 64)]
 """Sequences, tokens, heads and their width."""
-NO_DROPOUT = Dropout(Noise(0.0))
+NO_DROPOUT = torch.nn.Dropout(0.0)
 SECONDS_LEFT = 20.0
 """A row is not begun with less."""
 ROW_SECONDS = 110.0

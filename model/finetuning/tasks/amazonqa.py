@@ -9,17 +9,16 @@ trained on, each of the five counts as right. Files are JSON lines, {train,val,t
 GB; a line is read at a time, and spans are looked for only in the examples that are sampled.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from heapq import nsmallest
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import Example, Task, make_span_task
@@ -94,69 +93,41 @@ def find_best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int
     the best first.
 
     Of equal ones the shorter, then the earlier comes first; a run that shares no word is left out.
-    Scores are computed from the highest upper bound down (each n-gram that occurs in an answer
-    counted, however often), until no other can be among the best.
     """
-    words = passage.split(" ")
-    folded = [w.lower() for w in words]
-    references = [[w.lower() for w in answer.split()] for answer in answers if answer.split()]
-    bounds = _bound_scores(folded, references) if references else np.empty((0, 0))
-    lengths, places = np.nonzero(bounds)
-    order = np.argsort(-bounds[lengths, places], kind="stable")
-    best: list[tuple[float, int, int]] = []
-    for length, i in zip((lengths[order] + 1).tolist(), places[order].tolist(), strict=True):
-        if len(best) == SPANS and bounds[length - 1, i] < -best[-1][0]:
-            break
-        best = sorted([*best, (-compute_bleu2(folded[i : i + length], references), length, i)])[
-            :SPANS
-        ]
-    starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
-    return [(passage[starts[i] : starts[i + length] - 1], starts[i]) for _, length, i in best]
+    words, found = passage.split(" "), list[tuple[float, int, int]]()
+    folded = [word.lower() for word in words]
+    references = [[word.lower() for word in answer.split()] for answer in answers]
+    sizes = [len(reference) for reference in references if reference]
+    allowed = Counter[tuple[str, ...]]()  # of each 1- and 2-gram, the most in one reference
+    for reference in references:
+        allowed |= Counter([*zip(reference, strict=True), *pairwise(reference)])
+    for i in range(len(folded)) if allowed else ():
+        counts, matches = Counter[tuple[str, ...]](), [0, 0]
+        for end in range(i + 1, min(i + MAX_SPAN, len(folded)) + 1):
+            for n in (1, 2):
+                if end - n >= i:
+                    counts[gram := tuple(folded[end - n : end])] += 1
+                    matches[n - 1] += counts[gram] <= allowed[gram]
+            if matches[0]:
+                found.append((-compute_bleu2(end - i, matches, sizes), end - i, i))
+    starts = list(accumulate((len(word) + 1 for word in words), initial=0))
+    return [
+        (passage[starts[i] : starts[i + length] - 1], starts[i])
+        for _, length, i in nsmallest(SPANS, found)
+    ]
 
 
-def _bound_scores(words: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
-    """Return upper bounds of the BLEU-2 of each run of words [length - 1, first word]."""
-    uni, bi = (
-        {gram for r in references for gram in zip(*(r[k:] for k in range(n)), strict=False)}
-        for n in (1, 2)
-    )
-    of_uni = np.cumsum([0, *((word,) in uni for word in words)])
-    of_bi = np.cumsum([0, *(pair in bi for pair in itertools.pairwise(words))])
-    bounds = np.zeros((MAX_SPAN, len(words)))
-    for length in range(1, min(MAX_SPAN, len(words)) + 1):
-        one, two = (
-            of_uni[length:] - of_uni[:-length],
-            of_bi[length - 1 :] - of_bi[: len(of_bi) - length + 1],
-        )
-        bounds[length - 1, : len(one)] = np.where(
-            one > 0, _score_matches(length, (one, two), references) * (1 + 1e-9), 0
-        )
-    return bounds
-
-
-def compute_bleu2(candidate: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+def compute_bleu2(length: int, matches: Sequence[int], sizes: Sequence[int]) -> float:
     """Return the geometric mean of clipped 1- and 2-gram precision times the brevity penalty
-    (Papineni et al. 2002).
+    (Papineni et al. 2002) of `length` words; `matches` count both, `sizes` are the references'.
 
     As in the COCO scorer the authors use, precisions are (matches + 1e-15) / (n-grams + 1e-9) and
     the penalty is against the reference of nearest length.
     """
-    matches = []
-    for n in (1, 2):
-        grams = Counter(zip(*(candidate[i:] for i in range(n)), strict=False))
-        allowed: Counter = Counter()
-        for reference in references:
-            allowed |= Counter(zip(*(reference[i:] for i in range(n)), strict=False))
-        matches.append(sum((grams & allowed).values()))
-    return float(_score_matches(len(candidate), matches, references))
-
-
-def _score_matches(length: int, matches: Sequence[Any], references: Sequence[Sequence[str]]) -> Any:
-    """Return the BLEU-2 of `length` words whose 1- and 2-grams match so often (also arrays)."""
-    precisions = [(m + 1e-15) / (length - n + 1e-9) for n, m in enumerate(matches)]
-    nearest = min((abs(len(r) - length), len(r)) for r in references)[1]
+    one, two = ((m + 1e-15) / (length - n + 1e-9) for n, m in enumerate(matches))
+    nearest = min((abs(size - length), size) for size in sizes)[1]
     ratio = (length + 1e-15) / (nearest + 1e-9)
-    return np.sqrt(precisions[0] * precisions[1]) * (math.exp(1 - 1 / ratio) if ratio < 1 else 1.0)
+    return math.sqrt(one * two) * (math.exp(1 - 1 / ratio) if ratio < 1 else 1.0)
 
 
 TASKS = (

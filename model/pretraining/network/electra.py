@@ -50,9 +50,9 @@ class Electra(OwnModel):
 
     def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
         narrow = architecture.derive_generator()
-        self.generator = Encoder(narrow, self.noise)
+        self.generator = Encoder(narrow, self.config.dropout)
         self.generator_head = TokenHead(vocabulary_size, narrow)
-        self.discriminator = Encoder(architecture, self.noise)
+        self.discriminator = Encoder(architecture, self.config.dropout)
         self.discriminator_head = ReplacedHead(architecture)
 
     def forward(self, batch: Batch) -> Step:

@@ -1,7 +1,7 @@
 """Defines the transformer of both networks: BERT's, post-norm, as in transformers' ElectraModel.
 
 Own modules, not those of transformers: one matrix product for query, key and value, what attention
-may see made once per batch, cheap dropout, and nothing whose shape depends on the data. Weights,
+may see made once per batch, and nothing whose shape depends on the data. Weights,
 states and LayerNorm are fp32; only the products are made in the narrower type of the device, as
 autocast does: tokens of a little-trained network differ by less than bf16 resolves. `small` on real
 reviews after 600 steps of 16: the discriminator's loss on dev was 0.4031 with bf16 states, what a
@@ -27,7 +27,6 @@ from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from amazon_electra.model.architecture import Architecture
-from amazon_electra.model.pretraining.network.dropout import Dropout, Noise
 
 FAR_BELOW = -10_000.0  # added to the scores of what may not be seen: e^-10,000 is 0 in every type
 BLOCK = 128  # tokens
@@ -37,7 +36,7 @@ BLOCK = 128  # tokens
 class DenseAttention:
     mask: Tensor  # [sequences, 1, length, length], added to the scores
 
-    def __call__(self, qkv: Tensor, dropout: Dropout) -> Tensor:
+    def __call__(self, qkv: Tensor, dropout: nn.Dropout) -> Tensor:
         """Map [sequences, length, 3, heads, width] to [sequences, length, heads · width]."""
         sequences, length, _, heads, width = qkv.shape
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
@@ -52,7 +51,7 @@ class FusedAttention:
     counts: Tensor  # int32 [sequences, 1, blocks]: how many blocks each block of tokens sees
     places: Tensor  # int32 [sequences, 1, blocks, blocks]: which, those that it sees first
 
-    def __call__(self, qkv: Tensor, dropout: Dropout) -> Tensor:
+    def __call__(self, qkv: Tensor, dropout: nn.Dropout) -> Tensor:
         """Map [sequences, length, 3, heads, width] to [sequences, length, heads · width]."""
         documents = self.documents
         if not torch.compiler.is_compiling():
@@ -175,7 +174,7 @@ def look_up_few(ids: Tensor, table: Tensor) -> Tensor:
 class Embeddings(nn.Module):
     """Word, position and type vectors of width `embedding`; one instance serves both networks."""
 
-    def __init__(self, vocabulary_size: int, architecture: Architecture, noise: Noise) -> None:
+    def __init__(self, vocabulary_size: int, architecture: Architecture, dropout: float) -> None:
         super().__init__()
         self.word = nn.Parameter(torch.empty(vocabulary_size, architecture.embedding))
         self.position = nn.Parameter(
@@ -185,7 +184,7 @@ class Embeddings(nn.Module):
             torch.empty(architecture.type_vocabulary_size, architecture.embedding)
         )
         self.norm = LayerNorm(architecture.embedding, architecture.layer_norm_eps)
-        self.dropout = Dropout(noise)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids: Tensor, positions: Tensor, types: Tensor | None = None) -> Tensor:
         """Map [sequences, length] each to [sequences, length, embedding]; types default to 0."""
@@ -202,7 +201,7 @@ class Embeddings(nn.Module):
 class Layer(nn.Module):
     """Attention, then feed-forward; each adds to the states, which are then normed (post-norm)."""
 
-    def __init__(self, architecture: Architecture, noise: Noise) -> None:
+    def __init__(self, architecture: Architecture, dropout: float) -> None:
         super().__init__()
         hidden = architecture.hidden
         self.heads = architecture.heads
@@ -212,30 +211,32 @@ class Layer(nn.Module):
         self.up = Linear(hidden, architecture.intermediate)
         self.down = Linear(architecture.intermediate, hidden)
         self.output_norm = LayerNorm(hidden, architecture.layer_norm_eps)
-        self.dropout = Dropout(noise)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: Tensor, attention: Attention) -> Tensor:
         """Map [sequences, length, hidden] to the same shape."""
         sequences, length, hidden = states.shape
         qkv = self.qkv(states).view(sequences, length, 3, self.heads, hidden // self.heads)
         attended = self.attention_output(attention(qkv, self.dropout))
-        states = self.attention_norm(self.dropout.add_residual(states, attended))
+        states = self.attention_norm(states + self.dropout(attended))
         lifted = functional.gelu(self.up(states))
-        normed: Tensor = self.output_norm(self.dropout.add_residual(states, self.down(lifted)))
+        normed: Tensor = self.output_norm(states + self.dropout(self.down(lifted)))
         return normed
 
 
 class Encoder(nn.Module):
     """Maps embedded tokens to hidden states, with a projection where the widths differ (google)."""
 
-    def __init__(self, architecture: Architecture, noise: Noise) -> None:
+    def __init__(self, architecture: Architecture, dropout: float) -> None:
         super().__init__()
         self.project = (
             Projection(architecture.embedding, architecture.hidden)
             if architecture.embedding != architecture.hidden
             else nn.Identity()
         )
-        self.layers = nn.ModuleList(Layer(architecture, noise) for _ in range(architecture.layers))
+        self.layers = nn.ModuleList(
+            Layer(architecture, dropout) for _ in range(architecture.layers)
+        )
 
     def forward(self, embedded: Tensor, attention: Attention) -> Tensor:
         """Map [sequences, length, embedding] to [sequences, length, hidden]."""

@@ -9,7 +9,6 @@ from torch.nn import functional
 
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.config import PretrainingConfig
-from amazon_electra.model.pretraining.network.dropout import Noise
 from amazon_electra.model.pretraining.network.encoder import (
     Embeddings,
     Encoder,
@@ -41,7 +40,6 @@ class PretrainingModel(nn.Module):
         super().__init__()
         self.config = config
         self.dtype = dtype
-        self.noise = Noise(config.dropout)
 
     def list_trunk_names(self) -> set[str]:
         """Return the names of the parameters of embeddings and trunk."""
@@ -63,7 +61,7 @@ class OwnModel(PretrainingModel):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(config, dtype)
-        self.embeddings = Embeddings(vocabulary_size, architecture, self.noise)
+        self.embeddings = Embeddings(vocabulary_size, architecture, config.dropout)
         self.add_networks(vocabulary_size, architecture)
         set_product_type(self, dtype)
 

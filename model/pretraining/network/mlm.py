@@ -41,7 +41,7 @@ class MaskedLanguageModel(OwnModel):
     trunk_name = "encoder"
 
     def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
-        self.encoder = Encoder(architecture, self.noise)
+        self.encoder = Encoder(architecture, self.config.dropout)
         self.encoder_head = TokenHead(vocabulary_size, architecture)
         has_pairs = self.config.objective == "mlm+nsp"
         self.pair_head = PairHead(architecture.hidden) if has_pairs else None

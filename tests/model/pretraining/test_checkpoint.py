@@ -141,15 +141,15 @@ def test_all_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
 
 
 STEPS = 6
-# Every part of the step has a say: dropout, clipping and decay are strong enough to be seen.
+# Clipping and decay are strong enough to be seen; random dropout differs between processors.
 SETTINGS = {"layers": 2, "hidden": 64, "intermediate": 128, "embedding": 32, "heads": 2}
-SETTINGS |= {"batch": 8, "device_batch": 4, "dropout": 0.1, "learning_rate": 5e-3, "steps": 20}
+SETTINGS |= {"batch": 8, "device_batch": 4, "dropout": 0, "learning_rate": 5e-3, "steps": 20}
 SETTINGS |= {"weight_decay": 1, "clip": 0.5, "seed": 3}
 LOSSES: dict[int, dict[str, list[float]]] = {
-    4: {
-        "electra": [34.34958, 23.86729, 25.31925, 22.76039, 25.3902, 23.48506],
-        "mlm": [4.62357, 4.57116, 4.50492, 4.45914, 4.31654, 4.20654],
-        "mlm+nsp": [5.29551, 5.27936, 5.31307, 5.20532, 5.09752, 4.95396],
+    5: {
+        "electra": [34.56472, 23.82479, 25.43303, 22.41902, 26.14187, 23.00039],
+        "mlm": [4.62228, 4.56416, 4.52136, 4.467, 4.3068, 4.21877],
+        "mlm+nsp": [5.29791, 5.30889, 5.2908, 5.13771, 5.07876, 4.93292],
     },
 }
 """Of the first steps, by COMPUTATION_VERSION and objective."""

@@ -16,7 +16,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.input.sequences import Shards
-from amazon_electra.model.pretraining.network.dropout import Dropout, Noise
 from amazon_electra.model.pretraining.network.encoder import (
     FusedAttention,
     build_attention,
@@ -28,7 +27,7 @@ from tests.model.pretraining.runs import build, take_steps
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": 2, "hidden": 64, "intermediate": 128, "embedding": 32, "heads": 1, "batch": 4}
-no_dropout = Dropout(Noise(0.0))
+no_dropout = torch.nn.Dropout(0.0)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ OF_PREFECT := tests/flows --ignore tests/flows/store --ignore tests/flows/dumps
 OTHERS := tests/model tests/beam_jobs tests/flows/store tests/flows/dumps tests/deploy $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-containers test-bench test-demo test-readme bench mutants up requirements audit sbom clean test-smoke test-all test-slow
+.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-repeatable test-browser test-xla test-flink test-containers test-bench test-demo test-readme bench mutants up requirements audit sbom clean test-smoke test-all test-slow
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -70,6 +70,11 @@ test: $(INSTALLED_DEV)  ## the tests, without the slow ones
 	$(PYTEST) $(OF_PREFECT) >build/tests_of_prefect.txt 2>&1 & \
 	$(PYTEST) -n $(CORES) --dist loadfile --no-loadscope-reorder $(OTHERS); others=$$?; \
 	wait $$!; of_prefect=$$?; cat build/tests_of_prefect.txt; test $$others = 0 -a $$of_prefect = 0
+
+test-repeatable: $(INSTALLED_DEV)  ## the tests without Prefect as on a processor with AVX2 alone, with other hash seeds, with 1 and 4 threads
+	ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PYTEST) $(SIDE_BY_SIDE) $(OTHERS)
+	for n in 1 2 3 4 5 6 7 8 9 10; do PYTHONHASHSEED=$$n $(PYTEST) $(SIDE_BY_SIDE) $(OTHERS) || exit 1; done
+	for n in 1 4; do OMP_NUM_THREADS=$$n $(BIN)/python -m pytest tests/model || exit 1; done
 
 test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs
 	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/end_to_end tests/faults tests/browser tests/dataflow_replay tests/bench tests/test_extensions.py tests/test_python_page.py

@@ -1,6 +1,10 @@
-"""Tiny tokenizers of each kind that published encoders have, as their tokenizer.json has them."""
+"""Tiny tokenizers of each kind that published encoders have, as their tokenizer.json has them.
+
+Their entries are written: trained ones, whose ties are broken at random, differ in each process.
+"""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import (
@@ -27,6 +31,14 @@ ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 MIXER_WORDS = ("the", "mixer", "works", "great", "broke", "after", "a", "week", "##s", "!", ".")
 
 
+def list_entries(text: str, inside: str = "", before: str = "") -> list[str]:
+    """Return the characters of a text, the same inside words, and every second word."""
+    letters = sorted(set(text) - {" "})
+    words = sorted({word for word in text.split() if len(word) > 1})[::2]
+    marked = [*letters, *(inside + one for one in letters), *(before + word for word in words)]
+    return list(dict.fromkeys(marked))
+
+
 def _finish(tokenizer: Tokenizer, specials: tuple[str, ...], cls: str, sep: str) -> Tokenizer:
     tokenizer.add_special_tokens(list(specials))
     ends = [(token, tokenizer.token_to_id(token)) for token in (cls, sep)]
@@ -38,14 +50,14 @@ def _finish(tokenizer: Tokenizer, specials: tuple[str, ...], cls: str, sep: str)
 
 def build_word_piece(specials: tuple[str, ...] = BERT) -> Tokenizer:
     """BERT's; with ROBERTA's entries that of MPNet."""
-    unknown = "[UNK]"
-    tokenizer = Tokenizer(models.WordPiece(unk_token=unknown))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    words = splitter.pre_tokenize_str(normalizer.normalize_str(" ".join(TEXT)))
+    pieces = list_entries(" ".join(word for word, _ in words), "##")
+    entries = dict.fromkeys([*specials, "[UNK]", *pieces])
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
     tokenizer.decoder = decoders.WordPiece()
-    entries = list(dict.fromkeys([*specials, unknown]))
-    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=entries, show_progress=False)
-    tokenizer.train_from_iterator(TEXT, trainer)
     cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
     return _finish(tokenizer, specials, cls, sep)
 
@@ -72,36 +84,42 @@ def build_unigram(
     specials: tuple[str, ...] = ROBERTA, added: tuple[str, ...] = (), normalized: bool = True
 ) -> Tokenizer:
     """SentencePiece's, as of XLM-R and DeBERTa-v3; it knows each character of TEXT."""
-    tokenizer = Tokenizer(models.Unigram())
+    unknown = specials.index("[UNK]" if specials == BERT else "<unk>")
+    text = normalizers.NFKC().normalize_str(" ".join(TEXT))
+    pieces = [*specials, "▁", *list_entries(text, before="▁")]
+    scores = [-len(specials) / (1 + len(piece)) - n / 1_000 for n, piece in enumerate(pieces)]
+    vocabulary = list(zip(pieces, scores, strict=True))
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unknown))
     if normalized:
         tokenizer.normalizer = normalizers.Sequence(
             [normalizers.NFKC(), normalizers.Replace("  ", " ")]
         )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    unknown = specials[1] if specials == BERT else specials[3]
-    trainer = trainers.UnigramTrainer(
-        vocab_size=300, special_tokens=list(specials), unk_token=unknown, show_progress=False
-    )
-    tokenizer.train_from_iterator(TEXT, trainer)
     tokenizer.add_tokens(list(added))
     cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
     return _finish(tokenizer, specials, cls, sep)
 
 
-def write_mixer_vocabulary(folder: Path) -> Path:
-    """Write the vocabulary of a few words, with the files that the jobs read."""
-    entries = [*BERT, *MIXER_WORDS]
-    words = models.WordPiece({word: i for i, word in enumerate(entries)}, unk_token="[UNK]")
+def write_word_pieces(folder: Path, entries: Sequence[str], config: str = "{}\n") -> Path:
+    """Write the files of a vocabulary of BERT's kind, special entries first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    every = [*BERT, *entries]
+    words = models.WordPiece({word: i for i, word in enumerate(every)}, unk_token="[UNK]")
     tokenizer = Tokenizer(words)
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(list(BERT))
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "vocab.txt").write_text("\n".join(entries) + "\n")
-    (folder / "tokenizer_config.json").write_text("{}\n")
+    (folder / "vocab.txt").write_text("\n".join(every) + "\n")
+    (folder / "tokenizer_config.json").write_text(config)
     return folder
+
+
+def write_mixer_vocabulary(folder: Path) -> Path:
+    """Write the vocabulary of a few words, with the files that the jobs read."""
+    return write_word_pieces(folder, MIXER_WORDS)
 
 
 def write_published(tokenizer: Tokenizer, folder: Path, specials: tuple[str, ...]) -> Path:

@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from tokenizers import BertWordPieceTokenizer
-from tokenizers.processors import BertProcessing
 from transformers import (
     BertConfig,
     BertModel,
@@ -24,6 +22,7 @@ from transformers import (
 
 from amazon_electra.model.finetuning.examples import Example, Shape
 from amazon_electra.model.finetuning.network import Head, save_finetuned
+from tests.tokenizer_kinds import BERT, write_word_pieces
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
 BAD = ("awful", "broken", "useless", "flimsy", "terrible")
@@ -71,22 +70,24 @@ def _row(i: int, generator: np.random.Generator) -> dict:
 
 
 def write_tokenizer(folder: Path) -> int:
-    """WordPiece over the corpus's words; returns the vocabulary's size."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = BertWordPieceTokenizer(lowercase=True)
-    text = [f"the {t} is {w} and number 0123456789 really ." for t in THINGS for w in GOOD + BAD]
-    text += [
-        "who what where when works fits battery question answer the cat sat on a mat in london "
-        "peter"
+    """WordPiece over the corpus's words and letters; returns the vocabulary's size."""
+    letters = "0123456789abcdefghijklmnopqrstuvwxyz"
+    words = (
+        "the is and number really a on in who what where when works fits battery question answer"
+    )
+    others = "cat sat mat london peter"
+    entries = [
+        *letters,
+        *(f"##{one}" for one in letters),
+        *".,?!-",
+        *words.split(),
+        *others.split(),
     ]
-    tokenizer.train_from_iterator(text, vocab_size=300, min_frequency=1, show_progress=False)
-    ends = [(token, tokenizer.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
-    tokenizer._tokenizer.post_processor = BertProcessing(*ends)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    tokenizer.save_model(str(folder))
+    entries = list(dict.fromkeys([*entries, *THINGS, *GOOD, *BAD]))
     config = '{"tokenizer_class": "BertTokenizer", "do_lower_case": true, "model_max_length": 512}'
-    (folder / "tokenizer_config.json").write_text(config)
-    return tokenizer.get_vocab_size()
+    write_word_pieces(folder, entries, config)
+    torch.manual_seed(0)  # of the weights that are drawn next
+    return len(BERT) + len(entries)
 
 
 def write_electra(folder: Path, layers: int = 2) -> Path:

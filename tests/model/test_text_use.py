@@ -193,8 +193,8 @@ def test_a_prefix_is_cut_as_in_one_string_or_not_at_all():
         assert add_prefix(tokenizer, "query: ")
         assert [tokenizer.encode(text).ids for text in TEXT] == whole
         assert find_specials(tokenizer) == specials
-        tokenizer.enable_truncation(8)
-        assert len(tokenizer.encode(TEXT[0])) == 8
+        tokenizer.enable_truncation(16)
+        assert len(tokenizer.encode(TEXT[0])) == 16
         assert add_prefix(tokenizer, "query: "), "it is there already"
         assert tokenizer.encode("a").tokens.count(":") == 1
     tokenizer = build_bpe()

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from amazon_electra.model.evaluation.choice import (
     fit_temperature,
     make_held_out_predictions,
     rank_arms,
+    temper,
 )
 from amazon_electra.model.evaluation.copies import save_sketches
 from amazon_electra.model.evaluation.metrics import (
@@ -180,7 +181,7 @@ def write_model(
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
     exported = fitted.export(output, examples, temperature, task)
-    held_out = OutOfFold.of_predictions(dev, temperature)
+    held_out = best.held_out.divide(temperature)
     tested = OutOfFold.of_predictions(test, temperature) if test else None
     if task.shape == "multilabel":
         if target:
@@ -200,6 +201,7 @@ def write_model(
             partial(predict_texts, fitted, temperature),
             target,
             find_word_pipeline(fitted, ranked),
+            reduce(OutOfFold.join, [temper(cell.held_out) for cell in ranked]),
         )
         if target:
             threshold = questions["trust"]["asked"]["threshold"]
@@ -305,7 +307,7 @@ def measure_cost(arm: Arm, texts: Sequence[str], folder: Path) -> dict[str, floa
 def list_thresholds(held_out: OutOfFold, temperature: float) -> list[float]:
     """Return the probability of each class of a multi-label task from which on a text has it."""
     logits = choose_thresholds(held_out.logits, held_out.labels)
-    return apply_temperature(logits, temperature, is_multilabel=True).round(6).tolist()
+    return apply_temperature(logits, temperature, is_multilabel=True).tolist()
 
 
 def predict_texts(arm: Arm, temperature: float, texts: Sequence[str]) -> np.ndarray:

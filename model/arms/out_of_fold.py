@@ -4,7 +4,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -62,6 +62,10 @@ class OutOfFold:
         logits = predictions.logits / temperature
         none = np.zeros(len(predictions), np.int64)
         return cls(predictions.ids, np.asarray(predictions.labels, np.int64), logits, none)
+
+    def divide(self, temperature: float) -> "OutOfFold":
+        """Return the same with logits that are divided by the temperature."""
+        return replace(self, logits=self.logits / np.float32(temperature))
 
     def join(self, other: "OutOfFold | None") -> "OutOfFold":
         """Return the predictions of both; of an example that both have, this one's."""

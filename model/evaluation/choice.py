@@ -136,3 +136,8 @@ def fit_temperature(dev: Predictions) -> float:
 
     found = minimize_scalar(compute_loss, bounds=np.log(TEMPERATURES), method="bounded")
     return round(float(np.exp(found.x)), 4)
+
+
+def temper(held_out: OutOfFold) -> OutOfFold:
+    """Return held-out predictions, calibrated by the temperature that fits them."""
+    return held_out.divide(fit_temperature(make_held_out_predictions(held_out)))

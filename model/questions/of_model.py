@@ -47,22 +47,26 @@ def answer_questions(
     predict: Callable[[Sequence[str]], np.ndarray],
     target_accuracy: float | None = None,
     word_pipeline: Any = None,
+    others: OutOfFold | None = None,
 ) -> dict[str, Any]:
     """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
     what can be promised, of what gives the labels away, and so on.
 
     `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
-    where that is larger. Labels of both are looked at. `predict` gives probabilities of texts,
-    `word_pipeline` is that of TF-IDF, whose words of each class are shown.
+    where that is larger. Labels of both are looked at, and what `others`, predictions by less good
+    models, have beside them. `predict` gives probabilities of texts, `word_pipeline` is that of
+    TF-IDF, whose words of each class are shown.
     """
     every = held_out.join(test)
-    records = locate_reviews(data, every.ids, with_text=True)
-    texts = [records.get(one, {}).get("text", "") for one in every.ids] if records else []
+    labelled = every.join(others)
+    records = locate_reviews(data, labelled.ids, with_text=True)
+    texts = [records.get(one, {}).get("text", "") for one in labelled.ids] if records else []
     steps = 2 if "mae" in task.metrics else 1  # of a scale
-    wrong = find_wrong_labels(every.probabilities, every.labels, texts, steps)
-    rows = list_suspicious_rows(wrong, every, task, records)
+    wrong = find_wrong_labels(labelled.probabilities, labelled.labels, texts, steps)
+    rows = list_suspicious_rows(wrong, labelled, task, records)
+    texts = texts[: len(every)]
     rows += list_contradicted_rows(task, data, predict)
-    rows.sort(key=lambda row: -row["margin"])
+    rows.sort(key=lambda row: row["own"])
     write_rows(rows, folder / SUSPICIOUS)
     own = take_probabilities(every.probabilities, every.labels)
     loss = float(-take_logarithms(own).mean())
@@ -89,15 +93,17 @@ def summarize_slices(
     records: dict[str, dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Return the slices of the answers, the weakest first; none of examples that are no reviews."""
-    chosen = [place for place, one in enumerate(every.ids) if one in records][:MAX_REVIEWS]
+    known = [place for place, one in enumerate(every.ids) if one in records]
+    n = min(len(known), MAX_REVIEWS)
+    chosen = [known[place * len(known) // n] for place in range(n)]
     own = [records[every.ids[place]] for place in chosen]
     mark_products(own, every.folds[chosen].tolist(), data)
-    classes = [task.labels[every.labels[place]] for place in chosen]
     right = (every.probabilities.argmax(1) == every.labels)[chosen]
-    fields = describe_fields([one["text"] for one in own], own, classes)
+    fields = describe_fields([one["text"] for one in own], own)
+    is_test = np.array([one.get("split") not in TRAINED for one in own], bool)
     return [
         asdict(one) | {"is_weak": one.is_weak, "says": one.describe()}
-        for one in find_slices(right, fields)
+        for one in find_slices(right, fields, is_test)
     ]
 
 
@@ -145,7 +151,7 @@ def list_suspicious_rows(
                 "suggested": task.labels[one.suggested],
                 "confidence": one.confidence,
                 "contradicted": "yes" if one.is_contradicted else "",
-                "margin": one.confidence - float(held_out.probabilities[place, given]),
+                "own": one.own,
             }
         )
     return rows
@@ -172,7 +178,7 @@ def list_contradicted_rows(
             "suggested": task.labels[int(row.argmax())],
             "confidence": float(row.max()),
             "contradicted": "yes",
-            "margin": float(2 * row.max() - 1),
+            "own": float(1 - row.max()),
         }
         for entry, row in zip(chosen, probabilities, strict=True)
     ]

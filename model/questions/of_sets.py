@@ -1,5 +1,6 @@
 """Which labels of a multi-label task look wrong: `suspicious.csv`, class by class."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,10 @@ def answer_set_questions(
         for one in found[-1].suspicions:
             suggested[one.place, place] = one.suggested
             confidence[one.place] = max(confidence[one.place], one.confidence)
-    estimate, low, high = (sum(getattr(w, n) for w in found) for n in ("estimate", "low", "high"))
-    wrong = WrongLabels([], sum(one.n for one in found), estimate, low, high)
+    wrong = WrongLabels([], sum(one.n for one in found), None, None, None)
+    if all(one.estimate is not None for one in found):
+        names = ("estimate", "low", "high")
+        wrong = replace(wrong, **{name: sum(getattr(w, name) for w in found) for name in names})
     places = [*np.flatnonzero((suggested != every.labels).any(1))]
     places.sort(key=lambda place: (-confidence[place], place))
     rows = [

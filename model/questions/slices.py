@@ -1,6 +1,8 @@
-"""Where is it weak? The accuracy of each slice of the reviews: by class, stars, length, language,
-file, month and whether the product was seen in training. A weak one is worse than the rest by
-Fisher's exact test, corrected for the number of slices.
+"""Where is it weak? The accuracy of each slice of the reviews: by length, language, file, month and
+whether the product was seen in training. A weak one is worse than the rest by Fisher's exact test,
+corrected for the number of slices, and so on held-out and on test reviews alike.
+
+Classes and stars are no slices: the rarest class is always worse than the rest.
 """
 
 from collections import Counter
@@ -41,10 +43,12 @@ class Slice:
     """Accuracy of the other reviews."""
     p: float
     """That it is as good as the rest: corrected (Holm)."""
+    is_confirmed: bool = True
+    """Whether it is worse than the rest in each part by itself too."""
 
     @property
     def is_weak(self) -> bool:
-        return self.p < LEVEL
+        return self.p < LEVEL and self.is_confirmed
 
     def describe(self) -> str:
         """Return a clause for the report."""
@@ -54,15 +58,13 @@ class Slice:
 
 
 def describe_fields(
-    texts: Sequence[str], records: Sequence[Mapping[str, Any]], classes: Sequence[str]
+    texts: Sequence[str], records: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[str]]:
-    """Return the values of each field by which reviews are sliced; `classes` are their labels."""
+    """Return the values of each field by which reviews are sliced."""
     edges = ["0", *map(str, LENGTHS)]
     names = [f"{a} to {b}" for a, b in pairwise(edges)] + [f"over {edges[-1]}"]
     counts = np.searchsorted(LENGTHS, [count_words(text) for text in texts])
     return {
-        "class": list(classes),
-        "stars": [str(record.get("stars") or "none") for record in records],
         "length": [f"{names[place]} words" for place in counts],
         "language": [find_language(text) or "unknown" for text in texts],
         "file": [str(record.get("file") or "unknown") for record in records],
@@ -71,32 +73,45 @@ def describe_fields(
     }
 
 
-def find_slices(right: np.ndarray, fields: Mapping[str, Sequence[str]]) -> list[Slice]:
-    """Return the slices of at least MIN_REVIEWS reviews, the weakest first; none by a field that
-    has one value. `right` is bool [n], `fields` has the value of each review by field. Of slices
-    with the same reviews, such as stars that are the classes, the first is returned.
+def find_slices(
+    right: np.ndarray, fields: Mapping[str, Sequence[str]], is_test: np.ndarray | None = None
+) -> list[Slice]:
+    """Return the slices of at least MIN_REVIEWS reviews and at most half of all, the weakest first.
+
+    `right` is bool [n], `fields` has the value of each review by field, `is_test`, bool [n], says
+    which reviews are apart from the others: a slice must be weak on both sides. Of slices with the
+    same reviews the first is returned.
     """
     from scipy.stats import fisher_exact  # takes a second to load
 
+    def test(inside: np.ndarray, part: np.ndarray) -> float:
+        """Return p that the answers inside are no worse than the others of a part."""
+        counts = [
+            [int((right & own & part).sum()), int((~right & own & part).sum())]
+            for own in (inside, ~inside)
+        ]
+        return float(fisher_exact(counts, alternative="less").pvalue)
+
+    every = np.ones(len(right), bool)
+    parts = [] if is_test is None else [part for part in (is_test, ~is_test) if part.any()]
     found, known = [], set[bytes]()
     for name, values in fields.items():
         counts = Counter(values)
         for value, n in counts.most_common(MAX_VALUES):
-            if n < MIN_REVIEWS or n == len(values):
+            if n < MIN_REVIEWS or 2 * n > len(values):
                 continue
             inside = np.array([one == value for one in values])
             if inside.tobytes() in known:
                 continue
             known.add(inside.tobytes())
             hits, others = int(right[inside].sum()), int(right[~inside].sum())
-            rest = len(values) - n
-            table = [[hits, n - hits], [others, rest - others]]
-            p = float(fisher_exact(table, alternative="less").pvalue)
             interval = compute_exact_interval(hits, n)
-            found.append((p, (name, value, n, hits / n, *interval, others / rest)))
+            about = name, value, n, hits / n, *interval, others / (len(values) - n)
+            is_confirmed = all(test(inside, part) < LEVEL for part in parts)
+            found.append((test(inside, every), about, is_confirmed))
     found.sort(key=lambda one: one[0])
     slices, corrected = [], 0.0
-    for place, (p, about) in enumerate(found):
+    for place, (p, about, is_confirmed) in enumerate(found):
         corrected = max(corrected, min(1.0, p * (len(found) - place)))
-        slices.append(Slice(*about, corrected))
+        slices.append(Slice(*about, corrected, is_confirmed))
     return slices

@@ -1,9 +1,8 @@
-"""Which of my labels are wrong? Confident learning (Northcutt et al. 2021) over probabilities of
-models that were not trained on the review.
-
-cleanlab computes the same numbers; it takes pandas and two more packages for these few lines.
+"""Which of my labels are wrong? Those to which models that were not trained on the review give a
+small probability; and how many, by the answers that these models are surest of.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,12 @@ import numpy as np
 
 from amazon_electra.model.evaluation.significance import compute_exact_interval
 from amazon_electra.model.finetuning.examples import fold_text
+
+SUREST = 1 / 5
+"""Of the answers of each class, which count as right. Of more the model's own mistakes are counted;
+of fewer the interval is wide (docs/results.md)."""
+MISTAKES = 0.15
+"""Share of the answers that the model gets wrong, from which on these are counted too."""
 
 
 @dataclass(frozen=True)
@@ -24,31 +29,38 @@ class Suspicion:
     """Class that the model gives it."""
     confidence: float
     """Probability of that class."""
+    own: float
+    """Probability of the label that it has."""
     is_contradicted: bool = False
     """Whether another copy of the text has another label."""
 
 
 @dataclass(frozen=True)
 class WrongLabels:
-    """How many labels are wrong, estimated with a 95% interval, and which look so, the likeliest
-    first.
+    """Which labels look wrong, the likeliest first, and how many of `n` are, estimated with a 95%
+    interval; None where the model is too weak to say.
     """
 
     suspicions: list[Suspicion]
     n: int
-    estimate: float
-    low: float
-    high: float
+    estimate: float | None
+    low: float | None
+    high: float | None
     steps: int = 1
     """From the label to the suggestion, at least."""
 
     def describe(self) -> str:
         """Return a sentence for the report."""
         other = "another label" + f" {self.steps} or more steps away" * (self.steps > 1)
+        if self.estimate is None:
+            return (
+                f"How many of {self.n:,} labels are wrong cannot be said: the model is too weak "
+                "for that, its own mistakes are too many."
+            )
         return (
             f"About {self.estimate:,.0f} ({self.low:,.0f} to {self.high:,.0f}) of {self.n:,} "
-            f"labels look wrong: models that had not seen the review give it {other}, and are "
-            "as sure of that as they are of reviews that have it."
+            f"labels look wrong: so often do the reviews that the model is surest of have {other} "
+            "than it gives them without having seen them."
         )
 
 
@@ -57,34 +69,37 @@ def find_wrong_labels(
 ) -> WrongLabels:
     """Return which labels look wrong, and how many are.
 
-    `probabilities` [n, classes] are out of fold; `labels` int [n]. A review counts as one of class
-    k where its probability of k is at least the mean of those labelled k. Of the reviews labelled
-    i, the share that counts as another class is that of wrong labels among all of them. Listed is
-    every review whose likeliest class is another, and each copy of a text that has two labels.
-    Classes nearer than `steps` do not count as another: 4 stars for 5 are a matter of taste.
+    `probabilities` [n, classes] are out of fold and calibrated; `labels` int [n]. Listed is every
+    review whose likeliest class is another, and each copy of a text that has two labels; first
+    those whose own label is least probable. Classes nearer than `steps` do not count as another:
+    4 stars for 5 are a matter of taste.
+
+    The model counts as right in the SUREST share of the answers of each class: as often as labels
+    differ there, labels are wrong among all. What differs beyond that are mistakes of the model,
+    and where it makes more than MISTAKES there is no estimate.
     """
     n, classes = probabilities.shape
-    own = probabilities[np.arange(n), labels]
-    counts = np.bincount(labels, minlength=classes)
-    means = np.bincount(labels, own, classes) / np.maximum(counts, 1)
-    means[counts == 0] = np.inf  # nothing shows how sure the model is of a class without examples
-    sure = np.where(probabilities >= means, probabilities, -1)
-    is_sure, counted = sure.max(1) >= 0, sure.argmax(1)
-    wrong = is_sure & (abs(counted - labels) >= steps)
-    of_class = np.bincount(labels[is_sure], minlength=classes)
-    shares = np.bincount(labels[wrong], minlength=classes) / np.maximum(of_class, 1)
-    estimate = float(counts @ shares)
-    found, out_of = int(wrong.sum()), int(is_sure.sum())
-    low, high = compute_exact_interval(found, out_of)
-    scale = estimate * out_of / found if found else float(n)
-    likeliest = probabilities.argmax(1)
+    near = abs(np.arange(classes) - labels[:, None]) < steps
+    own, likeliest = (probabilities * near).sum(1), probabilities.argmax(1)
+    confidence, differs = probabilities.max(1), abs(likeliest - labels) >= steps
+    estimate, wrong, looked_at = 0.0, 0, 0
+    for answered in (np.flatnonzero(likeliest == k) for k in range(classes)):
+        order = answered[np.argsort(-confidence[answered], kind="stable")]
+        surest = differs[order[: math.ceil(SUREST * len(order))]]
+        estimate += float(len(order) * surest.mean()) if len(order) else 0
+        wrong, looked_at = wrong + int(surest.sum()), looked_at + len(surest)
     contradicted = find_contradicted(texts, labels)
     suspicions = [
-        Suspicion(int(i), int(likeliest[i]), float(probabilities[i, likeliest[i]]), bool(is_copy))
-        for i, is_copy in enumerate(contradicted)
-        if is_copy or abs(likeliest[i] - labels[i]) >= steps
+        Suspicion(
+            int(i), int(likeliest[i]), float(confidence[i]), float(own[i]), bool(contradicted[i])
+        )
+        for i in np.flatnonzero(contradicted | differs)
     ]
-    suspicions.sort(key=lambda one: (own[one.place] - one.confidence, one.place))
+    suspicions.sort(key=lambda one: (one.own, one.place))
+    if differs.mean() - estimate / n > MISTAKES:
+        return WrongLabels(suspicions, n, None, None, None, steps)
+    low, high = compute_exact_interval(wrong, looked_at)
+    scale = estimate * looked_at / wrong if wrong else float(n)
     return WrongLabels(suspicions, n, estimate, low * scale, high * scale, steps)
 
 

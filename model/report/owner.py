@@ -87,7 +87,9 @@ def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     if found["giveaway"]:
         lines.append(("giveaway", found["giveaway"]["says"]))
     if wrong["listed"]:
-        about = f"about {wrong['estimate']:,.0f} of {wrong['n']:,} look wrong"
+        about = f"{wrong['listed']:,} of {wrong['n']:,} differ from the model's answers"
+        if wrong["estimate"] is not None:
+            about = f"about {wrong['estimate']:,.0f} of {wrong['n']:,} look wrong"
         lines.append(("labels", f"{about}: {folder / SUSPICIOUS}"))
     if asked := found["trust"].get("asked"):
         lines.append(("trust", asked["says"].partition(" (Clopper")[0]))

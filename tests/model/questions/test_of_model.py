@@ -88,9 +88,10 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     asked = found["trust"]["asked"]
     assert (asked["target"], asked["n"]) == (0.9, 400)  # more than test has
     sliced = {(one["field"], one["value"]) for one in found["slices"]}
-    assert {("class", "bad"), ("stars", "2"), ("stars", "4"), ("month", "2026-03")} <= sliced
+    assert ("month", "2026-03") in sliced
+    assert not {field for field, _ in sliced} & {"class", "stars"}
     products = {one["value"]: one["n"] for one in found["slices"] if one["field"] == "product"}
-    assert products == {"seen in training": 400, "not seen in training": 200}
+    assert products == {"not seen in training": 200}, "the others are most"
     assert not any(field == "file" for field, _ in sliced), "there is one"
     found["slices"][0]["is_weak"] = True
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))

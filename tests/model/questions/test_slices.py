@@ -9,7 +9,7 @@ from amazon_electra.model.questions.of_model import HEADER, SUSPICIOUS
 from amazon_electra.model.questions.slices import describe_fields, find_slices
 from amazon_electra.model.report.owner import write_errors_page
 
-FIELDS = {"stars": 5, "language": 3, "file": 8}
+FIELDS = {"shop": 5, "language": 3, "file": 8}
 
 
 def simulate(seed, weak=0.0):
@@ -41,12 +41,29 @@ def test_no_slice_is_weak_where_none_is():
     assert alarms <= 5  # of 2 that a level of 5% allows on average
 
 
+def test_a_slice_is_weak_on_both_sides_or_not_at_all():
+    is_test = np.arange(1500) % 3 == 0
+    named = 0
+    for seed in range(20):
+        right, fields = simulate(seed, weak=0.25)
+        named += find_slices(right, fields, is_test)[0].is_weak
+        by_chance = right | (np.array(fields["file"]) == "3") & is_test  # weak on one side alone
+        found = find_slices(by_chance, fields, is_test)
+        assert not any(one.is_weak for one in found)
+        assert find_slices(by_chance, fields)[0].is_weak
+    assert named >= 15
+
+
+def test_most_of_the_reviews_are_no_slice():
+    languages = ["en"] * 920 + ["de"] * 80
+    right = np.arange(1000) % 10 > 0
+    assert [one.value for one in find_slices(right, {"language": languages})] == ["de"]
+
+
 def test_reviews_have_a_value_of_each_field():
     texts = ["Works.", "Der Koffer war schon nach einer Woche kaputt, sehr schade. " * 4]
     records = [{"file": "a.csv", "stars": 4, "is_seen": False}, {"stars": None, "month": "2026-06"}]
-    assert describe_fields(texts, records, ["good", "bad"]) == {
-        "class": ["good", "bad"],
-        "stars": ["4", "none"],
+    assert describe_fields(texts, records) == {
         "length": ["0 to 10 words", "30 to 100 words"],
         "language": ["unknown", "de"],
         "file": ["a.csv", "unknown"],
@@ -73,5 +90,5 @@ def test_the_page_of_errors_escapes_what_it_shows(tmp_path):
 def test_slices_of_the_same_reviews_are_one():
     stars = ["1", "5"] * 50
     right = np.arange(100) % 3 > 0
-    fields = {"class": [f"{one} stars" for one in stars], "stars": stars}
-    assert [one.field for one in find_slices(right, fields)] == ["class", "class"]
+    fields = {"shop": [f"{one} stars" for one in stars], "file": stars}
+    assert [one.field for one in find_slices(right, fields)] == ["shop", "shop"]

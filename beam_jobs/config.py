@@ -15,6 +15,7 @@ from amazon_electra.beam_jobs.core import languages
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.beam_jobs.model_folder.config import ScoringPrecision
 from amazon_electra.beam_jobs.reading import fields, formats, stars
 from amazon_electra.beam_jobs.reading.dates import Order
 from amazon_electra.beam_jobs.text import splits
@@ -27,7 +28,6 @@ MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535
 Patterns = tuple[str, ...]
 Split = Literal["pretrain", "train", "dev", "test"]
 SplitBy = Literal["text", "product", "user", "time"]
-ScoringPrecision = Literal["fp32", "int8"]
 ScoreFormat = Literal["parquet", "csv", "jsonl"]
 SCORING_TOTALS = "scores.json"
 """Beside the files of scores: what was counted of each file of the dump."""

@@ -9,7 +9,6 @@ the logits before the softmax; it was fitted on dev, and is 1 where the weights 
 
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -21,15 +20,13 @@ import numpy as np
 from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.model_folder import (
-    apply_temperature,
-    take_logarithms,
-)
 from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature, take_logarithms
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Resources, write_config
 from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.check import check_folder, choose_examples, load_folder
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.encoders.origin import describe_start
 from amazon_electra.model.evaluation.choice import (
@@ -61,10 +58,6 @@ from amazon_electra.model.report.document import render_template
 from amazon_electra.model.report.owner import COST
 from amazon_electra.model.results import ExportResult
 
-TIMED = 20
-"""Examples by which the time of an answer is measured."""
-CHECKED = 1_000
-"""Examples that the exported network is checked with, at most."""
 LIBRARIES = {
     "transformers": "transformers",
     "onnx": "onnxruntime",
@@ -139,19 +132,22 @@ def export(
     output: str | Path,
     *,
     target_accuracy: float | None = None,
+    cache: str | Path | None = None,
 ) -> ExportResult:
     """Write the model folder of the best arm by dev to `output`, results.json last.
 
     `cells` are the fine-tuned folders of one task, and the evaluations of all of them or of none;
     those of one arm differ in the seed. `data` is the folder or file of the task. With a target
-    accuracy config.json has the probability from which on so many answers are right.
+    accuracy config.json has the probability from which on so many answers are right. `cache` is the
+    one that `finetune` filled.
     """
     data, output = Path(data), Path(output)
     check_cells(cells)
     found = find_task(task, data, tuple(cells[0].described["labels"]))
     if found.shape not in ("classification", "multilabel"):
         raise UserError(f"task: {task} is {found.shape}; only classifiers are exported")
-    return write_model(cells, found, data, output, target_accuracy)
+    folder = Path(cache) if cache else None
+    return write_model(cells, found, data, output, target_accuracy, folder)
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -159,11 +155,17 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options = read_options(ExportOptions, argv, "python -m amazon_electra.model.export", __doc__)
     cells = read_cells(options.cells, options.evaluations)
     about = options.task, options.data, options.output
-    return export(cells, *about, target_accuracy=options.target_accuracy).content
+    found = export(cells, *about, target_accuracy=options.target_accuracy, cache=options.cache)
+    return found.content
 
 
 def write_model(
-    cells: Sequence[ExportCell], task: Task, data: Path, output: Path, target: float | None
+    cells: Sequence[ExportCell],
+    task: Task,
+    data: Path,
+    output: Path,
+    target: float | None,
+    cache: Path | None,
 ) -> ExportResult:
     """Write the folder, results.json last."""
     make_writable_folder("output", output)
@@ -172,18 +174,21 @@ def write_model(
     best = next(cell for cell in ranked if cell.is_candidate)
     trained = json.loads((best.folder / "run.json").read_text(encoding="utf-8"))
     settings = FinetuningSettings.from_run(trained)
-    has_dev = settings.selection == "dev"
-    split: Split = "dev" if has_dev else "train"
-    sampling = replace(choose_sampling(settings, split, trained["seed"]), n=CHECKED)
-    examples = load_examples(task, data, split, sampling)
-    fitted = best.arm_class.load(best.folder, Resources("cpu", "fp32"))
+    has_dev, is_multilabel = settings.selection == "dev", task.shape == "multilabel"
+
+    def load(split: Split) -> Sequence[Example]:
+        sampling = choose_sampling(settings, split, trained["seed"])
+        return load_examples(task, data, split, sampling)
+
+    trained_on, chosen_on = load("train"), load("dev") if has_dev else []
+    fitted = best.arm_class.load(best.folder, Resources("cpu", "fp32", cache))
     dev = make_held_out_predictions(best.held_out)
     test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
     temperature = fit_temperature(dev)
-    exported = fitted.export(output, examples, temperature, task)
+    exported = fitted.export(output, temperature, task)
     held_out = best.held_out.divide(temperature)
     tested = OutOfFold.of_predictions(test, temperature) if test else None
-    if task.shape == "multilabel":
+    if is_multilabel:
         if target:
             print(
                 f"{task.name}: no target accuracy: a text may have several answers", file=sys.stderr
@@ -211,12 +216,14 @@ def write_model(
         exported = replace(exported, config={**exported.config, "numbers": task.numbers})
     described = best.described
     write_config(output, best.arm_class, exported, described["task"], described["labels"])
-    trained_on = load_examples(
-        task, data, "train", choose_sampling(settings, "train", trained["seed"])
-    )
+    classifier = load_folder(output)
+    checked = choose_examples((chosen_on or trained_on)[:MAX_KNOWN])
+    exact = apply_temperature(fitted.predict_logits(checked), temperature, is_multilabel)
+    facts, milliseconds = check_folder(output, classifier, checked, exact)
     write_profile(held_out, tested, trained_on[:MAX_KNOWN], task, data, output)
-    write_json(output / COST, measure_cost(fitted, [one.text for one in examples[:TIMED]], output))
-    chosen_on = examples if has_dev else ()
+    size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
+    cost = {"megabytes": round(size / 1e6, 2), "milliseconds": round(milliseconds, 2)}
+    write_json(output / COST, cost)
     save_sketches([example.text for example in (*trained_on, *chosen_on)], output)
     results = {
         "task": task.name,
@@ -242,6 +249,7 @@ def write_model(
         "classes": list_figures(test, task.labels) if test else [],
         "against": compare_with_simple_models(best, cells, test, task.metrics),
         **exported.facts,
+        **facts,
         "questions": questions,
     }
     write_card(best, task, results, output)
@@ -288,20 +296,6 @@ def compare_calibration(predictions: Predictions, temperature: float) -> dict[st
     probabilities = apply_temperature(take_logarithms(predictions.probabilities), temperature)
     tempered = replace(predictions, probabilities=probabilities)
     return {"before": compute_metric("ece", predictions), "after": compute_metric("ece", tempered)}
-
-
-def measure_cost(arm: Arm, texts: Sequence[str], folder: Path) -> dict[str, float]:
-    """Return the megabytes of a model folder, and the median of the milliseconds that each of the
-    texts takes alone.
-    """
-    arm.predict(texts[:1])  # loads what is loaded once
-    times = []
-    for text in texts:
-        began = time.perf_counter()
-        arm.predict([text])
-        times.append(1000 * (time.perf_counter() - began))
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return {"megabytes": round(size / 1e6, 2), "milliseconds": round(float(np.median(times)), 2)}
 
 
 def list_thresholds(held_out: OutOfFold, temperature: float) -> list[float]:

@@ -254,6 +254,9 @@ class ExportOptions(Settings):
     task: str = Field(description=TASK)
     data: Path = Field(description="folder or file of the task's data")
     output: Path = Field(description="folder for the model")
+    cache: Path | None = Field(
+        default=None, description="folder of tokens and states that model.finetune filled"
+    )
     target_accuracy: float | None = Field(
         default=None,
         gt=0.5,

@@ -12,7 +12,8 @@ import numpy as np
 from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts, sum_tallies
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
-from amazon_electra.beam_jobs.core.model_folder import shorten_task
+from amazon_electra.beam_jobs.model_folder.classifier import Classifier
+from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.beam_jobs.reading.fields import read_label
 from amazon_electra.beam_jobs.reading.label_values import MAX_SPELLINGS, fold
 from amazon_electra.beam_jobs.reading.stars import (
@@ -22,7 +23,7 @@ from amazon_electra.beam_jobs.reading.stars import (
     parse_rating,
 )
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
-from amazon_electra.beam_jobs.scoring.classifier import Classifier, read_config, read_profile
+from amazon_electra.beam_jobs.scoring.classifier import read_config, read_profile
 
 SAMPLED = 300
 """Texts of a unit that are compared: 0.1 CPU seconds, for their languages above all."""
@@ -56,15 +57,15 @@ def read_model(folder: str) -> ScoredModel:
 
 
 def count_sample(
-    classifier: Classifier, texts: Sequence[str], probabilities: np.ndarray
+    classifier: Classifier, profile: Profile | None, texts: Sequence[str], probabilities: np.ndarray
 ) -> dict[str, Any] | None:
     """Return the tally of a sample of texts; None where the model has no profile."""
-    if classifier.profile is None:
+    if profile is None:
         return None
     chosen = np.random.default_rng(0).permutation(len(texts))[:SAMPLED]
     sample = [texts[i] for i in chosen]
     languages = count_languages(sample)
-    return classifier.profile.count(sample, probabilities[chosen], languages).to_json()
+    return profile.count(sample, probabilities[chosen], languages).to_json()
 
 
 def make_label_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]], str | None]:

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from amazon_electra.beam_jobs.core.drift import UNSPACED
-from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classifier
+from amazon_electra.beam_jobs.model_folder.classifier import Classifier
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 
 SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")
 WORD = re.compile(rf"{UNSPACED}|\S+\s*")
@@ -54,22 +55,24 @@ def weigh_text(classifier: Classifier, text: str, answer: int) -> Weights:
     """
     probabilities = classifier.compute_probabilities([text])[0]
     others = [k for k in np.argsort(-probabilities, kind="stable").tolist() if k != answer]
-    rival = None if classifier.thresholds else others[0]
+    rival = None if classifier.config.is_multilabel else others[0]
     parts = classifier.parts or [(classifier, 1.0)]
     is_spaced = not re.search(UNSPACED, text)
     exact = [
-        (one.words, weight, one.temperature) for one, weight in parts if one.words and is_spaced
+        (one.words, weight / one.config.temperature)
+        for one, weight in parts
+        if one.words and is_spaced
     ]
     asked = [(one, weight) for one, weight in parts if not (one.words and is_spaced)]
     most = MAX_WORDS if all(one.is_linear for one, _ in asked) else MAX_PHRASES
     phrases = cut_into_phrases(text, most if asked else len(text))
     starts = np.cumsum([0, *map(len, phrases)])
     weights = np.zeros(len(phrases))
-    for words, weight, temperature in exact:
-        places, added = words.weigh(text)
+    for words, weight in exact:
+        places, added = words.weigh([text])[0]
         own = added[:, answer] - (added[:, rival] if rival is not None else 0)
         phrase = np.searchsorted(starts, [start for start, _ in places], side="right") - 1
-        np.add.at(weights, phrase, weight * own / temperature)
+        np.add.at(weights, phrase, weight * own)
     if len(phrases) > 1:  # without it there is no text
         without = [text[:a] + text[b:] for a, b in pairwise(starts.tolist())]
         for one, weight in asked:

@@ -11,10 +11,10 @@ from amazon_electra.beam_jobs.config import ScoringOptions
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import choose_free_name
-from amazon_electra.beam_jobs.core.model_folder import shorten_task
 from amazon_electra.beam_jobs.corpus import plan as corpus_plan
 from amazon_electra.beam_jobs.corpus.plan import WORK_NAME, Folders
 from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.formats import strip_endings
 from amazon_electra.beam_jobs.reading.ids import add_id_column

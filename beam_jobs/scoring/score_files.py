@@ -41,11 +41,12 @@ from amazon_electra.beam_jobs.config import (
 )
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
+from amazon_electra.beam_jobs.core.drift import Profile
 from amazon_electra.beam_jobs.core.files import FORMULAS
-from amazon_electra.beam_jobs.core.model_folder import read_review
 from amazon_electra.beam_jobs.corpus.prepare import join_title, make_title
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
+from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_review
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.dates import read_month
 from amazon_electra.beam_jobs.reading.fields import choose_text, unwrap
@@ -53,7 +54,7 @@ from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
-from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classifier
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
 from amazon_electra.beam_jobs.scoring.comparison import (
     GivenLabels,
     compare_units,
@@ -118,11 +119,11 @@ class ScoreUnits(beam.DoFn):
     def setup(self) -> None:
         options = self.plan.options
         load = partial(load_classifiers, options.model, options.precision)
-        self.classifiers = self.shared.acquire(load).classifiers
+        self.models = self.shared.acquire(load)
 
     def process(self, unit: Unit) -> Iterator[str]:
         """Score a unit unless an earlier run has; yield its name."""
-        work = partial(score_unit, unit, self.plan, self.classifiers)
+        work = partial(score_unit, unit, self.plan, self.models)
         for done in attempt(work, unit.name, unit.file.name, self.plan.folders.failed):
             counts = {"read": done.read, "scored": done.prepared, "bytes": done.bytes}
             add_to_counters(counts, done.dropped)
@@ -132,21 +133,26 @@ class ScoreUnits(beam.DoFn):
 
 @dataclass(frozen=True)
 class Loaded:
-    """What threads share, which a list cannot be."""
+    """Models that threads share, which a list cannot be, and the profile of each, if it has one."""
 
     classifiers: tuple[Classifier, ...]
+    profiles: tuple[Profile | None, ...]
 
 
 def load_classifiers(folders: Sequence[str], precision: ScoringPrecision) -> Loaded:
-    return Loaded(tuple(load_classifier(folder, precision) for folder in folders))
+    return Loaded(
+        tuple(load_classifier(folder, precision) for folder in folders),
+        tuple(map(read_profile, folders)),
+    )
 
 
-def score_unit(unit: Unit, plan: ScoringPlan, classifiers: Sequence[Classifier]) -> ScoredUnit:
+def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
     """Write the rows of a unit as Arrow, then what they are, unless an earlier run has."""
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
         return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-    rows = read_rows(unit, plan.options, [classifier.task for classifier in classifiers])
+    classifiers = models.classifiers
+    rows = read_rows(unit, plan.options, [classifier.details.task for classifier in classifiers])
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
     columns = {"id": pa.array(rows.ids, pa.string())}
     mapping = dict(unit.file.layout.mapping)
@@ -189,12 +195,14 @@ def score_unit(unit: Unit, plan: ScoringPlan, classifiers: Sequence[Classifier])
         ids=len(rows.ids) - rows.ids.count(None),
         integers=rows.integers,
         tallies=[
-            count_sample(classifier, texts, own)
-            for classifier, own in zip(classifiers, probabilities, strict=True)
+            count_sample(classifier, profile, texts, own)
+            for classifier, profile, own in zip(
+                classifiers, models.profiles, probabilities, strict=True
+            )
         ],
         given=[
             {}
-            if classifier.thresholds
+            if classifier.config.is_multilabel
             else count_labels(own, columns[f"{prefix}label"].to_pylist())
             for classifier, own, prefix in zip(classifiers, rows.given, plan.prefixes, strict=True)
         ],
@@ -212,16 +220,16 @@ def score_rows(
         labels[number] = answer
     spread = np.full((count, len(classifier.labels)), np.nan, np.float32)
     spread[scored] = probabilities
-    kind = pa.list_(pa.string()) if classifier.thresholds else pa.string()
+    kind = pa.list_(pa.string()) if classifier.config.is_multilabel else pa.string()
     columns = {"label": pa.array(labels, kind)}
-    if classifier.decided_from is not None:
+    if classifier.details.decided_from is not None:
         decisions = np.full(count, None)
         decisions[scored] = classifier.decide(probabilities)
         columns["decision"] = pa.array(decisions, pa.string())
-    if classifier.numbers:
-        expected = spread.astype(np.float64) @ np.array(classifier.numbers)
+    if numbers := classifier.details.numbers:
+        expected = spread.astype(np.float64) @ np.array(numbers)
         columns["expected"] = pa.array(expected.astype(np.float32), from_pandas=True)
-        columns["median"] = pa.array(find_medians(spread, classifier.numbers), from_pandas=True)
+        columns["median"] = pa.array(find_medians(spread, numbers), from_pandas=True)
     for label, column in zip(classifier.labels, spread.T, strict=True):
         columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
     return columns

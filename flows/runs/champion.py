@@ -25,7 +25,7 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.model_folder import shorten_task
+from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.flows.configuration.form import Promotion
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries

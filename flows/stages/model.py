@@ -9,6 +9,7 @@ from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.comparison import build_comparison_stage
 from amazon_electra.flows.stages.external import locate_stage
+from amazon_electra.flows.stages.finetuning import CACHE
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
@@ -49,7 +50,15 @@ class Model(Stage):
         ]
         data = Path(locate_stage(store, self.inputs["data"]))
         target = self.config.target_accuracy
-        return export(cells, self.config.task, data, folder, target_accuracy=target).content
+        found = export(
+            cells,
+            self.config.task,
+            data,
+            folder,
+            target_accuracy=target,
+            cache=store.root / CACHE,
+        )
+        return found.content
 
 
 def build_model_stages(

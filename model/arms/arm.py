@@ -11,7 +11,8 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.model_folder import MULTILABEL, apply_temperature
+from amazon_electra.beam_jobs.model_folder.config import MULTILABEL
+from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.config import Precision
 from amazon_electra.model.finetuning.examples import Example, Shape, Task
@@ -129,11 +130,9 @@ class Arm(ABC):
         """Return what `save` wrote; UserError where it is missing or damaged."""
 
     @abstractmethod
-    def export(
-        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
-    ) -> Exported:
-        """Write the folder that others load, but for config.json and the card. `examples` are those
-        of dev, to check the exported model with; logits are to be divided by `temperature`.
+    def export(self, folder: Path, temperature: float, task: Task) -> Exported:
+        """Write the folder that others load, but for config.json and the card; logits are to be
+        divided by `temperature`.
         """
 
     @property

@@ -90,9 +90,7 @@ classify(["A lamp that broke on the first day."])"""
         model, head, _ = load_finetuned(folder)
         return cls(model, head, folder, resources, {})
 
-    def export(
-        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
-    ) -> Exported:
+    def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         from amazon_electra.model.arms.onnx import write_network
 
-        return write_network(Path(self.tokenizer), examples, temperature, task, folder)
+        return write_network(Path(self.tokenizer), temperature, folder)

@@ -156,9 +156,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         pipeline = load_pipeline(folder)
         return cls(pipeline, encoder, head, str(folder), resources, {})
 
-    def export(
-        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
-    ) -> Exported:
+    def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         """Write one graph of encoder, pooling, standardization and regression, whose logits are
         calibrated, and the encoder as sentence-transformers loads it, in a folder of its own:
         beside the graph transformers would take it for a classifier and draw a head for it.
@@ -186,7 +184,6 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         onnx.write_tokenizer(source, inner, head, names)
         pooling = getattr(encoder.config, POOLING, "mean")
         write_pooling(folder, encoder.config.hidden_size, head.max_length, pooling, onnx.ENCODER)
-        some = list(examples[: onnx.CHECKED_TEXTS])
-        exact = np.asarray(self.predict_logits(some)) / temperature
+        onnx.quantize(folder)
         config = {"max_length": head.max_length, "pad_token_id": encoder.config.pad_token_id}
-        return Exported(1.0, config, onnx.check_onnx(source, folder, some, exact))
+        return Exported(1.0, config)

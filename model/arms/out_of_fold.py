@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
-from amazon_electra.beam_jobs.core.model_folder import apply_temperature
+from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.model.evaluation.predictions import (
     Predictions,
     compute_log_loss,

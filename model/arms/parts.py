@@ -80,14 +80,12 @@ classifier.score(["A lamp that broke on the first day."])"""
         ]
         return cls(parts, {})
 
-    def export(
-        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
-    ) -> Exported:
+    def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         """Write the exported folder of each part, and the weights over the temperature."""
         listed, facts = [], []
         for part in self.parts:
             (folder / part.folder).mkdir(exist_ok=True)
-            exported = part.arm.export(folder / part.folder, examples, 1.0, task)
+            exported = part.arm.export(folder / part.folder, 1.0, task)
             if task.shape == "multilabel":  # the whole has its own
                 several = {"thresholds": [0.5] * len(task.labels)}
                 exported = replace(exported, config={**exported.config, **several})

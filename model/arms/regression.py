@@ -24,9 +24,9 @@ from sklearn.preprocessing import LabelBinarizer
 from threadpoolctl import threadpool_limits
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.model_folder import PIPELINE
 from amazon_electra.beam_jobs.core.progress import Progress
-from amazon_electra.beam_jobs.core.word_weights import list_regressions
+from amazon_electra.beam_jobs.model_folder.config import PIPELINE
+from amazon_electra.beam_jobs.model_folder.words import list_regressions
 from amazon_electra.model.arms.gram import compute_gram, expand_weights, factor_gram, is_shorter
 from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
 from amazon_electra.model.evaluation.predict import choose_thresholds

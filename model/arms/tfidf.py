@@ -81,9 +81,7 @@ classifier.predict(["A lamp that broke on the first day."])"""
         labels = read_task_head(folder).labels
         return cls(load_pipeline(folder), labels, {})
 
-    def export(
-        self, folder: Path, examples: Sequence[Example], temperature: float, task: Task
-    ) -> Exported:
+    def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         from sklearn.pipeline import make_pipeline
 
         from amazon_electra.model.arms.regression import list_regressions

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from amazon_electra.beam_jobs.core.model_folder import MIN_PROBABILITY
+from amazon_electra.beam_jobs.model_folder.probabilities import MIN_PROBABILITY
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.evaluation.predict import (
     choose_thresholds,

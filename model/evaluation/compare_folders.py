@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.model_folder import take_logarithms
+from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms
 from amazon_electra.model.evaluation.copies import FILE, mark_copies
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predict import predict_classes

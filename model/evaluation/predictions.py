@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
-from amazon_electra.beam_jobs.core.model_folder import apply_temperature, take_logarithms
+from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature, take_logarithms
 
 
 @dataclass(frozen=True)

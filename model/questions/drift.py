@@ -26,8 +26,8 @@ def write_profile(
     data: Path,
     folder: Path,
 ) -> None:
-    """Write profile.json to a model folder that is complete but for it; no file where fewer than
-    MIN_PROFILE texts were tested, or their texts are not those of a corpus.
+    """Write profile.json to a model folder; no file where fewer than MIN_PROFILE texts were tested,
+    or their texts are not those of a corpus.
 
     The tested texts are those of `test`, or of a small one those that the model was chosen by.
     Where these are training examples too, half of them are taken: the words of the others are those

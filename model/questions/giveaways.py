@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.model_folder import take_logarithms, take_probabilities
+from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms, take_probabilities
 
 TOKEN = re.compile(r"\w+|[^\w\s]+")
 LONGEST = 3

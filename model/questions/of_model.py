@@ -13,8 +13,11 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_csv
 from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
-from amazon_electra.beam_jobs.core.model_folder import take_logarithms, take_probabilities
-from amazon_electra.beam_jobs.core.word_weights import WordWeights, find_top_words
+from amazon_electra.beam_jobs.model_folder.probabilities import (
+    take_logarithms,
+    take_probabilities,
+)
+from amazon_electra.beam_jobs.model_folder.words import WordWeights, find_top_words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.tasks.corpus import (
@@ -32,8 +35,8 @@ SUSPICIOUS = "suspicious.csv"
 HEADER = ("file", "row", "id", "month", "given", "suggested", "confidence", "contradicted", "text")
 TEXT_SHOWN = 300
 """Characters of a text in the list."""
-MAX_WORD_TEXTS = 2_000
-"""Texts in which the words of each class are weighed: 2 ms each."""
+MAX_WORD_TEXTS = 300
+"""Texts in which the words of each class are weighed."""
 MAX_CONTRADICTED = 1_000
 """Texts of copies with several labels that are listed."""
 
@@ -132,7 +135,9 @@ def summarize_words(
     words = WordWeights.of_pipeline(pipeline, task.labels) if pipeline is not None else None
     if words is None or not texts:
         return {}
-    return dict(zip(task.labels, find_top_words(words, texts[:MAX_WORD_TEXTS]), strict=True))
+    order = np.random.default_rng(0).permutation(len(texts))[:MAX_WORD_TEXTS]
+    some = [texts[i] for i in order]
+    return dict(zip(task.labels, find_top_words(words, some), strict=True))
 
 
 def list_suspicious_rows(

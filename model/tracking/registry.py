@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.model_folder import shorten_task
+from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.model.tracking.mlflow_client import (
     create_client,
     hide_credentials,

@@ -11,7 +11,6 @@ batches, in reversed order, and some alone. Prints a Markdown table of the large
 import argparse
 import gzip
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,13 +24,10 @@ from amazon_electra.beam_jobs.scoring.score_files import prepare_text
 from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.export import ExportCell, export
 from amazon_electra.model.finetune import FinetuneConfig, finetune
-from amazon_electra.model.tracking.served_model import write_served_model
-from tests.libraries import INT8, Answer, Expected, list_libraries, order_by_label
+from tests.libraries import BATCH, INT8, Answer, ask, list_libraries
 
 ARMS = {"frozen": "frozen", "joined": "joined", "finetuned": "fine-tuned"}
 TASK = "polarity"
-BATCH = 32
-START_SECONDS = 300
 
 
 def read_texts(dump: Path) -> list[str]:
@@ -57,54 +53,13 @@ def make_model(arm: str, corpus: Path, encoder: str, given: argparse.Namespace) 
     return model
 
 
-def list_ways(model: Path, work: Path) -> Iterator[tuple[str, Answer]]:
-    """Yield what loads the folder in this process, beside `score` itself in fp32."""
-    yield from (way for way in list_libraries(model) if way[0] != "score")
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    if config.get("model_type") == "bert":
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers import AutoModelForSequenceClassification
-
-        encoder = SentenceTransformer(str(model), device="cpu")
-        head = AutoModelForSequenceClassification.from_pretrained(model).eval()
-
-        def answer_by_states(texts: list[str]) -> np.ndarray:
-            states = torch.from_numpy(encoder.encode(texts))
-            with torch.no_grad():
-                logits = head.classifier(head.bert.pooler(states[:, None]))
-            return logits.double().softmax(1).numpy()
-
-        yield "sentence-transformers and the head", answer_by_states
-    import mlflow.pyfunc
-    import pandas as pd
-
-    served = work / f"{model.name}-served"
-    if not served.exists():
-        write_served_model(model, served)
-    loaded = mlflow.pyfunc.load_model(str(served))
-    labels = load_classifier(str(model), "fp32").labels
-
-    def answer_by_mlflow(texts: list[str]) -> np.ndarray:
-        rows = loaded.predict(pd.DataFrame({"text": texts}))["probabilities"]
-        return order_by_label(rows, labels)
-
-    yield "MLflow (pyfunc)", answer_by_mlflow
-
-
-def ask(answer: Answer, texts: list[str], size: int) -> np.ndarray:
-    """Return the probabilities [texts, labels] by an answer for each `size` texts."""
-    return np.concatenate([answer(texts[i : i + size]) for i in range(0, len(texts), size)])
-
-
-def measure(name: str, answer: Answer, test: Expected, alone: int) -> str:
+def measure(name: str, answer: Answer, texts: list[str], expected: np.ndarray, alone: int) -> str:
     """Return the cells of a row: largest differences in batches, reversed and alone, and the
     share of equal labels.
     """
-    expected = test.probabilities
-    batches = ask(answer, test.texts, BATCH)
-    again = ask(answer, test.texts[::-1], BATCH)[::-1]
-    single = ask(answer, test.texts[:alone], 1)
+    batches = ask(answer, texts, BATCH)
+    again = ask(answer, texts[::-1], BATCH)[::-1]
+    single = ask(answer, texts[:alone], 1)
     found = (
         np.abs(batches - expected).max(),
         np.abs(again - expected).max(),
@@ -144,10 +99,11 @@ def main() -> None:
     for arm in given.arms:
         model = make_model(arm, corpus, str(work / "encoder"), given)
         classifier = load_classifier(str(model), "fp32")
-        test = Expected(texts, classifier.compute_probabilities(texts))
-        for name, answer in list_ways(model, work):
-            row = measure(name, answer, test, given.alone)
-            print(f"| {ARMS[arm]} | {name} | {row} |", flush=True)
+        expected = classifier.compute_probabilities(texts)
+        for name, answer in list_libraries(model, work):
+            if name != "score":
+                row = measure(name, answer, texts, expected, given.alone)
+                print(f"| {ARMS[arm]} | {name} | {row} |", flush=True)
 
 
 if __name__ == "__main__":

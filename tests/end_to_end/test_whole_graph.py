@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from scipy.special import softmax
 from transformers import (
     AutoModel,
     AutoTokenizer,
@@ -16,8 +15,8 @@ from transformers import (
 )
 
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.flows.cli import main
-from amazon_electra.model.arms.onnx import run_onnx
 from tests.served import electra
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
@@ -107,9 +106,8 @@ def test_transformers_loads_the_exported_folders_whole(home):
     assert encoder(**tokens).last_hidden_state.shape[-1] == encoder.config.hidden_size
     model, text = only(home / "store" / "model", "*/"), "A sturdy kettle."
     [told] = pipeline("text-classification", model=str(model), top_k=None)([text])
-    logits = run_onnx(model / "model.onnx", model / "tokenizer.json", [(text, None)])[0]
-    expected = softmax(logits).tolist()
     scores = {one["label"]: one["score"] for one in told}
+    expected = load_classifier(str(model), "fp32").score([text])[0]
     assert [scores["negative"], scores["positive"]] == pytest.approx(expected, abs=1e-4)
 
 

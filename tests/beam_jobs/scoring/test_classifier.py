@@ -9,8 +9,8 @@ import pytest
 from onnx.external_data_helper import set_external_data
 from skops import io
 
-from amazon_electra.beam_jobs.core import model_folder
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.model_folder import network
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
 from tests.beam_jobs.scoring.models import (
     LABELS,
@@ -28,7 +28,7 @@ def test_a_network_gives_the_probabilities_of_each_text_alone(tmp_path, monkeypa
     expected = [expect(text) for text in TEXTS]
     model = load_classifier(str(write_network(tmp_path)), "fp32")
     np.testing.assert_allclose(model.score(TEXTS), expected, atol=1e-6)
-    monkeypatch.setattr(model_folder, "BATCH_TOKENS", 8)
+    monkeypatch.setattr(network, "BATCH_TOKENS", 8)
     np.testing.assert_allclose(model.score(TEXTS), expected, atol=1e-6)
     assert model.score([]).shape == (0, 3)
 
@@ -159,9 +159,9 @@ def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):
 
 
 def test_batches_hold_every_row_once_and_stay_within_their_size():
-    ids = [[1] * n for n in (1, 4000, 30, 8000, 2, 500, 500, 500)]
-    found = list(model_folder.group_by_length(ids, 2_048))
-    assert sorted(row for rows in found for row in rows) == list(range(len(ids)))
+    lengths = [1, 4000, 30, 8000, 2, 500, 500, 500]
+    found = list(network.group_by_length(lengths, 2_048))
+    assert sorted(row for rows in found for row in rows) == list(range(len(lengths)))
     assert [len(rows) for rows in found] == [1, 1, 4, 2]
 
 
@@ -176,4 +176,4 @@ def test_a_folder_of_parts_has_the_threshold(tmp_path):
     write_tfidf(tmp_path / "words")
     write_network(tmp_path / "network")
     model = load_classifier(str(tmp_path), "fp32")
-    assert model.decided_from == 0.9
+    assert model.details.decided_from == 0.9

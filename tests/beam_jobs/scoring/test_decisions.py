@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from amazon_electra.beam_jobs.model_folder.classifier import Classifier
+from amazon_electra.beam_jobs.model_folder.config import ModelConfig
 from amazon_electra.beam_jobs.scoring import score_files
-from amazon_electra.beam_jobs.scoring.classifier import Classifier
 
 
 def write_scores(tmp_path, monkeypatch, decided_from=None, numbers=(), thresholds=()):
@@ -16,14 +17,19 @@ def write_scores(tmp_path, monkeypatch, decided_from=None, numbers=(), threshold
     logits = np.log(np.array([[0.9, 0.1], [0.4, 0.6]]))
     if thresholds:
         logits = logits - np.log(1 - np.exp(logits))
-    about = {"numbers": numbers, "thresholds": thresholds, "decided_from": decided_from}
-    model = Classifier("folder", ["bad", "good"], 1.0, lambda texts: logits, **about)
+    about = {"kind": "onnx", "numbers": numbers, "decided_from": decided_from}
+    labels = {"id2label": {0: "bad", 1: "good"}}
+    if thresholds:
+        labels["problem_type"] = "multi_label_classification"
+        about["thresholds"] = thresholds
+    config = ModelConfig(amazon_electra=about, **labels)
+    models = score_files.Loaded((Classifier(config, lambda texts: logits),), (None,))
     plan, unit = _Any(), _Any()
     plan.folders.written, unit.name = str(tmp_path), f"unit-{decided_from}-{numbers}"
     plan.options.with_text = False
     plan.options.model_version, plan.prefixes = ("7",), ("",)
     unit.file.name, unit.file.index, unit.file.layout.mapping = "shop.csv", 0, ()
-    score_files.score_unit(unit, plan, [model])
+    score_files.score_unit(unit, plan, models)
     with pa.ipc.open_file(str(tmp_path / f"{unit.name}.arrow")) as file:
         return file.read_all()
 

@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from skops import io
 
-from amazon_electra.beam_jobs.core.word_weights import find_top_words
-from amazon_electra.beam_jobs.scoring.classifier import Classifier, load_classifier
+from amazon_electra.beam_jobs.model_folder.words import find_top_words
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.beam_jobs.scoring.explanation import (
     cut_into_phrases,
     describe_weights,
@@ -51,7 +51,7 @@ def test_the_word_that_decides_has_the_largest_weight(tmp_path):
     classifier = load_classifier(str(model), "fp32")
     assert classifier.is_linear
     # the model without what it learnt: the test sees a broken method
-    broken = Classifier("", ["bad", "good"], 1.0, lambda texts: np.zeros((len(texts), 2)))
+    broken = replace(classifier, compute_logits=lambda texts: np.zeros((len(texts), 2)))
     [flat] = weigh_phrases(broken, ["The box, it broke on day one"], [0])
     assert all(weight == 0 for _, weight in flat)
 
@@ -76,7 +76,7 @@ def fit_words(folder, planted, labels):
     texts, own = draw_texts(planted)
     pipeline, _ = fit_pipeline(texts, own, labels, np.arange(len(texts)))
     folder.mkdir()
-    Tfidf(pipeline, labels, {}).export(folder, [], 2.0, None)
+    Tfidf(pipeline, labels, {}).export(folder, 2.0, None)
     write_config(folder, "skops", labels)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"temperature": 1.0}))

@@ -53,7 +53,7 @@ class Bayes(Arm):
         pipeline = skops.io.load(folder / "model.skops")
         return cls(pipeline, ("negative", "positive"))
 
-    def export(self, folder, examples, temperature, task):
+    def export(self, folder, temperature, task):
         self.save(folder)
         return Exported(temperature)
 

@@ -1,0 +1,171 @@
+"""The loader of a model folder: texts → probabilities of the classes.
+
+A folder holds data, not a program: model.onnx and tokenizer.json, or model.skops, of which only
+types of scikit-learn, SciPy and NumPy are loaded. Or it holds such folders, whose logits are
+weighted and added.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .config import (
+    Details,
+    Fail,
+    ModelConfig,
+    Read,
+    ScoringPrecision,
+    read_config,
+    read_file,
+    read_parts,
+)
+from .network import (
+    Compute,
+    Text,
+    WrongScores,
+    load_graph,
+    load_tokenizer,
+)
+from .probabilities import apply_temperature, sum_logits, take_logarithms
+from .words import WordWeights, load_pipeline
+
+MAX_CHARACTERS = 200_000  # the rest of a longer text is ignored
+PROBE = "A lamp that broke on the first day."
+"""The text on which a model is tried when it is loaded."""
+
+
+def read_review(value: Any) -> tuple[str, str]:
+    """Return a review's text, or an empty one and the reason why a value is no review.
+
+    Null and NaN, which is how pandas writes null, are no text. Lone surrogates are left out.
+    """
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return "", "no text"
+    if not isinstance(value, str):
+        return "", "text is not a string"
+    text = value[:MAX_CHARACTERS].encode(errors="ignore").decode()
+    return (text, "") if text.strip() else ("", "empty text")
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A loaded model folder."""
+
+    config: ModelConfig
+    compute_logits: Compute
+    words: WordWeights | None = None
+    """What a word adds to the logits of TF-IDF."""
+    parts: Sequence[tuple["Classifier", float]] = ()
+    """Models whose logits are added, each with its weight."""
+    fail: Fail = ValueError
+
+    @property
+    def labels(self) -> list[str]:
+        return self.config.labels
+
+    @property
+    def details(self) -> Details:
+        return self.config.amazon_electra
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a text that a network reads; 0 without one."""
+        own = (self.config, *(part.config for part, _ in self.parts))
+        return max((one.amazon_electra.max_length for one in own if one.is_network), default=0)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is TF-IDF alone, to which one more text costs microseconds."""
+        return self.details.kind == "skops"
+
+    def score(self, texts: Sequence[Text]) -> np.ndarray:
+        """Return probabilities, float32 [texts, classes]; raise what `fail` makes of a score that
+        is no number.
+        """
+        return self.compute_probabilities(texts).astype(np.float32)
+
+    def compute_probabilities(self, texts: Sequence[Text]) -> np.ndarray:
+        """Return probabilities, float64 [texts, classes]."""
+        if not len(texts):
+            return np.zeros((0, len(self.labels)))
+        try:
+            logits = self.compute_logits(texts)
+        except WrongScores as error:
+            raise self.fail(f"{error}; export it again") from error
+        return apply_temperature(logits, self.config.temperature, self.config.is_multilabel)
+
+    def answer(self, probabilities: np.ndarray) -> list[Any]:
+        """Return the label of each text, of a multi-label model the list of its labels."""
+        if not self.config.is_multilabel:
+            return [self.labels[best] for best in probabilities.argmax(1)]
+        has = probabilities >= np.array(self.details.thresholds)
+        return [[self.labels[c] for c in np.flatnonzero(row)] for row in has]
+
+    def decide(self, probabilities: np.ndarray) -> list[str]:
+        """Return `decided` or `ask` for each text."""
+        least = self.details.decided_from
+        assert least is not None
+        return ["decided" if best >= least else "ask" for best in probabilities.max(1)]
+
+    @classmethod
+    def load(
+        cls,
+        read: Read,
+        precision: ScoringPrecision = "fp32",
+        threads: int = 0,
+        fail: Fail = ValueError,
+    ) -> "Classifier":
+        """Load a folder and try it on one text; `threads` 0 takes one for each core.
+
+        Raises what `fail` makes of the reason why it cannot be loaded, or does not give each label
+        a finite score.
+        """
+        config = read_config(read, fail)
+        parts = [
+            (cls.load(read_part, precision, threads, fail_part), weight)
+            for read_part, fail_part, _, weight in read_parts(read, config, fail)
+        ]
+        files = [read_file(read, name, fail) for name in config.list_files(precision)]
+        try:
+            found = cls._open(config, files, parts, threads, fail)
+            found.compute_logits([PROBE])
+        except Exception as error:  # each library raises whatever it comes upon
+            why = " ".join(str(error).split())
+            raise fail(f"cannot be loaded ({why}); export it again") from error
+        return found
+
+    @classmethod
+    def _open(
+        cls,
+        config: ModelConfig,
+        files: Sequence[bytes],
+        parts: Sequence[tuple["Classifier", float]],
+        threads: int,
+        fail: Fail,
+    ) -> "Classifier":
+        """Return the classifier of these files, or of these parts."""
+        is_multilabel = config.is_multilabel
+        if parts:
+
+            def add(texts: Sequence[Text]) -> np.ndarray:
+                found = [part.compute_probabilities(texts) for part, _ in parts]
+                return sum_logits(
+                    [take_logarithms(one, is_multilabel) for one in found],
+                    [weight for _, weight in parts],
+                )
+
+            return cls(config, add, parts=parts, fail=fail)
+        if config.is_network:
+            weights, content = files
+            tokenizer = load_tokenizer(content, config.amazon_electra.max_length)
+            about = tokenizer, len(config.labels), config.pad_token_id, threads
+            return cls(config, load_graph(weights, *about), fail=fail)
+        pipeline, compute = load_pipeline(files[0], config.labels)
+
+        def compute_logits(texts: Sequence[Text]) -> np.ndarray:
+            return take_logarithms(compute(texts), is_multilabel)
+
+        words = WordWeights.of_pipeline(pipeline, config.labels)
+        return cls(config, compute_logits, words=words, fail=fail)

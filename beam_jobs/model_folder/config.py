@@ -1,0 +1,151 @@
+"""config.json of a model folder: how it is loaded, and what its answers are."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal, Self
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+ONNX, QUANTIZED, PIPELINE = "model.onnx", "model_quantized.onnx", "model.skops"
+"""Weights of a network in fp32 and in int8, and those of TF-IDF."""
+MULTILABEL = "multi_label_classification"
+"""transformers' `problem_type` of a model whose texts may have several labels."""
+MAX_LABELS = 1_000
+WRITTEN_BY = "`python -m amazon_electra.model.export` writes such a folder"
+ScoringPrecision = Literal["fp32", "int8"]
+Read = Callable[[str], bytes]
+"""A file's name in the folder → its content; FileNotFoundError where there is none."""
+Fail = Callable[[str], Exception]
+"""A message → the error to raise."""
+
+
+def shorten_task(task: str) -> str:
+    """Return a task's name in the registry and in columns of scores: of `label:fault` that of the
+    column, unless a task of stars has it.
+    """
+    column = task.removeprefix("label:")
+    return re.sub(r"[/:\s]+", "-", task if column in ("polarity", "stars") else column)
+
+
+class Part(BaseModel):
+    """One of several models, whose logits are weighted and added."""
+
+    folder: str = Field(pattern="^[a-z0-9][a-z0-9-]{0,40}$")
+    weight: float = Field(allow_inf_nan=False)
+
+
+class Details(BaseModel):
+    """The fields that transformers does not know."""
+
+    kind: Literal["transformers", "onnx", "skops", "parts"]
+    """How the folder is loaded: the first two by ONNX Runtime, `parts` as folders of the others."""
+    task: str = ""
+    max_length: int = Field(default=512, ge=2)
+    decided_from: float | None = None
+    """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for it."""
+    numbers: list[float] = []
+    """That the classes stand for, such as 1 to 5 stars."""
+    thresholds: list[float] = []
+    """Probability from which on a text has a class, for each class of a multi-label model."""
+    parts: list[Part] = []
+
+
+class ModelConfig(BaseModel):
+    """The fields of config.json that a reader of the folder needs."""
+
+    id2label: dict[int, str] = Field(min_length=2, max_length=MAX_LABELS)
+    temperature: float = Field(default=1, ge=0.01, le=100)
+    pad_token_id: int | None = None
+    problem_type: str | None = None
+    amazon_electra: Details
+
+    @field_validator("id2label")
+    @classmethod
+    def _check_labels(cls, labels: dict[int, str]) -> dict[int, str]:
+        if sorted(labels) != list(range(len(labels))):
+            raise ValueError("the labels are not numbered from 0")
+        check_labels(list(labels.values()))
+        return labels
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        details = self.amazon_electra
+        for name, is_needed in (("thresholds", self.is_multilabel), ("numbers", False)):
+            found = len(getattr(details, name))
+            if (found or is_needed) and found != len(self.labels):
+                raise ValueError(f"{found} {name} of {len(self.labels)} labels")
+        if (details.kind == "parts") != bool(details.parts):
+            raise ValueError("amazon_electra.parts: needed by the kind parts, and by no other")
+        return self
+
+    @property
+    def labels(self) -> list[str]:
+        return [label for _, label in sorted(self.id2label.items())]
+
+    @property
+    def is_multilabel(self) -> bool:
+        return self.problem_type == MULTILABEL
+
+    @property
+    def is_network(self) -> bool:
+        return self.amazon_electra.kind in ("transformers", "onnx")
+
+    def list_files(self, precision: ScoringPrecision) -> list[str]:
+        """Return the names of the files that score, the weights first; none of a folder of parts.
+
+        TF-IDF has one precision.
+        """
+        if self.is_network:
+            return [QUANTIZED if precision == "int8" else ONNX, TOKENIZER]
+        return [PIPELINE] if self.amazon_electra.kind == "skops" else []
+
+
+def check_labels(labels: list[str]) -> None:
+    """Raise ValueError for labels that are empty or equal."""
+    if not all(labels):
+        raise ValueError("labels: one is empty")
+    if equal := sorted({label for label in labels if labels.count(label) > 1}):
+        raise ValueError(f"two labels are equal: {', '.join(equal)}")
+
+
+def read_config(read: Read, fail: Fail = ValueError) -> ModelConfig:
+    """Return the configuration of a model folder; raise what `fail` makes of the reason why there
+    is none.
+    """
+    content = read_file(read, CONFIG, fail)
+    try:
+        return ModelConfig.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        why = f"{CONFIG} is not that of a classifier ({where}: {first['msg']})"
+    raise fail(f"{why}; {WRITTEN_BY}")
+
+
+def read_file(read: Read, name: str, fail: Fail = ValueError) -> bytes:
+    """Return the content of a file of the folder; raise what `fail` makes of a missing one."""
+    try:
+        return read(name)
+    except FileNotFoundError:
+        raise fail(f"has no {name}") from None
+
+
+def read_parts(
+    read: Read, config: ModelConfig, fail: Fail = ValueError
+) -> Iterator[tuple[Read, Fail, ModelConfig, float]]:
+    """Yield what reads each part, what makes its errors, its configuration and its weight; raise
+    what `fail` makes of a part that has other labels, or parts itself.
+    """
+    for part in config.amazon_electra.parts:
+
+        def read_part(name: str, folder: str = part.folder) -> bytes:
+            return read(f"{folder}/{name}")
+
+        def fail_part(why: str, folder: str = part.folder) -> Exception:
+            return fail(f"{folder} {why}")
+
+        own = read_config(read_part, fail_part)
+        if own.amazon_electra.parts or own.labels != config.labels:
+            raise fail_part("is no part of it: parts have its labels, and no parts")
+        yield read_part, fail_part, own, part.weight

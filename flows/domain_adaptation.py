@@ -13,107 +13,91 @@ from prefect import flow
 
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import take_fields
-from amazon_electra.flows.dumps import labels
-from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.runner.processes import Terminated, allow_jobs
-from amazon_electra.flows.runner.stage_runner import StageMaker
-from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.plan import RunPlan
+from amazon_electra.flows.runs.graph_run import name_run, run_plan
 from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.stages import arms, report
-from amazon_electra.flows.stages.cells import Cell, keep_complete, list_chains, make_cells
-from amazon_electra.flows.stages.contrastive_adaptation import (
-    adapts_by_contrast,
-    build_contrastive_stage,
-)
+from amazon_electra.flows.stages.cells import group_cells, keep_complete, list_chains
+from amazon_electra.flows.stages.comparison import compare_with_champions
+from amazon_electra.flows.stages.contrastive_adaptation import build_contrastive_stage
 from amazon_electra.flows.stages.corpus import build_corpus_stage
-from amazon_electra.flows.stages.dump import list_dump
-from amazon_electra.flows.stages.model import build_model_stages, make_models
-from amazon_electra.flows.stages.origin import make_origin, make_other_origins, warn_of_languages
-from amazon_electra.flows.stages.pretraining import (
-    build_pretraining_stage,
-    is_worth_adapting,
-    shares_cores,
-)
+from amazon_electra.flows.stages.model import build_model_stages
+from amazon_electra.flows.stages.origin import warn_of_languages
+from amazon_electra.flows.stages.pretraining import build_pretraining_stage, shares_cores
 from amazon_electra.flows.stages.shards import (
     build_dev_stage,
     build_shards_stage,
     choose_sequence_length,
 )
-from amazon_electra.flows.stages.text_length import find_length
+from amazon_electra.flows.stages.text_length import measure_length
 from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
+from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Resources, Stage
 
 
-def graph(p: Parameters, make: StageMaker) -> Stage:
+def graph(run: RunPlan) -> Groups:
     """Dump → corpus → (vocabulary → shards →) pre-training → arms × tasks → model, report."""
-    arms.check_split(p.corpus.split)
-    dump = make(list_dump(p.dump, make))
-    origin = make_origin(p.pretraining, make, dump)  # if it starts from a published encoder
-    others = make_other_origins(p.pretraining, make)
-    length = choose_sequence_length(p.shards, p.recipe, origin, make.store)
-    p = labels.resolve_tasks(p, dump, make)
-    corpus = make(build_corpus_stage(p.corpus, p.dump, p.engine, dump, make.store))
-    labels.check_corpus(p.finetuning.tasks, corpus, make.store)
-    asked, p = p, arms.choose_arms(p, corpus, make.store)
+    p, store, dump, origin = run.form, run.store, run.dump, run.origin
+    corpus = build_corpus_stage(p.corpus, p.dump, p.engine, dump, store)
+    made = [dump, *([origin] if origin else []), *run.others, corpus]
+    for stage in made:
+        yield Group.of(stage)
+    counts = run.count(corpus)  # from here on those of the corpus decide, once it is made
+    decided = run.decide(counts)
+    length = measure_length(p.finetuning, p.recipe, store, corpus, origin, run.texts)
     if origin:
-        warn_of_languages(make.store, origin, corpus)
-    made = [dump, corpus, *([origin] if origin else []), *others]
-    at_once = p.finetuning.at_once
-    if not p.trains_encoder:
-        encoder: Stage = origin or corpus
-    elif origin and adapts_by_contrast(p, corpus, make.store):
-        encoder = build_contrastive_stage(p.pretraining, corpus, origin, beside=at_once - 1)
-        made.append(encoder)
-    elif origin and not is_worth_adapting(p, corpus, make.store):
-        encoder = origin
-    else:
-        vocabulary = make(build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin))
-        engine = Resources(engine=p.engine, workers=p.corpus.workers)
-        shards = make(build_shards_stage(length, corpus, vocabulary, engine))
-        dev = make(build_dev_stage(length, corpus, vocabulary))
-        encoder = build_pretraining_stage(p, shards, origin=origin, dev=dev, beside=at_once - 1)
-        made += [vocabulary, shards, dev, encoder]
+        run.note(length.describe(), warn_of_languages(store, origin, corpus, run.texts))
 
-    if read := find_length(p.finetuning, p.recipe, make.store, corpus, origin):
-        find_run_logger().info(read.describe())
-    list_cells = partial(
-        arms.list_cells, p, make.store, corpus, encoder, origin=origin, others=others
-    )
-    cells, curve = list(list_cells()), list[Cell]()
-    is_new = encoder not in (origin, corpus)
-    without = [cell for cell in cells if not (is_new and cell.is_made_of(encoder))]
+    at_once, trained = p.finetuning.at_once, list[Stage]()
+    if origin and decided.adaptation == "contrast":
+        trained = [build_contrastive_stage(p.pretraining, corpus, origin, beside=at_once - 1)]
+    elif decided.adaptation == "text":
+        tokens = choose_sequence_length(p.shards, p.recipe, origin, store)
+        vocabulary = build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin)
+        engine = Resources(engine=p.engine, workers=p.corpus.workers)
+        shards = build_shards_stage(tokens, corpus, vocabulary, engine)
+        dev = build_dev_stage(tokens, corpus, vocabulary)
+        for stage in (vocabulary, shards, dev):
+            yield Group.of(stage)
+        trained = [build_pretraining_stage(p, shards, origin=origin, dev=dev, beside=at_once - 1)]
+        made += [vocabulary, shards, dev]
+    encoder = trained[0] if trained else origin or corpus
+
+    settings = arms.choose_settings(p.finetuning, p.recipe, counts, length, bool(origin))
+    sources = corpus, encoder, origin, run.others
+    list_cells = partial(arms.list_cells, p, decided.arms, settings, counts, store, *sources)
+    cells, curve = list(list_cells()), list(list_cells(is_curve=True))
+    ready = [cell for cell in cells if not (trained and cell.is_made_of(encoder))]
     try:
         # The first answers are those of arms that take seconds.
-        first = [cell for cell in without if cell.is_cheap]
-        if first:
-            make.make_side_by_side(list_chains(first), at_once)
+        first = [cell for cell in ready if cell.is_cheap]
+        yield Group(list_chains(first), at_once)
         # What else needs no new encoder is made beside its training, the rest after it.
-        waiting = [cell for cell in without if not (cell.parts or cell.is_cheap)]
-        early = waiting if shares_cores(p.pretraining.device, p.engine) else []
-        if chains := [*([(encoder,)] if is_new else []), *list_chains(early)]:
-            make.make_side_by_side(chains, at_once)
-        late = [cell for cell in cells if not cell.is_among([*first, *early])]
-        curve = list(list_cells(is_curve=True))
-        make_cells(make, [*late, *curve], at_once)
-    except Terminated:
-        raise
+        beside = shares_cores(p.pretraining.device, p.engine)
+        early = [cell for cell in ready if beside and not (cell.parts or cell.is_cheap)]
+        yield Group([*([trained] if trained else []), *list_chains(early)], at_once)
+        made += trained
+        late = [cell for cell in [*cells, *curve] if not cell.is_among([*first, *early])]
+        yield from group_cells(late, at_once)
     except KeyboardInterrupt:  # the best so far becomes the model
-        cells, curve = keep_complete(cells, make.store), keep_complete(curve, make.store)
+        cells, curve = keep_complete(cells, store), keep_complete(curve, store)
         if not cells:
             raise
-        allow_jobs()
-        made = [stage for stage in made if make.store.manifest(stage)]
+        made = [stage for stage in made if store.manifest(stage)]
         encoder = encoder if encoder in made else origin or corpus
-        find_run_logger().warning(
-            "stopped: the model and the report are made of what is complete, %s; continue with: %s",
-            "; ".join(dict.fromkeys(cell.arm for cell in cells)),
-            report.format_command(asked),
+        run.note(
+            "stopped: the model and the report are made of what is complete, "
+            f"{'; '.join(dict.fromkeys(cell.arm for cell in cells))}; continue with: "
+            f"{report.format_command(p)}"
         )
 
-    models = make_models(make, build_model_stages(cells, corpus, p.finetuning.target_accuracy))
-    command = report.format_command(asked)
-    about = command, p.recipe, dump, made, encoder, cells, curve, models
-    return make(report.build_report_stage(*about))
+    models = build_model_stages(cells, corpus, p.finetuning.target_accuracy)
+    for model in models:
+        yield Group.of(model)
+    for comparison in compare_with_champions(models, run.find_champion):
+        yield Group.of(comparison)
+    about = report.format_command(p), p.recipe, dump, made, encoder, cells, curve, models
+    yield Group.of(report.build_report_stage(*about))
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run)
@@ -126,4 +110,4 @@ def domain_adaptation(**form: Any) -> dict[str, Any]:
     on the dump's own labels, and reports the difference with its confidence interval. Whatever the
     store holds already is not made again.
     """
-    return run_graph(graph, Parameters(**form))
+    return run_plan(Parameters(**form), graph)

@@ -21,8 +21,8 @@ from amazon_electra.flows.stages.scores import (
     describe_models,
     find_models,
     find_scores,
+    graph,
     leave_out_files,
-    make_scores,
     read_file_results,
 )
 from amazon_electra.flows.store.store import Store
@@ -48,7 +48,7 @@ def score(**given: Any) -> dict[str, Any]:
             dump.result["files"],
         )
     parameters = Parameters(dump=form.dump, store=form.store)
-    run_graph(lambda _, make: make_scores(models, form, new, make), parameters)
+    run_graph(lambda _: graph(models, form, dump, new), parameters, store, dump)
     scores = find_scores(models, form, store)
     output = form.output
     if not storage.is_remote(output):

@@ -94,14 +94,14 @@ class Servers:
         return "\n".join(told)
 
     def jobs(self, words: str) -> list[psutil.Process]:
-        """Processes of this store whose command line has these words, guards left out.
+        """Processes of this store whose command line has these words.
 
         A child that has not begun its own program yet has its parent's command line.
         """
         found = {}
         for process in psutil.process_iter(["cmdline", "status", "ppid"]):
             line = " ".join(process.info["cmdline"] or [])
-            if words in line and str(self.store) in line and "guard.py" not in line:
+            if words in line and str(self.store) in line:
                 found[process.pid] = process
         return [
             process

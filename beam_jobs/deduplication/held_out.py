@@ -455,21 +455,6 @@ def add_up_matches(matches: np.ndarray) -> np.ndarray:
     return summed
 
 
-def find_withheld(texts: list[str], is_held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return of a few reviews, held in memory, whether each is withheld for one that is held out,
-    and the hashes of the common n-grams.
-    """
-    trained, held, sizes = hash_runs(texts, is_held_out)
-    counted = NGramTexts(held)
-    counted.add_trained(trained)
-    common = counted.list_common(len(texts))
-    counts = common_ngrams.count_ngrams([held], common).tobytes()
-    rows = common_ngrams.discount(held, counts, common)
-    found = HeldOutNGrams([rows], common).find_matches(trained)
-    matches = add_up_matches(np.concatenate([np.empty(0, MATCH), *found]))
-    return find_near(matches, 0, sizes), common
-
-
 class UnitMatches:
     """What the reviews of a unit share with held-out ones, added up over all parts."""
 

@@ -35,7 +35,7 @@ seconds: listing a store's folders of many units takes CPU time beside the worke
 NOTICE_SECONDS = 2.0
 """Time for the runner to end by itself once one of its threads has died."""
 CANCEL_SECONDS = 10.0
-"""Until the engine has the job that is to be cancelled: the guard's grace is 15 s."""
+"""Until the engine has the job that is to be cancelled: a job has a grace of 20 s."""
 
 
 class GraphThread(threading.Thread):

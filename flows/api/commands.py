@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.children import bind_command
 from amazon_electra.beam_jobs.core.command import USER_ERROR
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.guard import GRACE_SECONDS, guard_command
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.configuration.form import Parameters, Scoring
@@ -164,8 +164,8 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
         write_json(Path(folder) / REQUEST, request)
         job = [sys.executable, "-m", "amazon_electra.flows.api.commands", command, folder]
         process = subprocess.Popen(
-            guard_command(job, GRACE_SECONDS),
-            stdin=subprocess.PIPE,
+            bind_command(job),
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=os.environ | PYTHON_ENVIRONMENT,
@@ -173,7 +173,6 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
             encoding="utf-8",
             errors="replace",
         )
-        assert process.stdin is not None
         assert process.stdout is not None
         last = ""
         with process:
@@ -182,7 +181,7 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
                     print(line.removesuffix("\n"), flush=True)
                     last = line.strip() or last
             finally:
-                process.stdin.close()  # the guard ends it, if it has not ended
+                process.terminate()  # nothing, if it has ended
         result = Path(folder) / RESULT
         made = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
         if process.returncode:

@@ -14,7 +14,6 @@ from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.beam_jobs.reading.label_values import describe_contradictions
 from amazon_electra.flows.cli import terminal
 from amazon_electra.flows.cli.options import (
     add_command,
@@ -26,29 +25,23 @@ from amazon_electra.flows.cli.options import (
     require_dump,
 )
 from amazon_electra.flows.configuration.form import (
-    Corpus,
     Dump,
     Parameters,
-    Scores,
     Scoring,
     spell_for_commands,
 )
 from amazon_electra.flows.configuration.form_tools import fill_form
-from amazon_electra.flows.dumps import expected_corpus, labels, preview
-from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.dumps import preview
+from amazon_electra.flows.plan import RunPlan, plan_run, planned
+from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.flows.runs.finished import read_finished
 from amazon_electra.flows.servers import prefect_server
 from amazon_electra.flows.stages import scores as scoring
-from amazon_electra.flows.stages.arms import MIN_FINETUNED, is_effort_automatic
-from amazon_electra.flows.stages.contrastive_adaptation import MIN_TITLES
-from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_dump, list_files
-from amazon_electra.flows.stages.origin import describe_origin, make_origin
-from amazon_electra.flows.stages.pretraining import MIN_TOKENS, PASSES
-from amazon_electra.flows.stages.text_length import foretell_length
-from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_files
+from amazon_electra.flows.store.group import list_stages
+from amazon_electra.flows.store.stage import Resources
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.plan_page import format_total, list_lines
-from amazon_electra.model.encoders.known import warn_of_languages
 from amazon_electra.model.recipes import RECIPES
 from amazon_electra.model.report.owner import list_short_answers
 
@@ -148,44 +141,16 @@ def build_form(arguments: argparse.Namespace) -> Parameters:
 
 def print_plan(form: Parameters) -> None:
     """Print the files of the dump, the settings that are not the default as JSON (Prefect takes
-    it as `--params`), then a line per stage.
+    it as `--params`), then a line per stage and what the run does of itself, with the reasons.
     """
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     from amazon_electra.flows import domain_adaptation
 
-    plan = Plan(Store(form.store, is_dry=True))
-    dump = build_dump_stage(form.dump, plan.store)
-    previews, languages = print_files(form.dump, dump, form.corpus)
-    domain_adaptation.graph(form, plan)
+    plan = plan_run(form, Store(form.store, is_dry=True))
+    print_files(form.dump, plan.previews)
+    stages = list_stages(domain_adaptation.graph(plan), plan.store)
     print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
-    show("\n".join(list_lines(plan)))
-    made = {stage.name: (stage, is_complete) for stage, is_complete in plan.stages}
-    is_known = made["corpus"][1]
-    if not is_known and form.is_contrast_automatic:
-        print(
-            "note: the corpus job decides how the encoder is adapted: by contrast if "
-            f"{MIN_TITLES:,} reviews have a title that can be used, else on the text alone if "
-            f"{PASSES} passes over it have {MIN_TOKENS / 1e6:.0f} million tokens, else not at all"
-        )
-    elif not is_known and form.is_adaptation_optional:
-        print(
-            f"note: the run skips pre-training, and the stages that need it, if {PASSES} passes "
-            f"over the dump's text have fewer than {MIN_TOKENS / 1e6:.0f} million tokens"
-        )
-    if not is_known and is_effort_automatic(form):
-        few = f"fewer than {MIN_FINETUNED:,} labels"
-        print(f"note: nothing is fine-tuned if the corpus job finds {few}")
-    if "origin" in made:
-        given = (review.text for each in previews for review in each.reviews)
-        texts = [text for text in given if isinstance(text, str)]
-        if length := foretell_length(
-            form.finetuning, form.recipe, plan.store, texts, made["origin"][0]
-        ):
-            print(f"length    {length.describe()}")
-    if "origin" in made and not made["corpus"][1]:  # a complete corpus has its own counts
-        about = describe_origin(plan.store, made["origin"][0])
-        if warning := warn_of_languages(about, languages):
-            show(f"warning: {warning}")
+    show("\n".join([*list_lines(stages), *(f"note: {note}" for note in plan.notes)]))
 
 
 def show(text: str) -> None:
@@ -193,13 +158,8 @@ def show(text: str) -> None:
     print(spell_for_commands(text))
 
 
-def print_files(
-    chosen: Dump, dump: Stage, corpus: Corpus | None = None, scores: Scores | None = None
-) -> tuple[list[preview.Preview], dict[str, int]]:
-    """Print what each file of a dump holds, and what of it becomes a corpus, or the ids of scores;
-    return the first records, and how many of them are in each language. `dump` is its stage.
-    """
-    previews = preview.read_previews(preview.list_files(chosen, dump), chosen)
+def print_files(chosen: Dump, previews: Sequence[preview.Preview]) -> None:
+    """Print what each file of a dump holds, by its first records."""
     scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
     for file in previews:
         show("\n".join(preview.describe_file(file, scale, chosen.fold_labels)))
@@ -207,52 +167,32 @@ def print_files(
         show(about_scale)
     if not chosen.repair_mojibake and (line := preview.describe_mojibake(previews)):
         show(line)
-    for column in chosen.labels:
-        counts, _ = preview.list_contradictory_texts(previews, column, chosen.fold_labels)
-        if line := describe_contradictions(counts):
-            show(f"label     {column}: {line}")
-    if scores:
-        for file in previews:
-            if line := preview.describe_ids(file, scores.id):
-                show(line)
-    if corpus and (line := preview.describe_withheld(previews, corpus.split)):
-        show(line)
-    if corpus:
-        print_expected_corpus(previews, chosen, corpus)
     languages = preview.count_languages(previews)
     total = sum(languages.values())
     shown = [f"{name} {n / total:.0%}" for name, n in languages.items() if n / total >= 0.005]
     if shown:
         show(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
-    return previews, languages
 
 
-def print_expected_corpus(
-    previews: Sequence[preview.Preview], chosen: Dump, corpus: Corpus
-) -> None:
-    """Print what the first records show of the corpus, and what only the corpus job can know."""
-    expected_corpus.check_split(previews, corpus)
-    if corpus.split_by == "time":
-        show(expected_corpus.describe_dates(previews, corpus))
-    expected = expected_corpus.foretell_corpus(previews, chosen, corpus)
-    for line in expected.get("warnings", ()):
-        show(line)
-    if not expected:
-        show("classes   counted by the corpus job, which ends where a split has no example of them")
+def print_scored_files(form: Scoring, dump: ListedDump) -> None:
+    """Print what each file of a dump to score holds, and of ids that occur several times."""
+    previews = preview.read_previews(preview.list_files(form.dump, dump), form.dump)
+    print_files(form.dump, previews)
+    for file in previews:
+        if line := preview.describe_ids(file, form.scores.id):
+            show(line)
 
 
 def execute_graph(form: Parameters) -> dict[str, Any]:
     """Run the graph here; print what came out and where it is, and return the paths."""
     store = Store(form.store)
     store.place.check_access()
-    plan = Plan(store)
-    dump = list_dump(form.dump, plan)
-    labels.resolve_tasks(form, dump, plan)
-    make_origin(form.pretraining, plan, dump)
+    plan = plan_run(form, store)
 
     def run() -> dict[str, Any]:
         from amazon_electra.flows.domain_adaptation import domain_adaptation
 
+        planned.set(plan)
         return domain_adaptation(**{name: getattr(form, name) for name in Parameters.model_fields})
 
     began = time.monotonic()
@@ -260,7 +200,7 @@ def execute_graph(form: Parameters) -> dict[str, Any]:
     if read_finished(store, form.promotion):
         # apart: Prefect keeps the settings with which it was imported, those of no server
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
-            made = apart.submit(show_finished, form, store).result()
+            made = apart.submit(show_finished, form, plan).result()
     made = made or terminal.run_in_terminal(form, run)
     terminal.print_results(Path(made["folder"]))
     up = prefect_server.find_running_servers(store.root)
@@ -279,29 +219,30 @@ def execute_graph(form: Parameters) -> dict[str, Any]:
     return made
 
 
-def show_finished(form: Parameters, store: Store) -> dict[str, Any]:
-    """Show a run again that the store has finished and nothing has changed since; return the paths
+def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
+    """Show a run again whose stages are all complete and of which MLflow has all; return the paths
     of what it made, empty where something is to do.
     """
+    store = plan.store
     finished = read_finished(store, form.promotion)
     if not finished:
         return {}
     from amazon_electra.flows.domain_adaptation import graph
     from amazon_electra.flows.runs.graph_run import list_results
 
-    plan = Plan(store)
     try:
-        last = graph(form, plan)
+        stages = list_stages(graph(plan), store)
     except Exception:  # raised again where the run itself comes upon it
         return {}
-    if last.path != finished["report"] or not all(is_complete for _, is_complete in plan.stages):
+    last = stages[-1][0]
+    if last.path != finished["report"] or not all(is_complete for _, is_complete in stages):
         return {}
     with terminal.Terminal() as shown:
-        shown.print_line(format_total(plan))
-        for stage, _ in plan.stages:
+        shown.print_line(format_total(stages))
+        for stage, _ in stages:
             if manifest := store.manifest(stage):
                 shown.on_complete(stage, manifest, found=True)
-    made = list_results(store, [stage for stage, _ in plan.stages], last)
+    made = list_results(store, [stage for stage, _ in stages], last)
     return made | {"registered": finished["registered"]}
 
 
@@ -328,7 +269,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
     store = Store(form.store, is_dry=True)
     dump = build_dump_stage(form.dump, store)  # refuses wrong paths
     models = scoring.find_models(form, store)
-    print_files(form.dump, dump, scores=form.scores)
+    print_scored_files(form, dump)
     print_scoring_plan(form, dump, models, store)
 
 
@@ -357,7 +298,7 @@ def print_folder_plan(model: str, form: Scoring) -> None:
 
     version = name_version(model, form.model.precision)
     dump = build_dump_stage(form.dump, Store(form.store, is_dry=True))
-    print_files(form.dump, dump, scores=form.scores)
+    print_scored_files(form, dump)
     print(f"model     {model}, version {version}")
     print(f"scores    {form.output}, not written: this is a dry run")
 
@@ -396,9 +337,7 @@ def print_scoring_plan(
     form: Scoring, dump: ListedDump, models: Sequence[scoring.RegisteredModel], store: Store
 ) -> None:
     """Print the model, the settings that are not the default as JSON, then a line per stage."""
-    plan = Plan(store)
     new = scoring.leave_out_files(dump, scoring.find_scores(models, form, store))
-    scoring.make_scores(models, form, new, plan)
     print(f"model     {form.model.alias}: {scoring.describe_models(models)}")
     print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
-    show("\n".join(list_lines(plan)))
+    show("\n".join(list_lines(list_stages(scoring.graph(models, form, dump, new), store))))

@@ -19,8 +19,10 @@ from amazon_electra.flows.cli.options import (
 from amazon_electra.flows.configuration.form import Parameters, fill_parameters, spell_for_commands
 from amazon_electra.flows.configuration.study_file import MAX_AT_ONCE, StudyChoice
 from amazon_electra.flows.dumps import labels
-from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.dumps.preview import list_files as preview_files
+from amazon_electra.flows.dumps.preview import read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
+from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
 from amazon_electra.flows.ui.plan_page import list_lines
@@ -82,8 +84,8 @@ def run_study(arguments: argparse.Namespace) -> None:
         store.place.check_access()
     if loaded.reads_dump:
         dump = build_dump_stage(parameters.dump, store)
-        tasks, p = loaded.labelled_tasks, parameters
-        labels.check_dump(tasks, p.dump, dump, Plan(store), p.corpus)
+        labels.check_labels(loaded.labelled_tasks, parameters.dump)
+        read_previews(preview_files(parameters.dump, dump), parameters.dump)
     for given in choice.general_text:
         list_files(given, store, "study.general_text")
     if arguments.dry_run:
@@ -135,10 +137,10 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Parameters, StudyChoice]
 
 def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:
     """Print a line per stage and cell: complete or to do."""
-    from amazon_electra.flows.study import build_study_graph
+    from amazon_electra.flows.study import graph
 
-    plan = Plan(Store(parameters.store, is_dry=True))
-    build_study_graph(loaded)(parameters, plan)
-    print(spell_for_commands("\n".join(list_lines(plan))))
+    store = Store(parameters.store, is_dry=True)
+    stages = list_stages(graph(parameters, loaded, store), store)
+    print(spell_for_commands("\n".join(list_lines(stages))))
     for name, why in loaded.left_out.items():
         print(f"left out  {name if name.startswith('task ') else f'arm {name}'}: {why}")

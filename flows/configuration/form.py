@@ -43,7 +43,7 @@ from amazon_electra.flows.configuration.study_file import (
     Seeds,
     refuse_duplicates,
 )
-from amazon_electra.model.arms import list_arms, list_methods, list_ours
+from amazon_electra.model.arms import list_arms, list_ours
 from amazon_electra.model.config import (
     PretrainingConfig,
     RecipeChoice,
@@ -142,12 +142,6 @@ def check_other_starts(form: "Parameters") -> None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(
             f"two encoders have the name {twice[0]}; rename a folder, or leave one out", field
-        )
-    every = list_arms()
-    fits = [every[name] for name in form.chosen_arms if name in every]
-    if not any(one.reads_encoder and not one.combines for one in fits):
-        raise UserError(
-            "no arm that reads states is chosen: add frozen or joined to `finetuning.arms`", field
         )
 
 
@@ -517,60 +511,12 @@ class Parameters(Settings):
                 f"does not divide the batch of {batch}", "pretraining.processes", chosen.processes
             )
         check_start(self)
-        if self.effort == "quick" and not (self.chosen_arms and chosen.start_from):
-            raise UserError(
-                "takes a published encoder, `pretraining.start_from`, and an arm of seconds",
-                "effort",
-                "quick",
-            )
         return self
 
     @property
     def sizes(self) -> RecipeName:
         """Return the recipe that settings are checked by; of defaults no recipe is chosen."""
         return "published" if self.recipe == "auto" else self.recipe
-
-    @property
-    def is_contrast_automatic(self) -> bool:
-        """Return whether the titles of the corpus decide: nobody asks for another training."""
-        chosen = self.pretraining
-        is_asked = chosen.objective or chosen.steps or chosen.settings
-        return self.recipe == "published" and not is_asked
-
-    @property
-    def is_adaptation_optional(self) -> bool:
-        """Return whether a dump with too little text goes without adaptation: nobody asks for
-        it.
-        """
-        is_asked = self._asks_for_training or "pre-trained" in self.finetuning.arms
-        return self.recipe == "published" and not is_asked
-
-    @property
-    def trains_encoder(self) -> bool:
-        """Return whether an arm reads the encoder that the run trains, or its training is asked
-        for.
-        """
-        methods = list_arms()
-        is_read = any(
-            name not in methods or methods[name].reads_encoder
-            for name in self.chosen_arms
-            if name != "origin"
-        )
-        return is_read or self._asks_for_training
-
-    @property
-    def _asks_for_training(self) -> bool:
-        chosen = self.pretraining
-        return bool(chosen.objective or chosen.steps or "steps" in chosen.settings)
-
-    @property
-    def chosen_arms(self) -> list[Arm]:
-        """Return the arms that the form names, or else the new encoder and the one to beat."""
-        is_published = bool(self.pretraining.start_from)
-        default = ["pre-trained", "origin" if is_published else "random"]
-        chosen = list(self.finetuning.arms) or [*default, *list_methods(is_published)]
-        cheap = {name for name, arm in list_arms().items() if arm.is_cheap}
-        return [arm for arm in chosen if arm in cheap] if self.effort == "quick" else chosen
 
 
 class ScoringModel(Settings):

@@ -5,17 +5,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from amazon_electra.beam_jobs.config import DumpOptions
 from amazon_electra.beam_jobs.core import languages, storage
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.core.progress import format_count
-from amazon_electra.beam_jobs.deduplication import exact, held_out, phrases
 from amazon_electra.beam_jobs.reading import detection, fields, work_units
 from amazon_electra.beam_jobs.reading.class_order import order_classes
 from amazon_electra.beam_jobs.reading.compression import PlainStream
@@ -35,7 +34,7 @@ from amazon_electra.beam_jobs.reading.stars import (
     show_rating,
 )
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, list_dump_files
-from amazon_electra.beam_jobs.text import cleaning, mojibake, splits
+from amazon_electra.beam_jobs.text import mojibake
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.store.stage import Stage
 
@@ -44,11 +43,7 @@ PREVIEW_BYTES = 1 << 20
 PARQUET_ROWS = 1000
 SHOWN = 10
 SHOWN_VALUES = 3
-SHOWN_RECORDS = 200
-"""Whose unused columns are looked at for texts."""
 TEXT_CHARACTERS = 60
-WITHHOLDING_TEXTS = 5_000
-"""Of all files, that are compared with each other, in half a second."""
 LANGUAGE_TEXTS = 500
 """Whose languages are counted, of all files."""
 
@@ -103,29 +98,6 @@ def count_classes(typed: Mapping[str, int], folds: bool) -> Counter[str]:
     return counts
 
 
-def list_contradictory_texts(
-    previews: Sequence[Preview], column: str, folds: bool
-) -> tuple[Counter[str], Counter[str]]:
-    """Return how many of the first texts have copies of several classes of a label, by these, and
-    how many of the others each class has.
-    """
-    typed = sum((preview.count_values(column) for preview in previews), Counter[str]())
-    values, found = decide_values(typed, folds), dict[bytes, set[str]]()
-    for preview in previews:
-        for review, record in zip(preview.reviews, preview.records, strict=True):
-            name = values.find_class(fields.read_label(record, column))
-            if name is not None and isinstance(review.text, str):
-                key = exact.hash_text(cleaning.clean_text(review.text))
-                found.setdefault(key, set()).add(name)
-    several, others = Counter[str](), Counter[str]()
-    for names in found.values():
-        if len(names) > 1:
-            several[" and ".join(sorted(" + ".join(split_classes(name)) for name in names))] += 1
-        else:
-            others.update(split_classes(min(names)))
-    return several, others
-
-
 def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
     """Return the files of a dump with their layouts; `dump` is its stage."""
     paths = tuple(dump.result["paths"])
@@ -149,8 +121,6 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
         unused = ", ".join(fields.describe_unused_columns(dict(layout.unused)))
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
-    if line := describe_more_texts(preview):
-        yield line
     for field, column in layout.mapping:
         if field.startswith(fields.LABEL):
             typed = preview.count_values(column)
@@ -177,20 +147,6 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
         yield f"          {stars:<{width}}  {cut}"
-
-
-def describe_more_texts(preview: Preview) -> str:
-    """Return a line about a column with texts as long as those that are read, if there is one."""
-    layout = preview.file.layout
-    text = dict(layout.mapping).get("text", "")
-    records = preview.records[:SHOWN_RECORDS]
-    if layout.joined or not records:
-        return ""
-    words = fields.find_texts([text, *dict(layout.unused)], records)
-    least = words.pop(text, fields.MIN_TEXT_WORDS) / 2
-    more = next((name for name, of in words.items() if of >= least), "")
-    entry = name_setting("columns", fields.format_entry("text", f"{text}{fields.JOIN}{more}"))
-    return f"texts     {more} has texts too: {entry}" if more else ""
 
 
 def describe_ids(preview: Preview, given: str | None) -> str:
@@ -260,23 +216,6 @@ def describe_mojibake(previews: Sequence[Preview]) -> str:
         f"{min(shown, key=len)!r} for {mojibake.repair_mojibake(min(shown, key=len))!r}; "
         "`repair_mojibake=True` mends it"
     )
-
-
-def describe_withheld(previews: Sequence[Preview], split: str) -> str:
-    """Return what the first reviews show of the reviews that would be withheld, if they are many;
-    `split` has the shares. They are split by their texts here, whatever the corpus is split by.
-    """
-    given = (r.text for preview in previews for r in preview.reviews if isinstance(r.text, str))
-    cleaned = map(cleaning.clean_text, islice(given, WITHHOLDING_TEXTS))
-    texts = list({exact.hash_text(text): text for text in cleaned if text}.items())
-    sides = splits.assign_splits(b"".join(key for key, _ in texts), splits.parse_shares(split), 0)
-    is_held_out = held_out.mark_held_out(sides)
-    near, common = held_out.find_withheld([text for _, text in texts], is_held_out)
-    near &= ~is_held_out
-    shown = list(compress((text for _, text in texts), near))[: phrases.MAX_TEXTS]
-    of, counted = int((~is_held_out).sum()), phrases.count_phrases(shown, common)
-    line = phrases.describe_withheld(int(near.sum()), of, [counted])
-    return line and f"withheld  of the first reviews {line}"
 
 
 def find_scale(previews: Sequence[Preview], given: str | None) -> tuple[Scale | None, str]:

@@ -12,8 +12,14 @@ from prefect.transactions import CommitMode, transaction
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.runner.processes import end_children_on_error
+from amazon_electra.flows.runner.processes import (
+    Makers,
+    Terminated,
+    allow_jobs,
+    end_children_on_error,
+)
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
+from amazon_electra.flows.store.group import Groups
 from amazon_electra.flows.store.stage import ACCELERATOR, Stage
 
 T = TypeVar("T")
@@ -55,9 +61,11 @@ def create_task(
     )
 
 
-def make_stages(maker: "PrefectStageMaker", chain: Sequence[Stage]) -> None:
+def make_stages(
+    maker: "PrefectStageMaker", chain: Sequence[Stage], makers: Makers | None = None
+) -> None:
     """Make stages one after the other."""
-    maker.make_chain(chain)
+    maker.make_chain(chain, makers)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -99,12 +107,11 @@ def raise_failures(futures: Sequence[Any]) -> None:
 
 
 class PrefectStageMaker:
-    """Makes each stage in a Prefect task of its name (a `StageMaker`)."""
+    """Makes each stage in a Prefect task of its name."""
 
     def __init__(
         self,
         runner: StageRunner,
-        find_champion: Callable[[str], Stage | None] = lambda task: None,
         after_stage: Callable[[], None] = lambda: None,
         takes_accelerator: bool = True,
     ):
@@ -113,11 +120,31 @@ class PrefectStageMaker:
         """
         self.runner, self.store = runner, runner.store
         self.stages: list[Stage] = []
-        self.find_champion, self._after_stage = find_champion, after_stage
+        self._after_stage = after_stage
         self._takes_accelerator = takes_accelerator
 
-    def call(self, name: str, function: Callable[[], T]) -> T:
-        return call_with_retries(name, function)
+    def make_graph(self, groups: Groups, notes: Sequence[str] = ()) -> Stage:
+        """Make each group before the next is asked for; return the last stage. What the graph adds
+        to `notes` is logged. After Ctrl-C the graph goes on with what is complete, or raises it.
+        """
+        logged = 0
+        group = next(groups, None)
+        while group is not None:
+            for note in notes[logged:]:
+                find_run_logger().warning("%s", note)
+            logged = len(notes)
+            try:
+                if group.chains:
+                    with end_children_on_error():
+                        self.make_side_by_side(group.chains, group.at_once)
+            except Terminated:
+                raise
+            except KeyboardInterrupt as stopped:
+                allow_jobs()
+                group = groups.throw(stopped)
+            else:
+                group = next(groups, None)
+        return self.stages[-1]
 
     def __call__(self, stage: Stage) -> Stage:
         self.stages.append(stage)
@@ -125,9 +152,9 @@ class PrefectStageMaker:
         self._after_stage()
         return stage
 
-    def make_chain(self, chain: Sequence[Stage]) -> None:
+    def make_chain(self, chain: Sequence[Stage], makers: Makers | None = None) -> None:
         """Make stages one after the other, in a task."""
-        self.runner.complete_chain(chain)
+        self.runner.complete_chain(chain, makers)
 
     def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         """Divide the cores among all chains and make them, each after those that make what it is
@@ -152,11 +179,13 @@ class PrefectStageMaker:
             make_together.with_options(name=name, task_run_name=name, tags={ACCELERATOR})(make)
 
     def _submit_chains(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
-        pool: ThreadPoolTaskRunner[None] = ThreadPoolTaskRunner(max_workers=at_once)
-        with pool as task_runner, self.runner.keep_processes(), end_children_on_error():
+        makers = Makers(self.store, chains, at_once)
+        # each task waits for its own stages, which `at_once` processes make
+        pool: ThreadPoolTaskRunner[None] = ThreadPoolTaskRunner(max_workers=len(chains))
+        with pool as task_runner, end_children_on_error():
             futures: dict[str, Any] = {}
             for chain in chains:
-                arguments = {"maker": self, "chain": list(chain)}
+                arguments = {"maker": self, "chain": list(chain), "makers": makers}
                 sources = [
                     source.fingerprint for stage in chain for source in stage.inputs.values()
                 ]

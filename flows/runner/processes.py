@@ -1,135 +1,103 @@
-"""Child processes in a group of their own: start, follow, end.
+"""Child processes, each in a session of its own: start, follow, end.
 
-Every stage is a job of its own (`python -m …`), so that a crash of a trainer is an exit code here,
-that its memory is returned, and that it can be ended. A group lives no longer than the flow: see
-beam_jobs/core/guard.py. Many small jobs run one after the other in a process that is kept for them
-(`WarmWorkers`).
+Stages are made in child processes (flows/run_stage.py), so that a crash of a trainer is an exit
+code here, that its memory is returned, and that it can be ended. No child outlives the process that
+started it (beam_jobs/core/children.py).
 """
 
 import json
-import math
 import os
-import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, BinaryIO, Self, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, BinaryIO, NoReturn
 
-import psutil
-
+from amazon_electra.beam_jobs.core.children import GRACE_SECONDS, bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
-from amazon_electra.beam_jobs.core.guard import GRACE_SECONDS, guard_command
-from amazon_electra.beam_jobs.core.variables import read_number_variable
-from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.flows.store.place import REQUEST
+from amazon_electra.flows.store.stage import Stage, write_request
+from amazon_electra.flows.store.store import LOG, Store
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 1.0
+"""Between two looks into the log of a job for its progress."""
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 """Children write at once, and run no code of the folder in which the user happens to stand."""
 TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
 """Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and
 ends so again.
 """
-HANG_VARIABLE, HANG_MINUTES = "AMAZON_ELECTRA_HANG_MINUTES", 30.0
-HANG_LOOKS = 10
-"""How often in that time the CPU time of a job's processes is looked at."""
-IDLE_SHARE = 0.001
-"""Of a core: what threads that wait may use in a job that hangs."""
+RUN_STAGE = "amazon_electra.flows.run_stage"
+JOBS_LOG = Path("logs", "jobs.log")
+"""Of a store: what processes of jobs write before their stages begin."""
 Progress = dict[str, Any]
-AnyChild = TypeVar("AnyChild", bound="Child")
 
 _living: set["Child"] = set()
 _ending = threading.Event()
 _blocks: list[None] = []
 """One entry for each `end_children_on_error` block that is open: they may lie in one another."""
-
-
-class JobStalled(RuntimeError):
-    """A job has written nothing and used no CPU time for as long as the message says."""
+_starter = ThreadPoolExecutor(1, thread_name_prefix="children")
+"""The thread that starts all children: they end with the thread that started them."""
 
 
 class Terminated(KeyboardInterrupt):
     """A SIGTERM: the run ends at once, where after Ctrl-C it keeps the best so far."""
 
 
+def may_pass(code: int) -> bool:
+    """Return whether another attempt may succeed after this exit code."""
+    return code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
+
+
 def build_failure(name: str, code: int, cause: str, log: Path) -> JobFailed:
     """Return the error of a job that ended with this exit code, which is neither 0 nor that of the
     user's mistake: a TransientError where another attempt may pass.
     """
-    may_pass = code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
     again = "the same command continues at this stage once the cause is fixed"
-    again = "a second attempt may pass" if may_pass else again
-    kind = TransientError if may_pass else JobFailed
+    again = "a second attempt may pass" if may_pass(code) else again
+    kind = TransientError if may_pass(code) else JobFailed
     return kind(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
 
 
-@dataclass(frozen=True)
-class JobResult:
-    """What a job that ended well left: its JSON line, and what it cost (its whole process tree)."""
-
-    result: dict[str, Any]
-    seconds: float
-    cpu_seconds: float
-    peak_megabytes: float
-
-
-def run_job(
-    module: str,
-    arguments: Sequence[str],
-    log: Path,
-    environment: Mapping[str, str] | None = None,
-    follow: Callable[[Progress], None] = lambda progress: None,
-    name: str = "",
-    hang_seconds: float = math.inf,
-    kept: "WarmWorkers | None" = None,
-) -> JobResult:
-    """Run `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go
-    to `follow`. A job that hangs for `hang_seconds` is ended, and has failed.
-
-    `name` stands for the job in the message of a failure; empty: the module does. With `kept` the
-    job runs in one of these processes. It finds progress as lines of JSON in its environment, and
-    no tracking, which the flow does.
-    """
-    command, name = [sys.executable, "-m", module, *arguments], name or module
-    ours = {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **(environment or {})}
-    with (
-        kept.start_job(command, log, ours)
-        if kept
-        else start_child(Child, command, log, ours) as child
-    ):
-        try:
-            for progress in child.follow_progress(hang_seconds):
-                follow(progress)
-        except JobStalled as hangs:
-            find_run_logger().warning("%s hangs: %s; it is ended", name, hangs)
-            cause = f"{hangs}: it was ended"
-            raise build_failure(name, 128 + signal.SIGKILL, cause, log) from None
-        return child.collect_result(name)
-
-
-def read_hang_seconds() -> float:
-    """Return after how long without output and CPU time a job hangs; 0 minutes: never."""
-    return read_number_variable(HANG_VARIABLE, HANG_MINUTES, 0, "minutes") * 60 or math.inf
-
-
-@contextmanager
-def start_child(kind: type[AnyChild], *arguments: Any) -> Iterator[AnyChild]:
-    """Start a child of this kind; it is over when the block is, whatever happened in it."""
-    refuse_when_ending()
-    child = kind(*arguments)
-    _living.add(child)
+def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:
+    """Run `python -m module arguments…` to its end and return its result; stderr goes to `log`."""
+    child = start_child([sys.executable, "-m", module, *arguments], log, stdout=subprocess.PIPE)
     try:
-        refuse_when_ending()  # a signal while it was being started: `end_children` did not see it
-        yield child
+        assert child.stdout is not None
+        answer = child.stdout.read()
+        child.wait()
     finally:
         child.end()
-        _living.discard(child)
+    if child.code:
+        raise_failure(module, child.code, find_last_line(log, child.log_start), log)
+    return dict(json.loads(answer.decode() or "{}"))
+
+
+def raise_failure(name: str, code: int, line: str, log: Path) -> NoReturn:
+    """Raise the error of a job that ended with this exit code; `line` says why."""
+    if code == 2:
+        raise UserError(line.removeprefix("error: "))
+    ending = read_signal(code)
+    raise build_failure(name, code, f"ended by {ending.name}" if ending else line, log)
+
+
+def start_child(*arguments: Any, **options: Any) -> "Child":
+    """Start a child; InterruptedError where the run is ending."""
+    refuse_when_ending()
+    child = _starter.submit(Child, *arguments, **options).result()
+    _living.add(child)
+    if _ending.is_set():  # a signal while it was being started: `end_children` did not see it
+        child.end()
+        refuse_when_ending()
+    return child
 
 
 def refuse_when_ending() -> None:
@@ -170,254 +138,240 @@ def end_children() -> None:
     """End all children at the same time: one grace for all of them."""
     children = list(_living)
     for child in children:
-        child.close_input()
+        child.terminate()
     for child in children:
         child.end()
 
 
 class Child:
-    """One process group: the guard, the job it started, and whatever the job starts."""
+    """A process in a session of its own, and whatever it starts."""
 
     def __init__(
         self,
         command: Sequence[str],
         log: Path,
         environment: Mapping[str, str] | None = None,
-        descriptors: Sequence[int] = (),
+        stdout: int | None = None,
     ):
-        """Start the command; `environment` is added to this process's own. It gets `descriptors`
-        of this process.
+        """Start the command; `environment` is added to this process's own. What it writes is
+        appended to `log`, its stdout goes to a pipe if that is asked for.
         """
-        self._open_log(command, log)
-        self._stdout: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-        self._usage: resource.struct_rusage | None = None
-        with open(log, "ab") as stderr:
-            self._guard = subprocess.Popen(
-                guard_command(command, GRACE_SECONDS),
-                stdin=subprocess.PIPE,
-                stdout=self._stdout,
-                stderr=stderr,
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log, self._lock = log, threading.Lock()
+        with open(log, "ab") as file:
+            shown = " ".join(command)
+            file.write(f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
+            self.log_start = file.tell()
+            file.flush()
+            self._process = subprocess.Popen(
+                bind_command(command),
+                stdin=subprocess.DEVNULL,
+                stdout=file if stdout is None else stdout,
+                stderr=file,
                 env=os.environ | PYTHON_ENVIRONMENT | dict(environment or {}),
                 start_new_session=True,
-                pass_fds=descriptors,
             )
-        self._lock = threading.Lock()
-
-    def _open_log(self, command: Sequence[str], log: Path) -> None:
-        """Begin the part of a log that is the command's."""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self.log, self.command = log, list(command)
-        with open(log, "ab") as header:
-            header.write(
-                f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(command)}\n".encode()
-            )
-            self._log_start = header.tell()
-        self._began, self.seconds = time.monotonic(), 0.0
+        self.stdout: BinaryIO | None = self._process.stdout  # type: ignore[assignment]
 
     @property
     def pid(self) -> int:
-        """Return the guard's process id, which is the group's id too."""
-        return self._guard.pid
+        """Return its process id, which is that of its session too."""
+        return self._process.pid
+
+    @property
+    def code(self) -> int:
+        """Return the exit code of a process that is over; negative: the signal that ended it."""
+        assert self._process.returncode is not None
+        return self._process.returncode
 
     def has_ended(self) -> bool:
-        """Return whether the job has ended; what it left behind in its group is ended with it."""
+        return self._process.poll() is not None
+
+    def wait(self) -> int:
+        """Return its exit code once it is over; what it has left in its session is ended."""
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        _living.discard(self)
+        return self._process.wait()
+
+    def terminate(self) -> None:
+        """Send SIGTERM, unless it is over."""
         with self._lock:
-            if self._guard.returncode is not None:
-                return True
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                return False
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-            _, status, self._usage = os.wait4(self.pid, 0)
-            self._guard.returncode = os.waitstatus_to_exitcode(status)
-            self.seconds = time.monotonic() - self._began
-            self.close_input()
-            return True
-
-    def is_over(self) -> bool:
-        """Return whether the job is over that `follow_progress` follows."""
-        return self.has_ended()
-
-    def close_input(self) -> None:
-        """Let go of the guard, which then ends the group."""
-        with suppress(OSError):
-            assert self._guard.stdin is not None
-            self._guard.stdin.close()
+            if not self.has_ended():
+                self._process.terminate()
 
     def end(self) -> None:
-        """Send SIGTERM to the group, SIGKILL after the grace; return when the job is over."""
-        if self.has_ended():
-            return
-        self.close_input()
-        deadline = time.monotonic() + GRACE_SECONDS + 2
-        while not self.has_ended() and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-        if not self.has_ended():
+        """Send SIGTERM, and SIGKILL to all of the session after the grace; return when it is
+        over.
+        """
+        self.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_SECONDS + 1)
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-            while not self.has_ended():
-                time.sleep(POLL_SECONDS)
-
-    def follow_progress(self, hang_seconds: float = math.inf) -> Iterator[Progress]:
-        """Yield what the job reports of its progress, as it reports it, until it is over; raise
-        JobStalled where it neither writes nor uses CPU time for so long.
-        """
-        with open(self.log, "rb") as log:
-            log.seek(self._log_start)
-            rest, used, active = b"", 0.0, time.monotonic()
-            looked = active
-            while True:
-                ended = self.is_over()
-                written, now = log.read(), time.monotonic()
-                if written:
-                    active = now
-                if now - looked > hang_seconds / HANG_LOOKS:
-                    looked, cpu_seconds = now, self.measure_cpu()
-                    if abs(cpu_seconds - used) > IDLE_SHARE * hang_seconds:
-                        used, active = cpu_seconds, now
-                if now - active > hang_seconds and not ended:
-                    minutes = f"{hang_seconds / 60:g} minutes"
-                    raise JobStalled(f"no output and no CPU time for {minutes}")
-                rest += written
-                *lines, rest = rest.split(b"\n")
-                for line in lines:
-                    if line.startswith(b"PROGRESS "):
-                        with suppress(ValueError):
-                            yield json.loads(line.removeprefix(b"PROGRESS "))
-                    elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
-                        yield {"link": line.removeprefix(b"JOB ").decode()}
-                if ended:
-                    return
-                time.sleep(POLL_SECONDS)
-
-    def measure_cpu(self) -> float:
-        """Return the CPU seconds of the processes that the guard has started, however deep."""
-        seconds = 0.0
-        with suppress(psutil.NoSuchProcess):
-            for process in psutil.Process(self.pid).children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    seconds += sum(process.cpu_times()[:4])
-        return seconds
-
-    def collect_result(self, name: str) -> JobResult:
-        """Return the result of a job that is over; raise UserError, TransientError or JobFailed
-        where it failed, InterruptedError where the run ended it.
-        """
-        code = self._guard.returncode
-        assert code is not None
-        assert self._usage is not None
-        if code:
-            refuse_when_ending()
-        if code == 2:
-            raise UserError(self.find_last_line().removeprefix("error: "))
-        if code != 0:
-            raise build_failure(name, code, self.find_cause(), self.log)
-        self._stdout.seek(0)
-        result = json.loads(self._stdout.read().decode() or "{}")
-        cpu = self._usage.ru_utime + self._usage.ru_stime
-        return JobResult(
-            result, round(self.seconds, 3), round(cpu, 3), round(self._usage.ru_maxrss / 1024, 1)
-        )
+        self.wait()
 
     def find_cause(self) -> str:
-        """Return why a job that is over ended otherwise than well."""
-        ending = read_signal(self._guard.returncode or 0)
-        return f"ended by {ending.name}" if ending else self.find_last_line()
+        """Return why a process that is over ended otherwise than well."""
+        ending = read_signal(self.code)
+        return f"ended by {ending.name}" if ending else find_last_line(self.log, self.log_start)
 
-    def find_last_line(self) -> str:
-        """Return the last line of the log that is no progress, without what earlier jobs wrote; an
-        error's before any other.
+
+class Makers:
+    """The child processes that make the stages of a group; each of its tasks waits for its own.
+
+    The first task that wants a stage starts a process for all chains whose inputs are complete. A
+    stage that fails is its task's failure, the others go on; where a process is killed, the next
+    task that wants what is missing starts another one for all of it.
+    """
+
+    def __init__(self, store: Store, chains: Sequence[Sequence[Stage]], at_once: int = 1):
+        self._store, self._chains, self._at_once = store, chains, at_once
+        self._free, self._changed = at_once, threading.Condition()
+        self._events: dict[str, SimpleQueue[dict[str, Any]]] = {}
+        """Of each stage that a living process is to make."""
+        self._failed = set[str]()
+
+    def follow(self, stage: Stage) -> Iterator[dict[str, Any]]:
+        """Yield what happens to a stage until it is complete: that another process is making it
+        (`waits`), that it is `begun`, its `progress`; raise why it cannot be made.
         """
-        with open(self.log, "rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start, size - 16_384))
-            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
-        spoken = [line for line in lines if line and not line.startswith("PROGRESS ")]
-        errors = [line for line in spoken if line.startswith("error: ")]
-        return (errors or spoken or ["no output"])[-1]
+        with self._changed:
+            while stage.path not in self._events:
+                if self._free:
+                    self._start(stage)
+                else:
+                    self._changed.wait()
+            events = self._events[stage.path]
+        lines: Iterator[Progress] | None = None
+        while True:
+            try:
+                event = events.get(timeout=POLL_SECONDS if lines else None)
+            except Empty:
+                event = {"is": "progress"}
+            if event["is"] == "begun":
+                lines = read_progress(Path(event["log"]), event["start"])
+            for progress in takewhile(bool, lines or ()):
+                yield {"is": "progress", "progress": progress}
+            if event["is"] == "made":
+                return
+            if event["is"] == "failed":
+                refuse_when_ending()
+                found = event.get("error") or find_last_line(Path(event["log"]), event["start"])
+                raise_failure(stage.label, event["code"], found, self._store.folder(stage) / LOG)
+            if event["is"] != "progress":
+                yield event
+
+    def _start(self, wanted: Stage) -> None:
+        """Start a process for the chain of a stage, and for all others that can be made now."""
+        environment = wanted.list_environment(self._store)
+        chains = [
+            [stage for stage in chain if stage.has_job]
+            for chain in self._chains
+            if wanted.path in {stage.path for stage in chain} or self._is_ready(chain, environment)
+        ]
+        stages = [stage for chain in chains for stage in chain]
+        for stage in stages:
+            folder = self._store.folder(stage)
+            folder.mkdir(parents=True, exist_ok=True)
+            stage.prepare(self._store, folder)
+            write_json(folder / REQUEST, write_request([stage]))
+        at_once = min(self._free, len(chains))
+        command = [sys.executable, "-m", RUN_STAGE, "--events", f"--at-once={at_once}"]
+        command.append(self._store.address)
+        command += [",".join(stage.path for stage in chain) for chain in chains]
+        ours = {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **environment}
+        child = start_child(command, self._store.root / JOBS_LOG, ours, stdout=subprocess.PIPE)
+        self._free -= at_once
+        self._events |= {stage.path: SimpleQueue() for stage in stages}
+        paths = [[stage.path for stage in chain] for chain in chains]
+        threading.Thread(target=child.wait, daemon=True).start()
+        threading.Thread(target=self._read, args=(child, paths, at_once), daemon=True).start()
+
+    def _is_ready(self, chain: Sequence[Stage], environment: Mapping[str, str]) -> bool:
+        """Return whether a process of this environment may make a chain now."""
+        own = {stage.path for stage in chain}
+        group = {stage.path: stage for one in self._chains for stage in one}
+        sources = {source.path for stage in chain for source in stage.inputs.values()} - own
+        return (
+            not own & (self._events.keys() | self._failed)
+            and any(self._store.manifest(stage) is None for stage in chain)
+            and chain[0].list_environment(self._store) == environment
+            and all(self._store.manifest(group[one]) for one in sources & group.keys())
+        )
+
+    def _read(self, child: Child, chains: Sequence[Sequence[str]], at_once: int) -> None:
+        """Pass on the events of a child until it ends; what it has not made then has failed."""
+        assert child.stdout is not None
+        begun: dict[int, dict[str, Any]] = {}
+        """What each of its processes is making."""
+        where = {"log": str(child.log), "start": child.log_start}
+        following = {path: chain[n:] for chain in chains for n, path in enumerate(chain)}
+
+        def fail(event: dict[str, Any]) -> None:
+            with self._changed:
+                for path in following[event["stage"]]:
+                    following.pop(path)
+                    self._events.pop(path).put({**where, **event, "is": "failed"})
+                    if not may_pass(event["code"]):
+                        self._failed.add(path)
+
+        for line in child.stdout:
+            event = json.loads(line)
+            known = begun.pop(event["pid"], None)
+            if event["is"] == "failed":
+                fail(event)
+            elif event["is"] == "made":
+                following.pop(event["stage"])
+                with self._changed:
+                    self._events.pop(event["stage"]).put(event)
+            elif event["is"] == "ended" and known:  # it was killed
+                fail({**known, "code": event["code"]})
+            elif event["is"] != "ended":
+                begun[event["pid"]] = event
+                self._events[event["stage"]].put(event)
+        code = child.wait() or os.EX_TEMPFAIL
+        for path in tuple(following):
+            if path in following:
+                fail({"stage": path, "code": code})
+        with self._changed:
+            self._free += at_once
+            self._changed.notify_all()
 
 
-class JobProcess(Child):
-    """A child that runs jobs one after the other (flows/runner/job_process.py)."""
-
-    def __init__(self, log: Path, environment: Mapping[str, str]):
-        """Start it; until its first job it writes to `log`."""
-        self.environment = dict(environment)
-        orders, written = os.pipe()
-        self._orders = os.fdopen(written, "wb", buffering=0)
-        command = [sys.executable, "-m", "amazon_electra.flows.runner.job_process", str(orders)]
-        try:
-            super().__init__(command, log, environment, [orders])
-        finally:
-            os.close(orders)
-        self._answers = 0
-        """Bytes of the answers to earlier jobs."""
-
-    def start_job(self, command: Sequence[str], log: Path) -> None:
-        """Have it run the job of a command line, `python -m module arguments…`."""
-        self._open_log(command, log)
-        _, _, module, *arguments = command
-        order = {"module": module, "arguments": arguments, "log": str(log)}
-        with suppress(BrokenPipeError):  # it has been killed, which its follower finds
-            self._orders.write(json.dumps(order).encode() + b"\n")
-
-    def is_over(self) -> bool:
-        return self._read_answer().endswith(b"\n") or self.has_ended()
-
-    def collect_result(self, name: str) -> JobResult:
-        """Return the answer to the last job; raise as any child does where there is none."""
-        answer = self._read_answer()
-        if not answer.endswith(b"\n"):
-            return super().collect_result(name)
-        self._answers += len(answer)
-        return JobResult(seconds=round(time.monotonic() - self._began, 3), **json.loads(answer))
-
-    def end(self) -> None:
-        self._orders.close()
-        super().end()
-
-    def _read_answer(self) -> bytes:
-        """Return what it has written since the last job was over."""
-        there = os.fstat(self._stdout.fileno()).st_size
-        return os.pread(self._stdout.fileno(), there - self._answers, self._answers)
+def read_progress(log: Path, start: int) -> Iterator[Progress]:
+    """Yield what a job reports of its progress from a place of its log on, and an empty one at the
+    end of what it has written so far.
+    """
+    with open(log, "rb") as file:
+        file.seek(start)
+        rest = b""
+        while True:
+            *lines, rest = (rest + file.read()).split(b"\n")
+            for line in lines:
+                if line.startswith(b"PROGRESS "):
+                    with suppress(ValueError):
+                        yield json.loads(line.removeprefix(b"PROGRESS "))
+                elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
+                    yield {"link": line.removeprefix(b"JOB ").decode()}
+            yield {}
 
 
-class WarmWorkers:
-    """Processes that are kept for further jobs of the same environment until the block is left."""
-
-    def __init__(self) -> None:
-        self._all, self._lock, self._idle = ExitStack(), threading.Lock(), list[JobProcess]()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._all.close()
-
-    @contextmanager
-    def start_job(
-        self, command: Sequence[str], log: Path, environment: Mapping[str, str]
-    ) -> Iterator[JobProcess]:
-        """Start a job in an idle process or a new one, which is ended where the job fails."""
-        with self._lock:
-            fit = [one for one in self._idle if one.environment == environment]
-            child = next((one for one in fit if not one.has_ended()), None)
-            if child:
-                self._idle.remove(child)
-            else:
-                child = self._all.enter_context(start_child(JobProcess, log, environment))
-        child.start_job(command, log)
-        try:
-            yield child
-        except BaseException:
-            child.end()
-            raise
-        with self._lock:
-            self._idle.append(child)
+def find_last_line(log: Path, start: int) -> str:
+    """Return the last line of a part of a log that is no progress; an error's before any other."""
+    with open(log, "rb") as file:
+        file.seek(max(start, file.seek(0, os.SEEK_END) - 16_384))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+    spoken = [line for line in lines if line and not line.startswith("PROGRESS ")]
+    errors = [line for line in spoken if line.startswith("error: ")]
+    return (errors or spoken or ["no output"])[-1]
 
 
 def read_signal(code: int) -> signal.Signals | None:
-    """Return the signal that ended the job, or None: the guard's exit code is then 128 + its
-    number.
+    """Return the signal that ended a process with this exit code, or None; 128 + its number where
+    a shell, or a job that caught it, says so.
     """
     number = -code if code < 0 else code - 128
     return signal.Signals(number) if number in set(signal.Signals) else None

@@ -3,9 +3,10 @@ tracks it in MLflow, publishes the results, and lets the model become champion.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.events import emit_event
@@ -15,10 +16,11 @@ from prefect.runtime import flow_run
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.plan import RunPlan, plan_run, planned
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.pools.maker import PoolStageMaker
-from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
-from amazon_electra.flows.runner.stage_runner import Plan, StageMaker, StageRunner, listeners
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
+from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import check_registry, find_champion, register_models
 from amazon_electra.flows.runs.finished import save_finished
@@ -27,8 +29,9 @@ from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.servers.settings import PAUSED_EVENT
 from amazon_electra.flows.stages import pretraining
-from amazon_electra.flows.stages.dump import list_dump, name_dump
+from amazon_electra.flows.stages.dump import name_dump
 from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
+from amazon_electra.flows.store.group import Groups, list_stages
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.ui import artifacts, plan_page
@@ -79,21 +82,33 @@ def check_engine(parameters: Parameters) -> None:
                 )
 
 
-Form = TypeVar("Form", bound=Parameters)
+FindChampion = Callable[[str], Stage | None]
+
+
+def run_plan(p: Parameters, graph: Callable[[RunPlan], Groups]) -> dict[str, Any]:
+    """Plan a run, unless whoever calls has planned it, and make it."""
+    plan = planned.get() or call_with_retries("plan", partial(plan_run, p, Store(p.store)))
+
+    def start(find: FindChampion) -> Groups:
+        return graph(replace(plan, find_champion=find))
+
+    return run_graph(start, plan.form, plan.store, plan.dump, plan.notes)
 
 
 def run_graph(
-    graph: Callable[[Form, StageMaker], Stage],
-    parameters: Form,
-    reads_dump: bool = True,
+    graph: Callable[[FindChampion], Groups],
+    parameters: Parameters,
+    store: Store,
+    dump: Stage | None,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Make every stage of the graph, the last of which is the report; return the paths of what a
-    person looks at next. `reads_dump`: the dump is the dataset of the run in MLflow.
+    """Make every stage of a graph, the last of which is the report; return the paths of what a
+    person looks at next. The dump is the dataset of the run in MLflow; what is added to `notes`
+    meanwhile is logged.
     """
     if parameters.engine.placement != "pools":
         pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
-    store = Store(parameters.store)
     restrict_store(store.root)
     store.place.check_access()
     tags = {FLOW_RUN: str(flow_run.id or ""), "amazon_electra.store": store.address}
@@ -111,14 +126,11 @@ def run_graph(
     runner = StageRunner(store, shown, tracking, tags)
     shown.append(Answers(runner))
     after_stage, device = link_to_mlflow(tracking), parameters.pretraining.device
-    maker = PrefectStageMaker(runner, lambda task: find_later(task).model, after_stage)
+    maker = PrefectStageMaker(runner, after_stage)
     if parameters.engine.placement == "pools":
-        pool = parameters.engine.training_pool
-        champion = maker.find_champion
-        maker = PoolStageMaker(runner, pool, champion, after_stage, device)
+        maker = PoolStageMaker(runner, parameters.engine.training_pool, after_stage, device)
     dataset = None
-    if reads_dump:
-        dump = list_dump(parameters.dump, maker)
+    if dump:
         name, source = dump.result["name"], " ".join(dump.result["paths"])
         dataset = {"name": name, "digest": dump.fingerprint, "source": source}
     values = flatten_parameters(parameters.model_dump())
@@ -126,10 +138,11 @@ def run_graph(
     status = "FAILED"
     try:
         with follow_run(store, str(flow_run.id), flow_run.name or ""):
-            planned = show_plan(graph, parameters, lambda task: find(task).model, runner)
+            stages = list_stages(graph(lambda task: find(task).model), store)
+            show_plan(stages, notes, runner)
             if isinstance(maker, PoolStageMaker):
-                maker.check_pools(planned)
-            last = graph(parameters, maker)
+                maker.check_pools([stage for stage, is_complete in stages if not is_complete])
+            last = maker.make_graph(graph(lambda task: find_later(task).model), notes)
             summary = publish_results(store, maker.stages, last, tracking)
             became = register_models(parameters.promotion, maker, find_later, last, tracking)
             summary |= {"registered": became} if became else {}
@@ -151,28 +164,14 @@ def run_graph(
 
 
 def show_plan(
-    graph: Callable[[Form, StageMaker], Stage],
-    parameters: Form,
-    find_champion: Callable[[str], Stage | None],
-    runner: StageRunner,
-) -> list[Stage]:
-    """Show what the graph is going to make; return the stages that are not complete, as far as they
-    are known.
-
-    It cannot stop a run: an error of the graph is raised where it is made.
-    """
-    plan = Plan(runner.store, find_champion)
-    try:
-        graph(parameters, plan)
-        line, lines = plan_page.format_total(plan), plan_page.list_lines(plan)
-        warning = plan_page.find_small_budget(plan)
-    except Exception as unknown:
-        find_run_logger().warning("the plan of this run could not be determined: %s", unknown)
-    else:
-        runner.notify("on_plan", line, "\n".join(["```", *lines, "```"]))
-        if warning:
-            find_run_logger().warning(warning)
-    return [stage for stage, is_complete in plan.stages if not is_complete]
+    stages: Sequence[tuple[Stage, bool]], notes: Sequence[str], runner: StageRunner
+) -> None:
+    """Show what a graph is going to make, as far as that is known before its corpus is made."""
+    line = plan_page.format_total(stages)
+    lines = [*plan_page.list_lines(stages), *(f"note: {note}" for note in notes)]
+    runner.notify("on_plan", line, "\n".join(["```", *lines, "```"]))
+    if warning := plan_page.find_small_budget(stages):
+        find_run_logger().warning(warning)
 
 
 def link_to_mlflow(tracking: Tracking) -> Callable[[], None]:

@@ -9,32 +9,21 @@ from dataclasses import dataclass
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows.configuration.form import Arm, Finetuning, Parameters
-from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages import finetuning
 from amazon_electra.flows.stages.cells import Cell, build_cell
-from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.finetuning import Start
 from amazon_electra.flows.stages.origin import get_name
-from amazon_electra.flows.stages.text_length import (
-    DEFAULT_TOKENS,
-    choose_length,
-    find_positions,
-    measure_lengths,
-)
+from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, TextLength, find_positions
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms import list_arms as list_kinds
-from amazon_electra.model.finetuning.tasks import count_labelled, has_dev
+from amazon_electra.model.finetuning.tasks import DEV_FROM
 from amazon_electra.model.recipes import RECIPES
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
 """How reports call the new encoder of a run with a published start, and end the name of that one.
-"""
-MIN_FINETUNED = 2_000
-"""Labels of the task with most from which on a run fine-tunes a published encoder unless it is
-asked for something else: with 800 it was no better than `joined`, with 3,000 it was
-(docs/results.md).
 """
 CURVE = (50, 200, 800)
 """Labels of the curve, as far as there are more than twice as many labels. Fewer than MIN_CURVE
@@ -53,33 +42,6 @@ def check_split(split: str) -> None:
             "corpus.split",
             split,
         )
-
-
-def choose_arms(parameters: Parameters, corpus: Stage, store: Store) -> Parameters:
-    """Return the form with the arms that take seconds alone where nobody names arms or an effort,
-    and the corpus has too few labels for fine-tuning; it is fine-tuned until the corpus is made.
-    """
-    made, finetuning = store.manifest(corpus), parameters.finetuning
-    if not made or not is_effort_automatic(parameters):
-        return parameters
-    labels = max(count_labelled(task, made["result"]) for task in finetuning.tasks)
-    labels = min(labels, finetuning.labels or labels)
-    if labels >= MIN_FINETUNED:
-        return parameters
-    find_run_logger().warning(
-        "no fine-tuning: %d labels; with fewer than %d no gain over a regression on the encoder's "
-        "states is shown (--effort full fine-tunes all the same)",
-        labels,
-        MIN_FINETUNED,
-    )
-    cheap = parameters.replace(effort="quick").chosen_arms
-    return parameters.replace(finetuning=finetuning.replace(arms=cheap))
-
-
-def is_effort_automatic(parameters: Parameters) -> bool:
-    """Return whether the labels of the corpus decide about fine-tuning: nobody asks for arms."""
-    is_asked = parameters.effort != "auto" or parameters.finetuning.arms
-    return parameters.recipe == "published" and not is_asked
 
 
 @dataclass(frozen=True)
@@ -105,8 +67,6 @@ def list_arms(
     States are read of the published encoder, of the adapted one and of the published `others`; an
     arm that combines others takes the first network that is fine-tuned.
     """
-    if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
-        chosen = [arm for arm in chosen if arm != "pre-trained"]
     sources: dict[Arm, Stage | None] = {
         "pre-trained": encoder,
         "random": encoder,
@@ -157,6 +117,9 @@ def list_arms(
 
 def list_cells(
     p: Parameters,
+    chosen: Sequence[Arm],
+    settings: Mapping[str, str],
+    counts: Counts,
     store: Store,
     corpus: Stage,
     encoder: Stage,
@@ -170,31 +133,23 @@ def list_cells(
     `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels those
     without an encoder alone, trained with fewer labels than there are and evaluated on CURVE_TESTS
     test examples at most.
-
-    Unless the form names the arms, the published encoder is not fine-tuned beside one that is
-    adapted by contrast: the regressions on both have shown for seconds what adaptation was worth.
     """
-    chosen, device = p.finetuning, p.pretraining.finetuning_device
-    names = p.chosen_arms
-    if isinstance(encoder, ContrastiveAdaptation) and not chosen.arms:
-        names = [arm for arm in names if arm != "origin"]
-    arms = list_arms(names, store, encoder, origin, others)
-    settings = choose_settings(chosen, p.recipe, store, corpus, origin)
-    made = store.manifest(corpus)
-    for task in chosen.tasks:
+    arms = list_arms(chosen, store, encoder, origin, others)
+    for task in p.finetuning.tasks:
         points, own = [0], arms
         if is_curve:
-            labelled = count_labelled(task, made["result"]) if made else 0
+            labelled = counts.labels.get(task, 0)
             points = [n for n in CURVE if labelled > 2 * n and p.recipe != "sample"]
             own = [arm for arm in arms if find_arm(arm.start.arm).is_cheap]
             if len(points) < len(CURVE):
                 own = [arm for arm in own if not find_arm(arm.start.arm).reads_encoder]
                 points = points if len(points) >= MIN_CURVE else []
-        for labels, seed, arm in itertools.product(points, chosen.seeds, own):
+        for labels, seed, arm in itertools.product(points, p.finetuning.seeds, own):
             few = {"n_train": str(labels), "n_test": str(CURVE_TESTS)} if labels else {}
             own_settings = {**settings, **few}
             if arm.start.encoder and arm.start.encoder in others:
                 own_settings |= limit_length(settings, find_positions(store, arm.start.encoder))
+            device = p.pretraining.finetuning_device
             asked = finetuning.Finetuning(
                 arm.start, task, seed, corpus, own_settings, p.recipe, device
             )
@@ -216,20 +171,16 @@ def limit_length(settings: Mapping[str, str], positions: int | None) -> dict[str
 
 
 def choose_settings(
-    chosen: Finetuning, recipe: str, store: Store, corpus: Stage, origin: Stage | None
+    chosen: Finetuning, recipe: str, counts: Counts, length: TextLength, is_published: bool
 ) -> dict[str, str]:
     """Return the settings of fine-tuning in which a run differs from its recipe: of all its arms,
     since a published encoder takes other learning rates than one that a recipe trains, and may have
     positions for fewer tokens; and of few labels a dev split is too small to choose by.
     """
-    positions = find_positions(store, origin) if origin else None
-    lengths = measure_lengths(store, corpus, origin) if origin else None
-    length = choose_length(chosen, recipe, lengths, positions)
     rates = ",".join(str(rate) for rate in chosen.learning_rates)
-    made = store.manifest(corpus)
-    has_few = made and not has_dev(chosen.tasks, made["result"])
+    has_few = max(counts.labels.values(), default=0) < DEV_FROM
     return {
-        **(RECIPES[recipe].finetuning_of_published if origin else {}),
+        **(RECIPES[recipe].finetuning_of_published if is_published else {}),
         **({"learning_rates": rates} if rates else {}),
         **({"n_train": str(chosen.labels)} if chosen.labels else {}),
         **({"selection": "cross-validation"} if has_few else {}),

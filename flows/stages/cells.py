@@ -1,11 +1,11 @@
 """A cell: one fine-tuning of an arm and its evaluation on test."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.finetuning import PART, Finetuning, build_finetuning_stage
+from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
@@ -64,12 +64,11 @@ def keep_complete(cells: Iterable[Cell], store: Store) -> list[Cell]:
     return [cell for cell in complete if (cell.task, cell.seed) in shared]
 
 
-def make_cells(make: StageMaker, cells: Iterable[Cell], at_once: int) -> None:
-    """Make the cells, at most `at_once` of them at a time; those that combine others after them."""
+def group_cells(cells: Iterable[Cell], at_once: int) -> Iterator[Group]:
+    """Yield groups of at most `at_once` cells at a time; those that combine others come last."""
     every = list(cells)
     for chosen in ([c for c in every if not c.parts], [c for c in every if c.parts]):
-        if chosen:
-            make.make_side_by_side(list_chains(chosen), at_once)
+        yield Group(list_chains(chosen), at_once)
 
 
 def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, ...]]:

@@ -1,6 +1,6 @@
 """A new model beside the champion of its task, as it is registered, on the new test reviews."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +57,13 @@ def build_comparison_stage(model: Stage, champion: Stage) -> Comparison:
     task = model.config.task
     inputs = {"model": model, "champion": champion, "data": model.inputs["data"]}
     return Comparison(ComparisonConfig(task=task), inputs, title=f"champion · {task}")
+
+
+def compare_with_champions(
+    models: Sequence[Stage], find: Callable[[str], Stage | None]
+) -> Iterator[Comparison]:
+    """Yield the comparison of each model with the champion of its task, if one is in this store."""
+    for model in models:
+        champion = find(model.config.task)
+        if champion and champion.fingerprint != model.fingerprint:
+            yield build_comparison_stage(model, champion)

@@ -1,24 +1,18 @@
 """Contrastive adaptation: the titles and bodies of a corpus → the published encoder, adapted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import replace_settings
-from amazon_electra.flows.configuration.form import CONTRASTIVE, Parameters, Pretraining
+from amazon_electra.flows.configuration.form import CONTRASTIVE, Pretraining
 from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.stages.origin import get_name, locate_origin
 from amazon_electra.flows.stages.pretraining import divide_cores
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.options import FREE_CONTRASTIVE_SETTINGS, ContrastiveConfig
-from amazon_electra.model.pretraining.input.pairs import has_pairs
-
-MIN_TITLES = 2_000
-"""Usable titles in the pretrain split from which on a run adapts by contrast unless it is asked for
-something else. 4,067 pairs gained (docs/results.md); fewer were not measured.
-"""
 
 
 class ContrastiveAdaptation(Stage):
@@ -72,27 +66,3 @@ def build_contrastive_stage(
         ),
         title=f"adaptation of {get_name(origin)}",
     )
-
-
-def adapts_by_contrast(p: Parameters, corpus: Stage, store: Store) -> bool:
-    """Return whether the published encoder of a run is adapted by contrast: where the form says so,
-    or says nothing of its training and the corpus has enough titles. Until the corpus is made it is
-    taken to have them.
-    """
-    if objective := p.pretraining.objective:
-        return objective == CONTRASTIVE
-    return p.is_contrast_automatic and has_titles(corpus, store, MIN_TITLES)
-
-
-def has_titles(corpus: Stage, store: Store, enough: int) -> bool:
-    """Return whether a pretrain split has so many usable titles; true until the corpus is made."""
-    made = store.manifest(corpus)
-    if not made:
-        return True
-
-    def fetch_files() -> Iterator[Path]:
-        for name in sorted(file["path"] for file in made["files"]):
-            if name.startswith("corpus-") and name.endswith(".parquet"):
-                yield store.fetch(corpus, name) / name
-
-    return has_pairs(fetch_files(), enough)

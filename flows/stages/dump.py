@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from amazon_electra.beam_jobs.core import storage
@@ -11,7 +10,6 @@ from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.sample.sample_dump import is_sample, write_sample
 from amazon_electra.flows.configuration.form import Dump
-from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.store.stage import KnownFile, Stage
 from amazon_electra.flows.store.store import Store
 
@@ -70,13 +68,6 @@ def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
         "synthetic": not far and all(map(is_sample, near)),
     }
     return ListedDump(DumpListing(files=tuple(listing)), result=result)
-
-
-def list_dump(chosen: Dump, make: StageMaker) -> ListedDump:
-    """Return the dump as a stage; a store of objects that is away is asked again."""
-    build = partial(build_dump_stage, chosen, make.store)
-    is_far = any(storage.is_remote(path) for path in chosen.paths)
-    return make.call("listing", build) if is_far else build()
 
 
 def list_remote_files(given: str, store: Store) -> list[tuple[str, DumpFile]]:

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.stages.cells import Cell
-from amazon_electra.flows.stages.comparison import build_comparison_stage
 from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.stages.finetuning import CACHE
 from amazon_electra.flows.store.stage import Stage
@@ -78,15 +76,3 @@ def build_model_stages(
         config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
         stages.append(Model(config, inputs, title=f"model · {task}"))
     return stages
-
-
-def make_models(make: StageMaker, stages: Sequence[Model]) -> list[Stage]:
-    """Make the model of each task, then compare it with the champion of its task, if one is in this
-    store.
-    """
-    made = [make(stage) for stage in stages]
-    for model in made:
-        champion = make.find_champion(model.config.task)
-        if champion and champion.fingerprint != model.fingerprint:
-            make(build_comparison_stage(model, champion))
-    return made

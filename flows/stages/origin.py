@@ -7,7 +7,7 @@ registry by its version, a package by its version: what has no such name yet is 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import util
 from pathlib import Path
@@ -16,10 +16,9 @@ from typing import Any
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import LAST, Pretraining, name_origin
-from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
 from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.store.stage import ExistingStage, Stage
@@ -77,17 +76,15 @@ HUB_SECONDS = 10
 CONFIG = "config.json"
 
 
-def make_origin(chosen: Pretraining, make: StageMaker, dump: Stage | None = None) -> Stage | None:
-    """Make and return the encoder that a run on this dump starts from; None where it starts from
-    nothing.
-    """
+def build_start_stage(chosen: Pretraining, store: Store, dump: Stage | None = None) -> Stage | None:
+    """Return the encoder that a run on this dump starts from; None where it starts from nothing."""
     place, generator = chosen.start_from, chosen.start_generator_from
     if not place:
         return None
     title = f"{TITLE}{name_origin(place)}"
     if place == LAST:
-        place, generator = find_last_encoder(dump, make.store), None
-    return make(replace(build_origin_stage(place, make.store, generator=generator), title=title))
+        place, generator = find_last_encoder(dump, store), None
+    return replace(build_origin_stage(place, store, generator=generator), title=title)
 
 
 def find_last_encoder(dump: Stage | None, store: Store) -> str:
@@ -109,9 +106,9 @@ def find_last_encoder(dump: Stage | None, store: Store) -> str:
     raise UserError(f"no run of another dump in {store.address}", START, LAST)
 
 
-def make_other_origins(chosen: Pretraining, make: StageMaker) -> list[Stage]:
-    """Make and return the encoders whose states are read beside those of the first one."""
-    return [make(build_origin_stage(one, make.store, OTHERS)) for one in chosen.also_start_from]
+def build_other_origins(chosen: Pretraining, store: Store) -> list[Stage]:
+    """Return the encoders whose states are read beside those of the first one."""
+    return [build_origin_stage(one, store, OTHERS) for one in chosen.also_start_from]
 
 
 class OriginConfig(Settings):
@@ -235,12 +232,13 @@ def find_origin_folder(store: Store, origin: Stage) -> Path | None:
     return find_in_package(parse_place("package", place)["name"], UserError).folder
 
 
-def warn_of_languages(store: Store, origin: Stage, corpus: Stage) -> None:
-    """Log it where many reviews of a corpus are in a language that an encoder does not read."""
+def warn_of_languages(store: Store, origin: Stage, corpus: Stage, texts: Sequence[str]) -> str:
+    """Return a line where many reviews of a corpus, or the first texts of its dump, are in a
+    language that an encoder does not read; else nothing.
+    """
     made = store.manifest(corpus)
-    reviews = made["result"].get("language_sample", {}) if made else {}
-    if warning := known.warn_of_languages(describe_origin(store, origin), reviews):
-        find_run_logger().warning(warning)
+    counts = made["result"].get("language_sample", {}) if made else count_languages(texts)
+    return known.warn_of_languages(describe_origin(store, origin), counts)
 
 
 def _find_commit(name: str, revision: str, field: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Engine, Parameters
-from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.policy import PASSES, TOKENS
 from amazon_electra.flows.runner.processes import run_job
 from amazon_electra.flows.stages.equal_cost import (
     count_equal_flops,
@@ -239,16 +239,6 @@ def build_training(
     )
 
 
-TOKENS, PASSES = 30_000_000, 3
-"""Of the adaptation of a published encoder: so many tokens, or so many times the dump's text where
-that is less (docs/results.md).
-"""
-MIN_TOKENS = 3_000_000
-"""Fewer gained nothing in any study."""
-TOKENS_PER_SENTENCE = 17
-"""Of reviews, on average over the 79,278 real ones of docs/results.md."""
-
-
 def build_pretraining_stage(
     parameters: Parameters,
     shards: Stage,
@@ -263,30 +253,6 @@ def build_pretraining_stage(
     if origin and training.recipe == "published" and not steps and "steps" not in training.settings:
         return build_training(training, shards, tokens=TOKENS, passes=PASSES)
     return build_training(training, shards, steps=steps)
-
-
-def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bool:
-    """Return whether the dump has text enough for an adaptation that gains; true where somebody
-    asks for steps, and where nothing is known of the text yet.
-    """
-    made = store.manifest(corpus)
-    if parameters.effort == "quick":
-        return False
-    if not parameters.is_adaptation_optional or not made:
-        return True
-    counts = made["result"]
-    share = counts["splits"].get("pretrain", 0) / max(1, counts["kept"])
-    tokens = PASSES * TOKENS_PER_SENTENCE * counts["sentences"] * share
-    if tokens < MIN_TOKENS:
-        find_run_logger().warning(
-            "no adaptation: %d passes over the text of this dump are about %.1f million tokens; "
-            "fewer than %d million gained nothing in any study (pretraining.steps=N trains all "
-            "the same)",
-            PASSES,
-            tokens / 1e6,
-            MIN_TOKENS // 1_000_000,
-        )
-    return tokens >= MIN_TOKENS
 
 
 def build_equal_training(

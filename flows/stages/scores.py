@@ -12,14 +12,9 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import choose_free_name
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.flows.configuration.form import Scoring
-from amazon_electra.flows.runner.stage_runner import StageMaker
 from amazon_electra.flows.servers import mlflow_server
-from amazon_electra.flows.stages.dump import (
-    DumpListing,
-    ListedDump,
-    list_dump,
-    locate_dump,
-)
+from amazon_electra.flows.stages.dump import DumpListing, ListedDump, locate_dump
+from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage, dict_of
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking import registry
@@ -87,16 +82,16 @@ class Scores(Stage):
         )
 
 
-def make_scores(
-    models: Sequence[RegisteredModel], form: Scoring, new: Stage, make: StageMaker
-) -> Stage:
-    """Make the scores of those files of the dump that have none; without any, its listing alone."""
+def graph(models: Sequence[RegisteredModel], form: Scoring, dump: Stage, new: Stage) -> Groups:
+    """Listing → scores of the `new` files, which have none; without any, the listing alone."""
     if not new.result["files"]:
-        return make(list_dump(form.dump, make))
-    return make(
+        yield Group.of(dump)
+        return
+    yield Group.of(new)
+    yield Group.of(
         Scores(
             build_config(models, form),
-            {"dump": make(new), **name_inputs(models)},
+            {"dump": new, **name_inputs(models)},
             resources=Resources(workers=form.model.workers),
         )
     )

@@ -77,15 +77,23 @@ def choose_length(
     )
 
 
-def find_length(
-    chosen: Finetuning, recipe: str, store: Store, corpus: Stage, origin: Stage | None
-) -> TextLength | None:
-    """Return what the networks of a run read of the reviews of a corpus; None where it is not made
-    yet, or starts from no published encoder.
+def measure_length(
+    chosen: Finetuning,
+    recipe: str,
+    store: Store,
+    corpus: Stage,
+    origin: Stage | None,
+    texts: Sequence[str] = (),
+) -> TextLength:
+    """Return what the networks of a run read of the reviews of a corpus, or of the first texts of
+    its dump as long as it is not made; without a published encoder, what form or recipe say.
     """
-    lengths = measure_lengths(store, corpus, origin) if origin else None
-    if lengths is None or not origin:
-        return None
+    if not origin:
+        return choose_length(chosen, recipe, None, None)
+    lengths = measure_lengths(store, corpus, origin)
+    folder = find_origin_folder(store, origin)
+    if lengths is None and texts and folder and (folder / TOKENIZER).is_file():
+        lengths = count_tokens(str(folder / TOKENIZER), texts)
     return choose_length(chosen, recipe, lengths, find_positions(store, origin))
 
 
@@ -100,19 +108,6 @@ def measure_lengths(store: Store, corpus: Stage, origin: Stage) -> np.ndarray | 
         return None
     first = store.fetch(corpus, names[0]) / names[0]
     return measure_file(str(store.fetch(origin, name) / name), str(first))
-
-
-def foretell_length(
-    chosen: Finetuning, recipe: str, store: Store, texts: Sequence[str], origin: Stage
-) -> TextLength | None:
-    """Return what the networks of a run will read of these texts, by a dump's first records; None
-    where the encoder's tokenizer is not on this machine.
-    """
-    folder = find_origin_folder(store, origin)
-    if not texts or not folder or not (folder / TOKENIZER).is_file():
-        return None
-    lengths = count_tokens(str(folder / TOKENIZER), texts)
-    return choose_length(chosen, recipe, lengths, find_positions(store, origin))
 
 
 def find_positions(store: Store, origin: Stage) -> int | None:

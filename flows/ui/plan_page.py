@@ -3,10 +3,10 @@ through, and whether that is too little to pay.
 """
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.stages.pretraining import resolve_recipe
 from amazon_electra.flows.store.stage import Stage
 
@@ -14,7 +14,9 @@ MEASURED_TOKENS = 64e6
 """Of the longest pre-training from random weights that was measured, which did not pay:
 docs/results.md, "When does pre-training from nothing pay?".
 """
-OPEN_BUDGETS = ("same_flops_as", "same_tokens_as", "epochs")
+Stages = Sequence[tuple[Stage, bool]]
+"""Each once, and whether it is complete."""
+OPEN_BUDGETS = ("same_flops_as", "same_tokens_as")
 """Parameters of a pre-training from which its steps follow once other stages are made."""
 
 
@@ -42,14 +44,14 @@ def find_length(stage: Stage) -> int:
     return int(about.get("max_length", resolve_recipe(stage).max_length))
 
 
-def find_small_budget(plan: Plan) -> str | None:
+def find_small_budget(stages: Stages) -> str | None:
     """Return a line on the first pre-training from random weights that is so short that none has
     paid on real reviews, as far as its steps are known; None without one, or for `sample:`.
     """
-    dumps = [stage for stage, _ in plan.stages if stage.name == "dump"]
+    dumps = [stage for stage, _ in stages if stage.name == "dump"]
     if dumps and all(dump.result.get("synthetic") for dump in dumps):
         return None
-    for stage, is_complete in plan.stages:
+    for stage, is_complete in stages:
         if stage.name != "pretraining" or is_complete or "origin" in stage.inputs:
             continue
         if (counted := count_training(stage)) and counted[1] <= MEASURED_TOKENS:
@@ -61,26 +63,26 @@ def find_small_budget(plan: Plan) -> str | None:
     return None
 
 
-def format_total(plan: Plan) -> str:
+def format_total(stages: Stages) -> str:
     """Return how many stages are to do, in one line."""
-    complete = sum(is_complete for _, is_complete in plan.stages)
-    todo = len(plan.stages) - complete
+    complete = sum(is_complete for _, is_complete in stages)
+    todo = len(stages) - complete
     if not todo:
         return "nothing to do: every stage is complete"
     return f"{todo} stage{'s' if todo > 1 else ''} to do, {complete} complete"
 
 
-def list_lines(plan: Plan) -> list[str]:
+def list_lines(stages: Stages) -> list[str]:
     """Return a line for each stage: its state, kind, fingerprint and label, and what a training
     goes through; then the total, and what speaks against the plan.
     """
     lines = []
-    for stage, is_complete in plan.stages:
+    for stage, is_complete in stages:
         state, about = "complete" if is_complete else "to do", ""
         if stage.name == "pretraining" and (counted := count_training(stage)):
             about = f", {counted[0]:,} steps, {counted[1] / 1e6:,.1f} M tokens"
         lines.append(f"{state:<10}{stage.name:<24}{stage.fingerprint}  {stage.label}{about}")
-    lines.append(format_total(plan))
-    if warning := find_small_budget(plan):
+    lines.append(format_total(stages))
+    if warning := find_small_budget(stages):
         lines.append(f"warning: {warning}")
     return lines

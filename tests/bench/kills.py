@@ -54,8 +54,8 @@ def make(address: str, stages: int) -> None:
     from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
     from amazon_electra.beam_jobs.core.plugins import register_module
     from amazon_electra.flows.configuration.form import Dump
-    from amazon_electra.flows.runner.stage_runner import Plan, StageRunner
-    from amazon_electra.flows.stages.dump import list_dump
+    from amazon_electra.flows.runner.stage_runner import StageRunner
+    from amazon_electra.flows.stages.dump import build_dump_stage
     from amazon_electra.flows.store.stage import Stage
     from amazon_electra.flows.store.store import Store
     from amazon_electra.model.tracking.mlflow_run import Tracking
@@ -66,7 +66,7 @@ def make(address: str, stages: int) -> None:
     runner = StageRunner(store, [], Tracking("sqlite://"))
     while True:
         try:
-            last: Stage = list_dump(Dump(paths=("sample:50",)), Plan(store))
+            last: Stage = build_dump_stage(Dump(paths=("sample:50",)), store)
             runner.complete_stage(last)
             for n in range(stages):
                 ways = {"steps": 10 + n, "seconds_a_step": 0.2}
@@ -96,10 +96,9 @@ class Host:
             self.run = subprocess.Popen(self._words, env=self.environment, stderr=output)
 
     def list_jobs(self) -> list[psutil.Process]:
-        """Return the processes below, without the guards that end a job with its parent."""
+        """Return the processes below."""
         with suppress(psutil.Error):
-            found = psutil.Process(self.run.pid).children(recursive=True)
-            return [one for one in found if "guard.py" not in str(one.cmdline())]
+            return psutil.Process(self.run.pid).children(recursive=True)
         return []
 
     def disturb(self, kind: str) -> bool:

@@ -28,7 +28,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from amazon_electra.flows.runner.stage_runner import read_result_of_earlier_job
+from amazon_electra.flows.run_stage import make
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
@@ -60,15 +60,15 @@ def list_jobs(chosen: argparse.Namespace) -> None:
     """Write the store's place and every chain of stages that is not complete."""
     from amazon_electra.flows.cli.main import build_parser
     from amazon_electra.flows.cli.study_command import read_choice
-    from amazon_electra.flows.runner.stage_runner import Plan
+    from amazon_electra.flows.store.group import list_stages
     from amazon_electra.flows.studies.study_reading import load_study
-    from amazon_electra.flows.study import build_study_graph
+    from amazon_electra.flows.study import graph
 
     arguments = build_parser().parse_args(["study", *chosen.words])
     parameters, choice = read_choice(arguments)
-    plan = Plan(Store(parameters.store))
-    build_study_graph(load_study(parameters, choice))(parameters, plan)
-    todo = [stage for stage, is_complete in plan.stages if not is_complete]
+    store, loaded = Store(parameters.store), load_study(parameters, choice)
+    stages = list_stages(graph(parameters, loaded, store), store)
+    todo = [stage for stage, is_complete in stages if not is_complete]
     pairs = [(a, b) for a, b in pairwise(todo) if a.name == CELL]
     todo = todo[:-1]  # the last one is the report
     chains: dict[str, Sequence[Stage]] = {stage.fingerprint: (stage,) for stage in todo}
@@ -123,27 +123,13 @@ def make_chain(place: str, chain: Sequence[Stage], forgets: bool) -> str:
     store, began = Store(place), time.monotonic()
     try:
         for stage in chain:
-            if store.manifest(stage) is None:
-                make_stage(store, stage)
+            os.environ |= stage.list_environment(store)
+            make(store, stage)
         if forgets and chain[0].name == CELL:
             (store.folder(chain[0]) / WEIGHTS).unlink(missing_ok=True)
     except Exception:
         return f"FAILED {chain[0].label}: {traceback.format_exc()}"
     return f"{time.monotonic() - began:6.1f} s  {chain[0].label}"
-
-
-def make_stage(store: Store, stage: Stage) -> None:
-    """Make a stage in this process, or take what the stage before it has written."""
-    folder = store.folder(stage)
-    folder.mkdir(parents=True, exist_ok=True)
-    if earlier := read_result_of_earlier_job(stage, folder):
-        store.publish(stage, earlier["result"])
-        return
-    began, cpu_began = time.monotonic(), time.process_time()
-    os.environ |= stage.list_environment(store)
-    result = stage.run(store, folder)
-    cost = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu_began}
-    store.publish(stage, result, **cost)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ import os
 import pytest
 
 from amazon_electra.flows.configuration.form import fill_parameters
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.servers import prefect_server
 from amazon_electra.flows.store.store import Store
-from tests.flows.made import write_encoder
+from tests.flows.made import plan_stages, write_encoder
 from tests.patience import PATIENCE_SECONDS, eventually
 
 
@@ -95,14 +94,10 @@ def encoder(tmp_path):
 @pytest.fixture
 def list_stages(tmp_path):
     """The store, and the stages of a run by their labels, in order."""
-    from amazon_electra.flows.domain_adaptation import graph
-
     store = Store(tmp_path / "store")
 
     def of(*settings, dump="sample:50"):
-        plan = Plan(store)
         form = fill_parameters(settings, dump={"paths": [str(dump)]}, store=str(store.root))
-        graph(form, plan)
-        return store, {stage.label: stage for stage, _ in plan.stages}
+        return store, {stage.label: stage for stage in plan_stages(form, store)}
 
     return of

@@ -9,14 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.runs.champion import decide_promotion
 from amazon_electra.flows.stages.cells import build_cell
-from amazon_electra.flows.stages.comparison import load_scorer
+from amazon_electra.flows.stages.comparison import compare_with_champions, load_scorer
 from amazon_electra.flows.stages.finetuning import Finetuning, Start
-from amazon_electra.flows.stages.model import build_model_stages, make_models
+from amazon_electra.flows.stages.model import build_model_stages
 from amazon_electra.flows.store.stage import ExistingStage
-from amazon_electra.flows.store.store import Store
 from amazon_electra.model.evaluation.compare_folders import compare_folders
 from amazon_electra.model.export import ExportCell, export
 from amazon_electra.model.finetune import finetune
@@ -100,7 +98,7 @@ def test_what_the_champion_was_trained_on_leaves_the_comparison(made, tmp_path):
 
 
 def test_every_task_has_a_model_and_is_compared_with_its_own_champion(tmp_path):
-    store, corpus = Store(tmp_path), ExistingStage("corpus", 1, {})
+    corpus = ExistingStage("corpus", 1, {})
     cells = [
         build_cell(Finetuning(Start(arm="tfidf"), task, 0, corpus, {}), "TF-IDF")
         for task in ("label:fault", "stars", "polarity")
@@ -110,10 +108,9 @@ def test_every_task_has_a_model_and_is_compared_with_its_own_champion(tmp_path):
         "polarity": None,
         "label:fault": build_model_stages(cells, corpus)[0],
     }
-    plan = Plan(store, champions.get)
-    models = make_models(plan, build_model_stages(cells, corpus))
+    models = build_model_stages(cells, corpus)
     assert [model.config.task for model in models] == ["label:fault", "stars", "polarity"]
-    compared = [stage for stage, _ in plan.stages if stage.name == "comparison"]
+    compared = list(compare_with_champions(models, champions.get))
     assert [stage.config.task for stage in compared] == ["stars"], "not with itself"
     assert compared[0].inputs["champion"].fingerprint == "0123"
     assert compared[0].inputs["model"] is models[1]

@@ -3,7 +3,7 @@
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.stages.arms import MIN_FINETUNED
+from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.flows.stages.pretraining import locate_encoder
 from amazon_electra.model.pretraining.input import pairs
 from tests.beam_jobs.dumps import review, rows_of, text_of, write_lines
@@ -14,8 +14,9 @@ ADAPTATION = "adaptation of mini-bert"
 
 
 @pytest.fixture
-def list_published(list_stages, encoder):
-    """The store and the stages of a run from the published encoder."""
+def list_published(list_stages, encoder, monkeypatch):
+    """The store and the stages of a run from the published encoder; its dump has titles enough."""
+    monkeypatch.setattr("amazon_electra.flows.policy.MIN_TITLES", 9)
 
     def of(*settings, **dump):
         start = f"pretraining.start_from={encoder}"
@@ -25,7 +26,7 @@ def list_published(list_stages, encoder):
 
 
 def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published):
-    store, stages = list_published("pretraining.processes=2", "pretraining.seed=7")
+    store, stages = list_published("pretraining.processes=2", "pretraining.seed=7", "effort=full")
     assert not {"vocabulary", "shards", "dev shards"} & set(stages)
     adaptation = stages[ADAPTATION]
     assert set(adaptation.inputs) == {"corpus", "origin"}
@@ -65,7 +66,7 @@ def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_pub
 def test_few_labels_are_not_fine_tuned_unless_somebody_asks(
     list_published, monkeypatch, labels, settings, is_finetuned
 ):
-    monkeypatch.setattr("amazon_electra.flows.stages.contrastive_adaptation.MIN_TITLES", 2)
+    monkeypatch.setattr("amazon_electra.flows.policy.MIN_TITLES", 2)
     store, stages = list_published(*settings)
     stars = {f"{split}.{n}": labels // 4 for split in ("pretrain", "test") for n in (1, 5)}
     publish_corpus(store, stages["corpus"], ["Broke at once"] * 2, stars)
@@ -78,7 +79,8 @@ def test_the_published_encoder_is_fine_tuned_where_it_is_asked_for_or_nothing_is
     list_published,
 ):
     for settings in (["finetuning.arms=pre-trained,origin"], ["pretraining.objective=mlm"]):
-        assert "mini-bert as published · polarity · seed 0" in list_published(*settings)[1]
+        stages = list_published(*settings, "effort=full")[1]
+        assert "mini-bert as published · polarity · seed 0" in stages
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_the_published_encoder_is_fine_tuned_where_it_is_asked_for_or_nothing_is
     ],
 )
 def test_titles_or_the_form_decide(list_published, monkeypatch, titles, settings, is_adapted):
-    monkeypatch.setattr("amazon_electra.flows.stages.contrastive_adaptation.MIN_TITLES", 8)
+    monkeypatch.setattr("amazon_electra.flows.policy.MIN_TITLES", 8)
     store, stages = list_published(*settings)
     publish_corpus(store, stages["corpus"], titles)
     _, stages = list_published(*settings)

@@ -1,4 +1,4 @@
-"""Jobs as child processes: their result, their mistakes, and that none outlives the flow."""
+"""Stages in child processes: progress, failures, and that no process outlives its run."""
 
 import os
 import signal
@@ -11,10 +11,28 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner import processes
-from amazon_electra.flows.runner.processes import WarmWorkers, run_job
+from amazon_electra.flows.runner.processes import Makers, run_job
+from amazon_electra.flows.store.store import Store
+from tests.flows.toy_graph import job
 from tests.patience import eventually
 
 JOB = "tests.flows.job"
+LONG = {"seconds_a_step": 1000}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def toy(title="a", **ways):
+    return job("small", {}, ways, title=title)
+
+
+def make(store, stage, makers=None):
+    """Make a stage; return what its job reported of its progress."""
+    events = (makers or Makers(store, [[stage]])).follow(stage)
+    return [event["progress"] for event in events if event["is"] == "progress"]
 
 
 def alive(pid: int) -> bool:
@@ -29,28 +47,21 @@ def read_pid(path: Path) -> int:
     return int(eventually(lambda: path.exists() and path.read_text()))
 
 
-def test_a_job_gives_its_result_its_progress_and_its_cost(tmp_path):
-    seen = []
-    done = run_job(JOB, ["--output", str(tmp_path)], tmp_path / "log.txt", follow=seen.append)
-    assert (done.result["steps"], done.result["dropped"]) == (3, {"odd": 1, "even": 2})
-    assert seen[0]["done"] == 0
-    assert seen[-1]["done"] == 3
-    assert seen[-1]["loss"] == pytest.approx(1 / 3)
-    assert 0 < done.cpu_seconds <= 2 * done.seconds + 1
-    assert done.peak_megabytes > 5
+def test_a_stage_has_its_result_progress_and_cost(store):
+    stage = toy()
+    progress = make(store, stage)
+    manifest = store.manifest(stage)
+    assert manifest["result"]["dropped"] == {"odd": 1, "even": 2}
+    assert (progress[0]["done"], progress[-1]["done"]) == (0, 3)
+    assert 0 < manifest["cpu_seconds"] <= 2 * manifest["seconds"] + 1
+    assert manifest["peak_megabytes"] > 5
+    assert f"run_stage {store.root} {stage.path}" in (store.folder(stage) / "log.txt").read_text()
+    assert make(store, stage) == []
 
 
-def test_the_address_of_a_job_on_an_engine_is_what_our_jobs_report(tmp_path):
-    address = "http://jobmanager:8081/#/job/running/1f/overview"
-    code = f"from amazon_electra.beam_jobs.core.progress import announce_job; announce_job({address!r})"  # noqa: E501
-    command = [sys.executable, "-c", code]
-    with processes.start_child(processes.Child, command, tmp_path / "log.txt") as child:
-        assert list(child.follow_progress()) == [{"link": address}]
-
-
-def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
+def test_a_users_mistake_is_told_in_its_own_words(store):
     with pytest.raises(UserError, match=r"^line 3 of reviews\.json"):
-        run_job(JOB, ["--output", str(tmp_path), "--how", "mistake"], tmp_path / "log.txt")
+        make(store, toy(how="mistake"))
 
 
 @pytest.mark.parametrize(
@@ -58,155 +69,143 @@ def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
     [
         ("bug", "ZeroDivisionError: a bug", False),
         ("killed", "ended by SIGKILL", True),
+        ("crashed", "ended by SIGSEGV", False),
         ("exit 255", "no output", False),
         ("network", "the bucket went away", True),
     ],
 )
-def test_a_failure_names_cause_and_log_and_whether_it_may_pass(tmp_path, how, cause, transient):
+def test_a_failure_names_cause_and_log(store, how, cause, transient):
+    stage = toy(how=how)
     with pytest.raises(JobFailed, match=cause) as caught:
-        run_job(JOB, ["--output", str(tmp_path), "--how", how], tmp_path / "log.txt")
+        make(store, stage)
     assert isinstance(caught.value, TransientError) is transient
-    assert str(tmp_path / "log.txt") in str(caught.value)
+    assert str(store.folder(stage) / "log.txt") in str(caught.value)
 
 
-def test_a_job_that_hangs_is_told_ended_and_may_be_tried_again(tmp_path, monkeypatch, heard):
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
-    words = ["--output", str(tmp_path), "--how", "stopped once"]
-    with pytest.raises(TransientError, match=r"0\.05 minutes"):
-        run_job(JOB, words, tmp_path / "log.txt", hang_seconds=3)
-    eventually(lambda: not alive(read_pid(tmp_path / "pid")))
-    assert any("hangs" in record.getMessage() for record in heard.records)
-    assert run_job(JOB, words, tmp_path / "log.txt", hang_seconds=60).result["steps"] == 3
+def test_a_group_has_one_process_for_all(store):
+    stages = [toy(name) for name in "abc"]
+    makers = Makers(store, [[stage] for stage in stages])
+    for stage in reversed(stages):
+        make(store, stage, makers)
+    pids = {read_pid(store.folder(stage) / "pid") for stage in stages}
+    assert len(pids) == 1
+    eventually(lambda: not any(map(alive, pids)))
 
 
-def test_a_job_that_says_nothing_while_it_computes_does_not_hang(tmp_path):
-    words = ["--output", str(tmp_path), "--how", "busy"]
-    done = run_job(JOB, words, tmp_path / "log.txt", hang_seconds=2)
-    assert done.cpu_seconds > 3
+@pytest.mark.parametrize("how", ["mistake", "bug", "killed", "exit 255"])
+def test_the_others_of_a_group_go_on(store, how):
+    stages = [toy("a"), toy("b", how=how), toy("c")]
+    makers = Makers(store, [[stage] for stage in stages])
+    make(store, stages[0], makers)
+    with pytest.raises((UserError, JobFailed)):
+        make(store, stages[1], makers)
+    make(store, stages[2], makers)
+    first, _, last = (read_pid(store.folder(stage) / "pid") for stage in stages)
+    assert first != last, "nothing of a failure is left for the next one"
 
 
-def test_a_job_that_ignores_sigterm_and_its_children_are_killed_after_the_grace(
-    tmp_path, monkeypatch
-):
+def test_what_is_missing_is_made_when_it_is_wanted_again(store):
+    stages = [toy("a", how="once"), toy("b")]
+    makers = Makers(store, [[stage] for stage in stages])
+    with pytest.raises(TransientError):
+        make(store, stages[0], makers)
+    for stage in stages:
+        make(store, stage, makers)
+    assert all(store.manifest(stage) for stage in stages)
+
+
+def test_a_chain_waits_for_what_it_is_made_of(store):
+    source = toy("a")
+    made = job("small", {"source": source}, {}, title="b")
+    makers = Makers(store, [[source], [made]], at_once=2)
+    make(store, source, makers)
+    make(store, made, makers)
+    assert store.manifest(made)
+
+
+def test_two_are_made_at_once_where_two_may_be(store, tmp_path):
+    """The first ends when the second has."""
+    gate = tmp_path / "gate"
+    stages = [toy("a", gate=gate), toy("b")]
+    makers = Makers(store, [[stage] for stage in stages], at_once=2)
+    make(store, stages[1], makers)
+    gate.touch()
+    make(store, stages[0], makers)
+
+
+def test_a_stubborn_job_and_its_children_are_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
     words = ["--output", str(tmp_path), "--how", "stubborn", "--seconds_a_step", "1000"]
-    command = [sys.executable, "-m", JOB, *words]
-    with processes.start_child(processes.Child, command, tmp_path / "log.txt"):
-        job, grandchild = read_pid(tmp_path / "pid"), read_pid(tmp_path / "grandchild")
-        assert alive(job)
-    eventually(lambda: not alive(job) and not alive(grandchild))
+    child = processes.start_child([sys.executable, "-m", JOB, *words], tmp_path / "log.txt")
+    job_id, grandchild = read_pid(tmp_path / "pid"), read_pid(tmp_path / "grandchild")
+    assert alive(job_id)
+    child.end()
+    eventually(lambda: not alive(job_id) and not alive(grandchild))
 
 
-def test_an_exception_in_the_flow_ends_the_jobs_of_all_its_threads(tmp_path):
-    failures = []
+def test_an_exception_in_the_flow_ends_all_jobs(store):
+    failures, stages = [], [toy(name, **LONG) for name in "ab"]
 
-    def follow_one(folder: Path) -> None:
+    def follow_one(stage):
         try:
-            run_job(JOB, ["--output", str(folder), "--seconds_a_step", "1000"], folder / "log.txt")
+            make(store, stage)
         except BaseException as failure:
             failures.append(failure)
 
-    threads = [threading.Thread(target=follow_one, args=(tmp_path / name,)) for name in "ab"]
+    threads = [threading.Thread(target=follow_one, args=(stage,)) for stage in stages]
 
-    def cancelled_run() -> None:
+    def cancelled_run():
         with processes.end_children_on_error():
             for thread in threads:
                 thread.start()
-            read_pid(tmp_path / "a" / "pid")
-            read_pid(tmp_path / "b" / "pid")
+            for stage in stages:
+                read_pid(store.folder(stage) / "pid")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         cancelled_run()
     for thread in threads:
         thread.join()
-    assert [type(failure) for failure in failures] == [TransientError, TransientError]
-    assert not any(alive(read_pid(tmp_path / name / "pid")) for name in "ab")
+    assert [type(failure) for failure in failures] in ([InterruptedError] * 2, [TransientError] * 2)
+    assert not any(alive(read_pid(store.folder(stage) / "pid")) for stage in stages)
 
 
 def test_a_job_that_is_just_being_started_ends_too(tmp_path, monkeypatch):
     started = []
 
     class StartedWhileTheRunEnds(processes.Child):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
             started.append(self)
             processes._ending.set()
-            processes.end_children()
 
     monkeypatch.setattr(processes, "Child", StartedWhileTheRunEnds)
-    with (
-        pytest.raises(InterruptedError),
-        processes.end_children_on_error(),
-    ):
+    with pytest.raises(InterruptedError), processes.end_children_on_error():
         run_job(JOB, ["--output", str(tmp_path), "--seconds_a_step", "1000"], tmp_path / "log.txt")
     assert [child.has_ended() for child in started] == [True]
-    assert started[0].find_cause() == "ended by SIGTERM", "not killed after the grace"
 
 
-def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
+@pytest.mark.parametrize("killed", ["run", "session"])
+def test_kill_9_leaves_no_job(store, killed):
+    """Of the run, or of the process that makes its stages."""
     script = (
-        "import sys; from pathlib import Path; from amazon_electra.flows.runner.processes import run_job; "  # noqa: E501
-        "folder = Path(sys.argv[1]); "
-        f"run_job('{JOB}', ['--output', str(folder), '--seconds_a_step', '1000'], "
-        "folder / 'log.txt')"
+        "import sys; from tests.flows.test_processes import *; "
+        "make(Store(sys.argv[1]), toy(**LONG))"
     )
-    flow = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
-    job = read_pid(tmp_path / "pid")
-    assert alive(job)
-    os.kill(flow.pid, signal.SIGKILL)
-    flow.wait()
-    eventually(lambda: not alive(job))
+    flow = subprocess.Popen([sys.executable, "-c", script, str(store.root)])
+    worker = read_pid(store.folder(toy(**LONG)) / "pid")
+    supervisor = os.getsid(worker)
+    assert alive(worker)
+    os.kill(flow.pid if killed == "run" else supervisor, signal.SIGKILL)
+    eventually(lambda: not alive(worker) and not alive(supervisor))
+    assert flow.wait() != 0
 
 
-def test_kept_processes_run_one_job_after_the_other_each_with_its_own_log_and_cost(tmp_path):
-    def run(name: str, threads: str) -> int:
-        folder, seen = tmp_path / name, []
-        words, given = ["--output", str(folder)], {"OMP_NUM_THREADS": threads}
-        done = run_job(JOB, words, folder / "log.txt", given, seen.append, kept=kept)
-        assert done.result["steps"] == seen[-1]["done"] == 3
-        assert (folder / "threads").read_text() == threads
-        assert done.cpu_seconds <= 2 * done.seconds + 1
-        assert done.peak_megabytes > 5
-        assert f"-m {JOB} --output {folder}" in (folder / "log.txt").read_text()
-        return read_pid(folder / "pid")
-
-    with WarmWorkers() as kept:
-        first, second, other, third = run("a", "1"), run("b", "1"), run("c", "2"), run("d", "1")
-        assert first == second == third != other
-        assert alive(first)
-    assert not alive(first)
-    assert not alive(other)
-
-
-@pytest.mark.parametrize(
-    ("how", "error", "told"),
-    [("mistake", UserError, "line 3"), ("killed", TransientError, "cell b.*SIGKILL.*b/log")],
-)
-def test_a_job_that_fails_in_a_kept_process_is_told_and_the_next_has_a_new_one(
-    tmp_path, how, error, told
-):
-    with WarmWorkers() as kept:
-
-        def run(name: str, *way: str) -> int:
-            folder = tmp_path / name
-            words = ["--output", str(folder), *way]
-            run_job(JOB, words, folder / "log.txt", name=f"cell {name}", kept=kept)
-            return read_pid(folder / "pid")
-
-        first = run("a")
-        with pytest.raises(error, match=told):
-            run("b", "--how", how)
-        eventually(lambda: not alive(first))
-        assert run("c") != first
-
-
-def test_code_in_the_folder_where_the_user_stands_is_not_run(tmp_path, monkeypatch):
+def test_code_where_the_user_stands_is_not_run(store, tmp_path, monkeypatch):
     executed = tmp_path / "executed"
     for package in ("tests", "beam_jobs", "orjson"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(f"open({str(executed)!r}, 'w').close()\n")
     monkeypatch.chdir(tmp_path)
-    done = run_job(JOB, ["--output", str(tmp_path / "job")], tmp_path / "log.txt")
-    assert done.result["steps"] == 3
+    make(store, toy())
     assert not executed.exists()

@@ -12,6 +12,7 @@ from amazon_electra.flows.cli.study_command import read_choice
 from amazon_electra.flows.configuration.form import Parameters, fill_parameters
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages import report
 from amazon_electra.flows.stages.arms import list_cells
 from amazon_electra.flows.stages.cells import Cell
@@ -146,8 +147,9 @@ def fill(store, *settings, recipe="published"):
 )
 def test_many_labels_give_a_curve(store, encoder, labelled, points):
     p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,frozen,origin")
-    store.publish(CORPUS, {"stars": {"train.1": labelled}})
-    cells = list(list_cells(p, store, CORPUS, ORIGIN, origin=ORIGIN, is_curve=True))
+    counts = Counts({"polarity": labelled}, 0, 0)
+    chosen = p, p.finetuning.arms, {}, counts
+    cells = list(list_cells(*chosen, store, CORPUS, ORIGIN, origin=ORIGIN, is_curve=True))
     assert [(cell.arm, cell.labels) for cell in cells] == points
     for cell in cells:
         settings = cell.finetuned.parameters["settings"]

@@ -9,16 +9,16 @@ from mlflow import MlflowClient
 
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.configuration.form import Scoring
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
     RegisteredModel,
     copy_scores,
     find_scores,
+    graph,
     leave_out_files,
-    make_scores,
 )
+from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.registry import name_model
@@ -41,7 +41,8 @@ def store(tmp_path):
 def plan(form, store):
     """The form's last stage as it would be made."""
     new = leave_out_files(build_dump_stage(form.dump, store), find_scores([MODEL], form, store))
-    return make_scores([MODEL], form, new, Plan(store))
+    dump = build_dump_stage(form.dump, store)
+    return list_stages(graph([MODEL], form, dump, new), store)[-1][0]
 
 
 def make(stage, store):

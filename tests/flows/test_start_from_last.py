@@ -4,18 +4,15 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import fill_parameters
-from amazon_electra.flows.domain_adaptation import graph
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.store.store import Store
-from tests.flows.made import publish, write_encoder
+from tests.flows.made import plan_stages, publish, write_encoder
 
 
 def plan(store, dump, **pretraining):
     """The stages of a run by their names."""
     given = {"dump": {"paths": [dump]}, "store": str(store.root), "pretraining": pretraining}
-    listed = Plan(store)
-    graph(fill_parameters(["effort=full", "finetuning.tasks=polarity"], **given), listed)
-    return {stage.name: stage for stage, _ in listed.stages}
+    form = fill_parameters(["effort=full", "finetuning.tasks=polarity"], **given)
+    return {stage.name: stage for stage in plan_stages(form, store)}
 
 
 def make(store, stages, folder):
@@ -39,4 +36,4 @@ def test_last_is_the_newest_encoder_of_another_dump(tmp_path):
     second = make(store, continued, "encoder")
     again = plan(store, "sample:70", start_from="last", steps=5)
     assert again["origin"].fingerprint == continued["origin"].fingerprint
-    assert plan(store, "sample:90", start_from="last")["origin"].result["place"] == second
+    assert plan(store, "sample:90", start_from="last", steps=5)["origin"].result["place"] == second

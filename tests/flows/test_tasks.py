@@ -3,6 +3,7 @@
 import json
 import shutil
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -13,15 +14,13 @@ from prefect.client.schemas.sorting import FlowRunSort
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.configuration.form import Dump, Promotion, fill_parameters
-from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
-from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.runner.prefect_tasks import call_with_retries
 from amazon_electra.flows.runs.champion import check_registry
-from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.runs.graph_run import name_run, run_plan
 from amazon_electra.flows.servers.health import find_free_port
-from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.stage import ACCELERATOR
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import RegistryAway
 from tests.flows.toy_graph import be_patient_with_mlflow, run_toy
 from tests.patience import eventually
@@ -191,17 +190,17 @@ def test_an_object_store_that_is_away_for_a_moment_is_asked_again(store, in_a_fl
 
     monkeypatch.setattr(type(memory), "glob", shaky)
     chosen = fill_parameters(dump={"paths": ["memory://reviews/*.json"]}, store=str(store))
-    maker = PrefectStageMaker(StageRunner(Store(store), [], Tracking("sqlite:///")))
-    given, tried = in_a_flow(lambda: list_dump(chosen.dump, maker))
+    build = partial(build_dump_stage, chosen.dump, Store(store))
+    given, tried = in_a_flow(lambda: call_with_retries("plan", build))
     assert given.result["paths"] == ["memory:///reviews/a.json"]
-    assert tried == {"listing": 3}
+    assert tried == {"plan": 3}
 
 
 def test_a_device_that_is_not_here_is_told_before_anything_is_made(store, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     chosen = fill_parameters(["pretraining.device=cuda"], store=str(store))
     with pytest.raises(UserError) as raised:
-        run_graph(domain_adaptation.graph, chosen)
+        run_plan(chosen, domain_adaptation.graph)
     assert (raised.value.field, raised.value.value) == ("pretraining.device", "cuda")
     assert "device='cuda'" not in raised.value.message, "the field is named once"
     assert not (store / "runs").exists()

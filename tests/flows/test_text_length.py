@@ -8,8 +8,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages.arms import choose_settings
-from amazon_electra.flows.stages.text_length import choose_length, find_length, foretell_length
+from amazon_electra.flows.stages.text_length import choose_length, measure_length
 from tests.flows.made import RESULTS
 
 
@@ -60,12 +61,13 @@ def test_the_fine_tunings_of_a_run_read_what_its_corpus_takes(long_reviews):
     store, corpus, origin = long_reviews
     p = fill()
     texts = ["good " * 300] * 9
-    assert foretell_length(*p, store, texts, origin).tokens == 512, "by the folder of the encoder"
-    assert find_length(*p, store, corpus, origin) is None, "nothing is made yet"
+    assert measure_length(*p, store, corpus, origin, texts).tokens == 512, "by the first records"
     for stage in (corpus, origin):
         store.publish(stage, RESULTS.get(stage.name, {}))
-    found = find_length(*p, store, corpus, origin)
+    found = measure_length(*p, store, corpus, origin, texts)
     assert (found.tokens, found.longer, found.default_longer) == (256, 0, 1)
-    assert choose_settings(*p, store, corpus, origin)["max_length"] == "256"
+    counts = Counts({"polarity": 50}, 0, 0)
+    assert choose_settings(*p, counts, found, True)["max_length"] == "256"
     asked = fill("finetuning.max_length=64")
-    assert choose_settings(*asked, store, corpus, origin)["max_length"] == "64"
+    found = measure_length(*asked, store, corpus, origin)
+    assert choose_settings(*asked, counts, found, True)["max_length"] == "64"

@@ -16,12 +16,12 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.plugins import register_module
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import Parameters, fill_parameters
-from amazon_electra.flows.runner.stage_runner import StageMaker
+from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.health import is_healthy
 from amazon_electra.flows.servers.settings import TAG
-from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Stage, register_stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking import mlflow_run
@@ -108,16 +108,11 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
     behaves.
     """
 
-    def graph(p: Parameters, make: StageMaker) -> Stage:
-        reviews = make(list_dump(p.dump, make))
-        corpus = make(job("corpus", {"dump": reviews}, ways.get("corpus", {})))
-        encoder = make(
-            job(
-                "pretraining",
-                {"corpus": corpus},
-                ways.get("pretraining", {}),
-            )
-        )
+    def graph(reviews: Stage) -> Groups:
+        corpus = job("corpus", {"dump": reviews}, ways.get("corpus", {}))
+        encoder = job("pretraining", {"corpus": corpus}, ways.get("pretraining", {}))
+        for stage in (reviews, corpus, encoder):
+            yield Group.of(stage)
         cells = [
             (
                 job(
@@ -130,10 +125,9 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
             )
             for seed in (0, 1)
         ]
-        make.make_side_by_side(cells, 2)
-        return make(
-            job("report", {"encoder": encoder, "cell": cells[1][1]}, ways.get("report", {}))
-        )
+        yield Group(cells, 2)
+        inputs = {"encoder": encoder, "cell": cells[1][1]}
+        yield Group.of(job("report", inputs, ways.get("report", {})))
 
     return graph
 
@@ -148,7 +142,9 @@ def run_toy(
 
     @flow(name="domain-adaptation", flow_run_name=name_run)
     def toy(dump: dict[str, Any], recipe: str, store: str) -> dict[str, Any]:
-        return run_graph(toy_graph(ways), fill_parameters(dump=dump, recipe=recipe, store=store))
+        p, made = fill_parameters(dump=dump, recipe=recipe, store=store), Store(store)
+        reviews = build_dump_stage(p.dump, made)
+        return run_graph(lambda _: toy_graph(ways)(reviews), p, made, reviews)
 
     return toy(dump={"paths": ["sample:100"]}, recipe="sample", store=str(store))
 

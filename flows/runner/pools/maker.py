@@ -30,7 +30,7 @@ from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import STORE
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from amazon_electra.flows.runner.processes import refuse_when_ending
+from amazon_electra.flows.runner.processes import Makers, refuse_when_ending
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.store.stage import Stage, read_request, write_request
 from amazon_electra.flows.store.store import read_code_version
@@ -78,18 +78,17 @@ class StageRequest(Settings):
 
 
 class PoolStageMaker(PrefectStageMaker):
-    """Has workers of pools make the stages (a `StageMaker`); holds no accelerator meanwhile."""
+    """Has workers of pools make the stages; holds no accelerator meanwhile."""
 
     def __init__(
         self,
         runner: StageRunner,
         training_pool: str,
-        find_champion: Callable[[str], Stage | None] = lambda task: None,
         after_stage: Callable[[], None] = lambda: None,
         device: str = "auto",
     ):
         """`device`: that the trainings are to find on their host."""
-        super().__init__(runner, find_champion, after_stage, takes_accelerator=False)
+        super().__init__(runner, after_stage, takes_accelerator=False)
         self._training_pool, self._device = training_pool, device
 
     def check_pools(self, planned: Sequence[Stage]) -> None:
@@ -107,11 +106,11 @@ class PoolStageMaker(PrefectStageMaker):
                 request = self._write_request(pool, [])
                 call_with_retries(f"check of {pool}", partial(make_in_pool, pool, request))
 
-    def make_chain(self, chain: Sequence[Stage]) -> None:
+    def make_chain(self, chain: Sequence[Stage], makers: Makers | None = None) -> None:
         """Have a worker of a pool make stages, and show how that goes."""
         pool = choose_pool(chain[0], self._training_pool)
         if not pool or all(self.store.manifest(stage) for stage in chain):
-            super().make_chain(chain)
+            super().make_chain(chain, makers)
             return
         for stage in chain:
             self.runner.notify("on_start", stage, f"in its run on the pool {pool}")

@@ -113,13 +113,13 @@ def read_pairs(corpora: Iterable[Path], body_tokens: int) -> Pairs:
     return Pairs(titles, bodies, reviews, left_out)
 
 
-def has_pairs(files: Iterable[Path], enough: int) -> bool:
-    """Return whether the pretrain split in these files of a corpus has `enough` pairs; files are
-    read as far as needed, and no text where there are no titles.
+def count_pairs(files: Iterable[Path], most: int) -> int:
+    """Return how many pairs the pretrain split in these files of a corpus has, up to `most`; files
+    are read as far as needed, and no text where there are no titles.
     """
     reviews = _read_reviews(files, titled=True)
-    usable = (True for title, body in reviews if not find_reason(title, body))
-    return len(list(islice(usable, enough))) >= enough
+    usable = (1 for title, body in reviews if not find_reason(title, body))
+    return sum(islice(usable, most))
 
 
 def find_reason(title: str, body: str) -> Reason | None:

@@ -145,8 +145,6 @@ def test_a_phrase_of_many_texts_withholds_nothing(tmp_path, phrase, of):
     is_held = np.arange(300) % 10 == 0
     unit = write_unit(tmp_path, "u", texts, is_held)
     assert sum(find_near(tmp_path, [unit], of)["u"]) == 0
-    found, _ = held_out.find_withheld(texts, is_held)
-    assert not found.any(), "in memory too"
 
 
 def disguise(text):

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from amazon_electra.beam_jobs.corpus.classes import choose_classes
 from amazon_electra.beam_jobs.reading.class_order import order_classes
-from amazon_electra.flows.dumps.expected_corpus import choose_classes
 
 ORDERED = (
     ["poor", "Fair", "GOOD", "Very  good"],

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from amazon_electra.flows.cli import main, study_command
+from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.flows.servers.health import find_free_port
-from amazon_electra.flows.stages.arms import MIN_FINETUNED
 
 
 def attempt(*words):
@@ -72,17 +72,16 @@ def test_a_dry_run_says_when_adaptation_is_omitted(words, is_told, tmp_path, cap
     words = [*words, "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
     assert attempt("run", "--dry-run", *words) == 0
     notes = [one for one in capsys.readouterr().out.splitlines() if one.startswith("note: ")]
-    assert sum("3 passes" in note and "3 million tokens" in note for note in notes) == is_told
-    assert sum(f"fewer than {MIN_FINETUNED:,} labels" in note for note in notes) == 1
+    assert sum("3 passes" in note and "fewer than 3 million" in note for note in notes) == is_told
+    assert sum(f"fewer than {MIN_FINETUNED:,}" in note for note in notes) == 1
 
 
-@pytest.mark.parametrize("words", [["run"], ["study", "losses"]])
-def test_a_dump_without_stars_ends_before_a_server_is_started(words, tmp_path, capsys):
+def test_a_dump_without_stars_ends_before_a_server_is_started(tmp_path, capsys):
     """Told only after pre-training, it cost hours."""
     rows = [f"the kettle {i} boils,{i % 5 + 1}\n" for i in range(30)]
     (tmp_path / "own.csv").write_text("review_text,grade\n" + "".join(rows))
     store = tmp_path / "store"
-    assert attempt(*words, "--dump", str(tmp_path / "own.csv"), "--store", str(store)) == 2
+    assert attempt("run", "--dump", str(tmp_path / "own.csv"), "--store", str(store)) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert f"{tmp_path / 'own.csv'}: no stars" in line
     assert "review_text, grade" in line

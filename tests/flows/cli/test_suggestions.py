@@ -38,11 +38,6 @@ DUMPS = {
         table("pros,cons,rating", lambda i: f"good {text(i)},bad {text(i)},{i % 5 + 1}"),
         (),
     ),
-    "more texts": (
-        "d.csv",
-        table("text,answer,stars", lambda i: f"{text(i)},and {text(i)},{i % 5 + 1}"),
-        (),
-    ),
     "six steps": ("d.csv", table("text,rating", lambda i: f"{text(i)},{i % 6 + 1}"), ()),
     "four steps": ("d.csv", table("text,rating", lambda i: f"{text(i)},{i % 4 + 1}"), ()),
     "from zero": ("d.csv", table("text,rating", lambda i: f"{text(i)},{i % 6}"), ()),
@@ -54,16 +49,6 @@ DUMPS = {
         (),
     ),
     "nps": ("d.csv", table("text,score", lambda i: f"{text(i)},{i % 11}"), ()),
-    "no and yes": (
-        "d.csv",
-        table("text,recommended,stars", lambda i: f"{text(i)},1,{i % 2}"),
-        ("--set", "finetuning.tasks=stars"),
-    ),
-    "day or month": (
-        "d.csv",
-        table("text,stars,date", lambda i: f"{text(i)},{i % 5 + 1},{i % 12 + 1}/{i % 11 + 1}/2025"),
-        ("--set", "corpus.split_by=time"),
-    ),
     "classes": (
         "d.csv",
         table("text,why returned", lambda i: f"{text(i)},{('late', 'too small')[i % 2]}"),
@@ -78,11 +63,6 @@ DUMPS = {
         "d.txt",
         table("__label__neg x y z", lambda i: f"__label__{('pos', 'neg')[i % 2]} {text(i)}"),
         (),
-    ),
-    "polarity of fasttext": (
-        "d.txt",
-        table("__label__1 x: y z", lambda i: f"__label__{i % 2 + 1} a title: {text(i)}"),
-        ("--set", "finetuning.tasks=stars"),
     ),
     "two lists": (
         "d.json",

@@ -50,8 +50,8 @@ def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the
     tracking = Tracking(f"sqlite:///{tmp_path}/unused.db")
     runner = StageRunner(Store(tmp_path), [Broken(), Listening()], tracking)
     assert runner.complete_stage(STAGE)["result"] == {"files": 1}
-    assert told == ["on_start", "on_complete"]
-    assert "Broken could not show 'on_start': nothing to show it on" in heard.text
+    assert told == ["on_complete"]
+    assert "Broken could not show 'on_complete': nothing to show it on" in heard.text
 
 
 def row(task, arm="a", **metrics):

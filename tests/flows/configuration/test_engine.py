@@ -4,10 +4,9 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import fill_parameters
-from amazon_electra.flows.domain_adaptation import graph
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
+from tests.flows.made import plan_stages
 
 FLINK = ("engine.kind=flink", "engine.job_endpoint=jobs:8099", "engine.flink_master=manager:8081")
 DATAFLOW = (
@@ -19,9 +18,9 @@ DATAFLOW = (
 
 
 def list_stages(folder, *settings):
-    plan = Plan(Store(folder))
-    graph(fill_parameters(settings, dump={"paths": ["sample:50"]}), plan)
-    return {stage.label: stage for stage, _ in plan.stages}, plan.store
+    store = Store(folder)
+    form = fill_parameters(settings, dump={"paths": ["sample:50"]})
+    return {stage.label: stage for stage in plan_stages(form, store)}, store
 
 
 def list_words(folder, label, *settings):

@@ -9,26 +9,22 @@ from prefect.client.orchestration import get_client
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import fill_parameters
-from amazon_electra.flows.domain_adaptation import graph
 from amazon_electra.flows.pool_worker import check_sources
 from amazon_electra.flows.runner.pools.maker import USERS_MISTAKE, StageRequest
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.stages import dump
 from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.store.stage import ExistingStage, write_request
 from amazon_electra.flows.store.store import Store, read_code_version
 from tests.flows.calls import call_of
+from tests.flows.made import plan_stages
 
 
 def plan(store, *settings):
     """The stages of a run that other hosts make; the dump is complete."""
     parameters = fill_parameters(settings, dump={"paths": ["sample:50"]}, store=str(store.root))
-    found = Plan(Store(store.root))
-    graph(parameters, found)
-    for stage, _ in found.stages:
-        if stage.name == "dump":
-            found.store.publish(stage, stage.result)
-    return [stage for stage, _ in found.stages if stage.pool]
+    stages = plan_stages(parameters, store)
+    store.publish(stages[0], stages[0].result)
+    return [stage for stage in stages if stage.pool]
 
 
 def send(chain):

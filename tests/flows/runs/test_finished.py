@@ -11,14 +11,19 @@ import pytest
 from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.cli import run_commands
 from amazon_electra.flows.configuration.form import fill_parameters
-from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.runs.finished import read_finished, save_finished
-from amazon_electra.flows.stages.dump import list_dump
+from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.store import Store
 
 
-def graph(parameters, make):
-    return make(list_dump(parameters.dump, make))
+def graph(plan):
+    yield Group.of(plan.dump)
+
+
+def dump_of(form, store):
+    return build_dump_stage(form.dump, store)
 
 
 @pytest.fixture
@@ -29,7 +34,7 @@ def finished(tmp_path, monkeypatch):
     monkeypatch.setattr(domain_adaptation, "graph", graph)
     form = fill_parameters([], dump={"paths": ["sample:30"]}, store=str(tmp_path / "store"))
     store = Store(form.store)
-    report = graph(form, Plan(store))
+    report = dump_of(form, store)
     store.publish(report, dict(report.result))
     (store.root / "mlflow").mkdir()
     (store.root / "mlflow" / "mlflow.db").write_text("runs")
@@ -40,8 +45,8 @@ def finished(tmp_path, monkeypatch):
 
 def test_a_finished_run_is_shown_again_from_the_store_alone(finished, capsys):
     form, store = finished
-    made = run_commands.show_finished(form, store)
-    assert made["folder"] == str(store.root / graph(form, Plan(store)).path)
+    made = run_commands.show_finished(form, plan_run(form, store))
+    assert made["folder"] == str(store.root / dump_of(form, store).path)
     assert made["registered"] == "version 1 is champion"
     assert "dump" in capsys.readouterr().err
 
@@ -64,7 +69,7 @@ def promote_otherwise(form, store, monkeypatch):
 
 
 def lose_a_stage(form, store, monkeypatch):
-    assert store.place.remove(graph(form, Plan(store)).path)
+    assert store.place.remove(dump_of(form, store).path)
 
 
 def change_the_dump(form, store, monkeypatch):
@@ -86,7 +91,7 @@ def test_it_runs_where_something_has_changed(change, finished, monkeypatch):
     form, store = finished
     assert read_finished(store, form.promotion)
     now = change(form, store, monkeypatch) or form
-    assert run_commands.show_finished(now, store) == {}
+    assert run_commands.show_finished(now, plan_run(now, store)) == {}
 
 
 RUN_CHANGED = """

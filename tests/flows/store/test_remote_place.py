@@ -14,12 +14,11 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form import fill_parameters
-from amazon_electra.flows.domain_adaptation import graph
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.store.remote import shrink
 from amazon_electra.flows.store.stage import ExistingStage, Resources, dict_of
 from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
+from tests.flows.made import plan_stages
 from tests.patience import eventually
 
 CORPUS = ExistingStage("corpus", 1, {"seed": 0})
@@ -239,9 +238,7 @@ def test_jobs_of_an_engine_are_given_addresses(open_host, tmp_path):
 
     def read_call(store, settings):
         form = fill_parameters(settings, dump={"paths": ["sample:50"]}, store=store.address)
-        made = Plan(store)
-        graph(form, made)
-        [shards] = [stage for stage, _ in made.stages if stage.name == "shards"]
+        [shards] = [stage for stage in plan_stages(form, store) if stage.name == "shards"]
         return shards, call_of(shards, store)
 
     far, given = read_call(remote, engine)

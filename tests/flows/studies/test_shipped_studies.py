@@ -3,19 +3,19 @@ few labels after few steps, by the real jobs in this process.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.flows import run_stage
 from amazon_electra.flows.configuration.form import Parameters, fill_parameters
 from amazon_electra.flows.configuration.study_file import StudyChoice
-from amazon_electra.flows.runner import stage_runner
 from amazon_electra.flows.runner.pools.maker import choose_pool
-from amazon_electra.flows.runner.stage_runner import Plan, StageRunner
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.group import Groups, list_stages
+from amazon_electra.flows.store.place import REQUEST
+from amazon_electra.flows.store.stage import Stage, write_request
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import (
     find_study_file,
@@ -24,28 +24,24 @@ from amazon_electra.flows.studies.study_reading import (
     load_study,
     read_yaml,
 )
-from amazon_electra.flows.study import build_study_graph
-from amazon_electra.model.tracking.mlflow_run import Tracking
+from amazon_electra.flows.study import graph
 from tests.flows.calls import cross
-from tests.flows.made import run_here
 from tests.flows.studies.loaded import write_study_data
 from tests.model.encoders.checkpoints import write_checkpoint
 
 
-@dataclass
-class Maker(Plan):
-    """Makes the stages one after the other, without Prefect."""
-
-    def __post_init__(self) -> None:
-        self._runner = StageRunner(self.store, [], Tracking("sqlite:///"))
-
-    def __call__(self, stage: Stage) -> Stage:
-        self._runner.complete_chain([stage])
-        return super().__call__(stage)
-
-    def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
-        for chain in chains:
-            self._runner.complete_chain(chain)
+def make(groups: Groups, store: Store) -> Stage:
+    """Make the stages of a graph one after the other, without Prefect; return the last one."""
+    for stage in (stage for group in groups for stage in group.stages):
+        if not stage.has_job:
+            store.publish(stage, dict(stage.result))
+            continue
+        folder = store.folder(stage)
+        folder.mkdir(parents=True, exist_ok=True)
+        stage.prepare(store, folder)
+        write_json(folder / REQUEST, write_request([stage]))
+        run_stage.run([str(store.root), stage.path])
+    return stage
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +78,13 @@ def test_a_shipped_study_is_planned_with_all_its_cells(name, place):
     file = find_study_file(name)
     parameters, choice = ask(name, file, place)
     loaded = load_study(parameters, choice)
-    plan = Plan(Store(parameters.store))
-    made = build_study_graph(loaded)(parameters, plan)
-    study = loaded.study
+    store, study = Store(parameters.store), loaded.study
+    stages = [stage for stage, _ in list_stages(graph(parameters, loaded, store), store)]
     assert not loaded.left_out
-    elsewhere = [stage for stage, _ in plan.stages if choose_pool(stage, "accelerator")]
+    elsewhere = [stage for stage in stages if choose_pool(stage, "accelerator")]
     for one in elsewhere:
         assert cross(one).fingerprint == one.fingerprint
-    cells = {s.label.partition(" · seed ")[0] for s, _ in plan.stages if s.name == "evaluation"}
+    cells = {s.label.partition(" · seed ")[0] for s in stages if s.name == "evaluation"}
     arms = {arm.name for arm in study.arms}
     assert {
         f"{arm.name} · {task.name}"
@@ -98,11 +93,10 @@ def test_a_shipped_study_is_planned_with_all_its_cells(name, place):
         if arm.name in (task.arms or arms)
         if arm.name not in ("TF-IDF", "frozen") or task.task != "subjqa"
     } <= cells
-    assert (made.name, plan.stages[-1][0].name) == ("study", "study")
+    assert stages[-1].name == "study"
 
 
 def test_a_study_goes_from_the_dump_to_its_report(place, tmp_path, monkeypatch):
-    monkeypatch.setattr(stage_runner, "run_job", run_here)
     written = read_yaml(find_study_file("adapt_quickly"))
     written["arms"][0]["pretraining"]["set"]["steps"] = 2
     written["seeds"], written["tasks"] = [0], written["tasks"][:2]
@@ -112,9 +106,8 @@ def test_a_study_goes_from_the_dump_to_its_report(place, tmp_path, monkeypatch):
     file = tmp_path / "adapt_quickly.yaml"
     file.write_text(yaml.safe_dump(written, allow_unicode=True))
     parameters, choice = ask("adapt_quickly", file, place)
-    maker = Maker(Store(parameters.store))
-    made = build_study_graph(load_study(parameters, choice))(parameters, maker)
-    folder = maker.store.folder(made)
+    store = Store(parameters.store)
+    folder = store.folder(make(graph(parameters, load_study(parameters, choice), store), store))
     report = json.loads((folder / "report.json").read_text())
     tasks = [task["title"] for task in written["tasks"]]
     assert {(row["arm"], row["task"]) for row in report["results"]} == {

@@ -9,14 +9,13 @@ import time
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.run_stage import load_stage
-from amazon_electra.flows.runner import stage_runner
+from amazon_electra.flows.run_stage import read_result_of_earlier_job
+from amazon_electra.flows.runner import prefect_tasks, stage_runner
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
-from amazon_electra.flows.runner.processes import JobResult
+from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.store.stage import Stage
-from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
 from tests.flows.calls import call_of
 from tests.flows.studies.loaded import SPACE, build_stages, content_of
@@ -39,28 +38,33 @@ def noted(monkeypatch):
     jobs: list[Stage] = []
     numbers = itertools.count(1)
 
-    def run(module, arguments, log, environment, follow, name, hang_seconds, kept):
-        store, path = Store(arguments[0]), arguments[1]
-        stage, output = load_stage(store, path), store.root / path
-        jobs.append(stage)
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "metrics.jsonl").write_text(
-            "".join(f'{{"step": {i}, "time": {i}, "loss": {1 / i}}}\n' for i in (1, 2))
-        )
-        result = {}
-        if stage.name == "search":
-            (output / "best.json").write_text(json.dumps({"settings": {"batch": next(numbers)}}))
-        elif stage.config.settings.get("epochs") == "7":
-            time.sleep(1)  # the other cell beside it is complete by then, and must stay so
-            raise UserError("every learning rate diverged")
-        else:
-            evaluation = store.folder(build_evaluation_stage(stage))
-            evaluation.mkdir(parents=True, exist_ok=True)
-            result = {"metrics": {"accuracy": {"value": 0.75}}, "split": "test"}
-            (evaluation / "metrics.json").write_text(json.dumps(result))
-        return JobResult({}, 0.1, 0.1, 1.0)
+    class Noted(Makers):
+        def follow(self, stage):
+            yield {"is": "begun"}
+            folder = self._store.folder(stage)
+            folder.mkdir(parents=True, exist_ok=True)
+            if stage.name == "evaluation":
+                self._store.publish(stage, read_result_of_earlier_job(stage, folder))
+                return
+            jobs.append(stage)
+            (folder / "metrics.jsonl").write_text(
+                "".join(f'{{"step": {i}, "time": {i}, "loss": {1 / i}}}\n' for i in (1, 2))
+            )
+            if stage.name == "search":
+                best = {"settings": {"batch": next(numbers)}}
+                (folder / "best.json").write_text(json.dumps(best))
+            elif stage.config.settings.get("epochs") == "7":
+                time.sleep(1)  # the other cell beside it is complete by then, and must stay so
+                raise UserError("every learning rate diverged")
+            else:
+                evaluation = self._store.folder(build_evaluation_stage(stage))
+                evaluation.mkdir(parents=True, exist_ok=True)
+                result = {"metrics": {"accuracy": {"value": 0.75}}, "split": "test"}
+                (evaluation / "metrics.json").write_text(json.dumps(result))
+            self._store.publish(stage, {})
 
-    monkeypatch.setattr(stage_runner, "run_job", run)
+    for module in (prefect_tasks, stage_runner):
+        monkeypatch.setattr(module, "Makers", Noted)
     return jobs
 
 

@@ -8,10 +8,10 @@ import yaml
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.flows.cli import study_command
 from amazon_electra.flows.cli.main import attempt, build_parser
-from amazon_electra.flows.runner.stage_runner import Plan
+from amazon_electra.flows.store import group
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import load_study
-from amazon_electra.flows.study import build_study_graph
+from amazon_electra.flows.study import graph
 from tests.model.corpora import write_corpus, write_electra
 
 
@@ -57,9 +57,8 @@ def test_without_a_dump_a_study_takes_what_is_there_and_other_data_are_another_s
 
     def list_stages():
         parameters, choice = study_command.read_choice(build_parser().parse_args(words))
-        plan = Plan(Store(parameters.store))
-        build_study_graph(load_study(parameters, choice))(parameters, plan)
-        return [stage for stage, _ in plan.stages]
+        store, loaded = Store(parameters.store), load_study(parameters, choice)
+        return [stage for stage, _ in group.list_stages(graph(parameters, loaded, store), store)]
 
     stages = list_stages()
     wanted = {"finetuning": 2, "evaluation": 2, "latency": 2, "study": 1}

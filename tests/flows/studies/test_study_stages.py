@@ -15,16 +15,16 @@ from amazon_electra.flows.configuration.form import (
     fill_parameters,
 )
 from amazon_electra.flows.configuration.study_file import StudyChoice
-from amazon_electra.flows.domain_adaptation import graph
-from amazon_electra.flows.runner.stage_runner import Plan
 from amazon_electra.flows.stages.equal_cost import count_equal_flops
 from amazon_electra.flows.stages.pretraining import PretrainingRequest, build_training
+from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import ExistingStage, Resources
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import load_study
 from amazon_electra.flows.studies.study_stages import StudyStages
-from amazon_electra.flows.study import build_study_graph
+from amazon_electra.flows.study import graph as study_graph
 from tests.flows.calls import call_of
+from tests.flows.made import plan_stages
 from tests.flows.studies.loaded import SPACE, build_stages, content_of, load_content
 from tests.model.synthetic_shards import write_shards
 
@@ -111,11 +111,11 @@ def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
         dump={"paths": ["sample:50"]},
         store=str(tmp_path),
     )
-    run = Plan(store)
-    graph(parameters, run)
+    run = plan_stages(parameters, store)
     shards = {"shards": "${shards}", "set": {"steps": "${steps}"}}
     written = {
         "recipe": "sample",
+        "settings": {"selection": "cross-validation"},
         "seeds": [0],
         "arms": [
             {"name": "pre-trained", "pretraining": shards},
@@ -125,15 +125,14 @@ def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
         ],
         "tasks": [{"task": task, "data": "${corpus}"} for task in ("polarity", "stars")],
     }
-    study = Plan(store)
     default = Finetuning()
     parameters = parameters.model_copy(update={"finetuning": default})
     (tmp_path / "written.yaml").write_text(yaml.safe_dump(written))
     loaded = load_study(parameters, StudyChoice(file=str(tmp_path / "written.yaml")))
-    build_study_graph(loaded)(parameters, study)
+    study = list_stages(study_graph(parameters, loaded, store), store)
     of_run = ("model", "report")
-    made_by_run = {stage.fingerprint for stage, _ in run.stages if stage.name not in of_run}
-    made_by_study = {stage.fingerprint for stage, _ in study.stages if stage.name != "study"}
+    made_by_run = {stage.fingerprint for stage in run if stage.name not in of_run}
+    made_by_study = {stage.fingerprint for stage, _ in study if stage.name != "study"}
     assert made_by_study == made_by_run
 
 
@@ -180,14 +179,6 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
     assert teacher.inputs["encoder"].parameters["seed"] == 4
 
 
-class GroupPlan(Plan):
-    """Notes what a study makes side by side: the first stage of every chain."""
-
-    def make_side_by_side(self, chains, at_once):
-        self.groups = [*getattr(self, "groups", []), [chain[0].label for chain in chains]]
-        super().make_side_by_side(chains, at_once)
-
-
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_path, at_once):
     arms = [
@@ -199,8 +190,10 @@ def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_pa
     loaded = load_content(content, tmp_path / "store", at_once=at_once)
     on_cpu = Pretraining(device="cpu")
     parameters = Parameters(store=str(tmp_path / "store"), pretraining=on_cpu)
-    plan = GroupPlan(Store(tmp_path / "store"))
-    build_study_graph(loaded)(parameters, plan)
+    groups = [
+        [chain[0].label for chain in group.chains]
+        for group in study_graph(parameters, loaded, Store(tmp_path / "store"))
+    ]
     trainings = [f"pre-training trained · seed {seed}" for seed in (3, 4)]
     free = ["given · polarity · seed 0"]
     waiting = [
@@ -209,7 +202,8 @@ def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_pa
         for seed in (3, 4)
     ]
     together = [[*trainings, *free, *waiting]]
-    assert plan.groups == (together if at_once > 1 else [trainings, [*free, *waiting]])
+    cells = [group for group in groups if len(group) > 1]
+    assert cells == (together if at_once > 1 else [trainings, [*free, *waiting]])
 
 
 def _pretraining(shards, **settings):

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from amazon_electra.flows.configuration.form import Parameters, fill_parameters
-from amazon_electra.flows.runner.stage_runner import Plan, StageRunner
-from amazon_electra.flows.runs import graph_run
+from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.stages.pretraining import build_pretraining_stage
+from amazon_electra.flows.store.group import Group, list_stages
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui import plan_page
@@ -18,10 +17,7 @@ SHARDS = ExistingStage("shards", 1, {"max_length": 128})
 
 
 def plan_stages(store, *stages):
-    plan = Plan(store)
-    for stage in stages:
-        plan(stage)
-    return plan
+    return list_stages((Group.of(stage) for stage in stages), store)
 
 
 def test_stages_are_complete_or_to_do_and_a_shared_one_counts_once(tmp_path):
@@ -61,24 +57,3 @@ def test_loaded_weights_and_steps_that_another_arm_decides_are_not_warned_of(tmp
     equal = stage.config.replace(steps=0, same_flops_as="0" * 16)
     stages = [loaded, replace(stage, config=equal)]
     assert plan_page.find_small_budget(plan_stages(Store(tmp_path), *stages)) is None
-
-
-def test_a_plan_that_cannot_be_made_stops_no_run(tmp_path, heard):
-    class Listener:
-        def on_plan(self, line, page):
-            lines.append(line)
-
-    lines: list[str] = []
-    runner = StageRunner(Store(tmp_path), [Listener()], tracking=None)
-    form = Parameters(store=str(tmp_path))
-
-    def break_down(parameters, make):
-        raise ConnectionError("the store of objects is away")
-
-    graph_run.show_plan(break_down, form, lambda task: None, runner)
-    assert lines == []
-    assert "the store of objects is away" in heard.text
-    graph_run.show_plan(
-        lambda p, make: make(ExistingStage("report", 1, {})), form, lambda task: None, runner
-    )
-    assert lines == ["1 stage to do, 0 complete"]

@@ -1,0 +1,83 @@
+"""A run is a plan, then tasks: what a run knows before it makes anything."""
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.dumps import labels
+from amazon_electra.flows.dumps.preview import Preview, list_files, read_previews
+from amazon_electra.flows.policy import Counts, Decision, decide
+from amazon_electra.flows.stages.arms import check_split
+from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage
+from amazon_electra.flows.stages.origin import build_other_origins, build_start_stage
+from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.store import Store
+
+
+def find_nothing(task: str) -> None:
+    """Find no champion of a task."""
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run knows before it makes anything."""
+
+    form: Parameters
+    """With its tasks."""
+    store: Store
+    dump: ListedDump
+    previews: Sequence[Preview]
+    origin: Stage | None
+    """The published encoder that it starts from."""
+    others: Sequence[Stage]
+    """Further ones, whose states are read."""
+    find_champion: Callable[[str], Stage | None] = find_nothing
+    notes: list[str] = field(default_factory=list)
+    """Sentences about what it does, and why, as far as that is known."""
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The texts of the first records."""
+        found = (review.text for preview in self.previews for review in preview.reviews)
+        return [text for text in found if isinstance(text, str)]
+
+    @cached_property
+    def expected(self) -> Counts:
+        """What the corpus will count, about."""
+        form = self.form
+        return labels.estimate_counts(form.finetuning.tasks, form.dump, form.corpus, self.previews)
+
+    def count(self, corpus: Stage) -> Counts:
+        """Return what the corpus counts, or is expected to as long as it is not made."""
+        return labels.count_corpus(self.form.finetuning.tasks, corpus, self.store) or self.expected
+
+    def decide(self, counts: Counts) -> Decision:
+        """Return what the run does, and note why."""
+        decided = decide(self.form, counts)
+        self.note(*decided.reasons)
+        return decided
+
+    def note(self, *lines: str) -> None:
+        """Note each sentence once."""
+        self.notes.extend(line for line in lines if line and line not in self.notes)
+
+
+def plan_run(form: Parameters, store: Store) -> RunPlan:
+    """List the dump, read the first records of each file, and find the encoders to start from.
+
+    Raises UserError for what is not there or cannot be read, before anything is made.
+    """
+    check_split(form.corpus.split)
+    dump = build_dump_stage(form.dump, store)
+    previews = read_previews(list_files(form.dump, dump), form.dump)
+    tasks = labels.choose_tasks(form.finetuning.tasks, form.dump, previews)
+    form = form.replace(finetuning=form.finetuning.replace(tasks=tasks))
+    origin = build_start_stage(form.pretraining, store, dump)
+    others = build_other_origins(form.pretraining, store)
+    return RunPlan(form, store, dump, previews, origin, others)
+
+
+planned: ContextVar[RunPlan | None] = ContextVar("planned", default=None)
+"""The plan of the run that this context starts: a flow has only parameters of its form."""

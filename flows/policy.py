@@ -1,0 +1,150 @@
+"""What an automatic run does: which arms it compares and whether it adapts an encoder, where the
+form leaves that open.
+
+The counts decide: those of the corpus once it is made, before that an estimate by the first records
+of the dump. Each decision has its reason as a sentence; the dry run prints it, the run logs it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.form import CONTRASTIVE, Arm, Parameters
+from amazon_electra.model.arms import list_arms, list_methods
+
+MIN_FINETUNED = 2_000
+"""Labels of the task with most from which on a run fine-tunes a published encoder unless it is
+asked for something else: with 800 it was no better than `joined`, with 3,000 it was
+(docs/results.md).
+"""
+MIN_TITLES = 2_000
+"""Usable titles in the pretrain split from which on a run adapts by contrast unless it is asked for
+something else. 4,067 pairs gained (docs/results.md); fewer were not measured.
+"""
+TOKENS, PASSES = 30_000_000, 3
+"""Of the adaptation of a published encoder to text: so many tokens, or so many times the dump's
+text where that is less (docs/results.md).
+"""
+MIN_TOKENS = 3_000_000
+"""Fewer gained nothing in any study."""
+
+Adaptation = Literal["none", "contrast", "text"]
+"""How the run trains an encoder: not at all, on pairs of title and body, or on packed text."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What decides about an automatic run."""
+
+    labels: Mapping[str, int]
+    """Reviews with a label, by task."""
+    titles: int
+    """Usable titles in the pretrain split; of a corpus counted up to MIN_TITLES."""
+    tokens: float
+    """Tokens of the text in the pretrain split, about."""
+    is_estimated: bool = False
+    """Whether the first records of the dump say so, not its corpus."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a run does."""
+
+    arms: tuple[Arm, ...]
+    adaptation: Adaptation
+    reasons: tuple[str, ...]
+
+
+def decide(p: Parameters, counts: Counts) -> Decision:
+    """Return the arms and the adaptation of a run, and why."""
+    about = "about " if counts.is_estimated else ""
+    arms, reasons = list_arms_of_form(p), list[str]()
+    is_automatic = p.recipe == "published" and not p.finetuning.arms
+    if is_automatic and p.effort == "auto":
+        labels = max(counts.labels.values(), default=0)
+        labels = min(labels, p.finetuning.labels or labels)
+        if labels < MIN_FINETUNED:
+            arms = keep_cheap(arms)
+            reasons.append(
+                f"no fine-tuning: {about}{labels:,} labels; with fewer than {MIN_FINETUNED:,} no "
+                "gain over a regression on the encoder's states is shown (`effort='full'` "
+                "fine-tunes all the same)"
+            )
+        else:
+            reasons.append(f"fine-tuning: {about}{labels:,} labels")
+    adaptation, reason = choose_adaptation(p, arms, counts)
+    if reason:
+        reasons.append(reason)
+    if adaptation == "none" and p.pretraining.start_from:
+        arms = [arm for arm in arms if arm != "pre-trained"]
+    if adaptation == "contrast" and not p.finetuning.arms:
+        # The regressions on both encoders have shown for seconds what the adaptation was worth.
+        arms = [arm for arm in arms if arm != "origin"]
+    return Decision(tuple(arms), adaptation, tuple(reasons))
+
+
+def list_arms_of_form(p: Parameters) -> list[Arm]:
+    """Return the arms that the form names, or else the new encoder, the one to beat, and methods.
+
+    Raises UserError where the form asks for what none of them does.
+    """
+    start = p.pretraining.start_from
+    default = ["pre-trained", "origin" if start else "random", *list_methods(bool(start))]
+    arms = list(p.finetuning.arms) or default
+    if p.effort == "quick":
+        arms = keep_cheap(arms)
+        if not (arms and start):
+            raise UserError(
+                "takes a published encoder, `pretraining.start_from`, and an arm of seconds",
+                "effort",
+                "quick",
+            )
+    methods = list_arms()
+    kinds = [methods[arm] for arm in arms if arm in methods]
+    if p.pretraining.also_start_from and not any(
+        kind.reads_encoder and not kind.combines for kind in kinds
+    ):
+        raise UserError(
+            "no arm that reads states is chosen: add frozen or joined to `finetuning.arms`",
+            "pretraining.also_start_from",
+        )
+    return arms
+
+
+def keep_cheap(arms: Sequence[Arm]) -> list[Arm]:
+    """Return the arms that take seconds."""
+    methods = list_arms()
+    return [arm for arm in arms if arm in methods and methods[arm].is_cheap]
+
+
+def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tuple[Adaptation, str]:
+    """Return how a run with these arms trains an encoder, and why where the counts decide."""
+    chosen, methods = p.pretraining, list_arms()
+    is_asked = bool(chosen.objective or chosen.steps or "steps" in chosen.settings)
+    is_read = any(
+        arm not in methods or methods[arm].reads_encoder for arm in arms if arm != "origin"
+    )
+    if not (is_read or is_asked):
+        return "none", ""
+    if chosen.objective == CONTRASTIVE:
+        return "contrast", ""
+    if not chosen.start_from:
+        return "text", ""
+    about = "about " if counts.is_estimated else ""
+    titles, tokens = counts.titles, PASSES * counts.tokens
+    is_automatic = p.recipe == "published" and not (is_asked or chosen.settings)
+    if is_automatic and titles >= MIN_TITLES:
+        return "contrast", f"adaptation by contrast: {MIN_TITLES:,} titles or more"
+    if p.effort == "quick":
+        return "none", "no adaptation to text with `effort='quick'`"
+    if p.recipe != "published" or is_asked or "pre-trained" in p.finetuning.arms:
+        return "text", ""
+    measured = f"{PASSES} passes over the text are about {tokens / 1e6:.1f} million tokens"
+    if tokens >= MIN_TOKENS:
+        return "text", f"adaptation to the text: {measured}"
+    return "none", (
+        f"no adaptation: {about}{titles:,} titles, contrast takes {MIN_TITLES:,}; {measured}, "
+        f"fewer than {MIN_TOKENS // 1_000_000} million gained nothing in any study "
+        "(`pretraining.steps` trains all the same)"
+    )

@@ -15,7 +15,6 @@ from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.plan import RunPlan
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
-from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.stages import arms, report
 from amazon_electra.flows.stages.cells import group_cells, keep_complete, list_chains
 from amazon_electra.flows.stages.comparison import compare_with_champions
@@ -101,7 +100,6 @@ def graph(run: RunPlan) -> Groups:
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run)
-@catch_up_once
 @take_fields(Parameters)
 def domain_adaptation(**form: Any) -> dict[str, Any]:
     """Adapt a language model to a dump of reviews and measure what that was worth.

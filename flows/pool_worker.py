@@ -17,7 +17,7 @@ from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.pools.maker import StageRequest, build_failed_state
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import StageRunner
-from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run
+from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.servers.settings import PART_FLOW
@@ -50,7 +50,6 @@ def answer_request(request: StageRequest) -> list[str]:
     restrict_store(store.root)
     store.place.check_access()
     (store.root / "runs" / str(flow_run.id)).mkdir(parents=True, exist_ok=True)
-    crash_lost_runs(store)
     with follow_run(store, str(flow_run.id), flow_run.name or ""):
         stages = request.read_stages()
         if request.device and not stages:

@@ -14,7 +14,6 @@ from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import call_with_retries
 from amazon_electra.flows.runs.drift import publish_drift
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
-from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
     copy_scores,
@@ -29,7 +28,6 @@ from amazon_electra.flows.store.store import Store
 
 
 @flow(name="score", flow_run_name=name_run)
-@catch_up_once
 @take_fields(Scoring)
 def score(**given: Any) -> dict[str, Any]:
     """Label every record of a dump with the champion of each task, or of one; files that these have

@@ -17,7 +17,6 @@ from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.runner.stage_runner import allocate_threads
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
-from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
 from amazon_electra.flows.stages.external import list_place_files
@@ -152,7 +151,6 @@ FORM_SECTIONS = (
 
 
 @flow(name="study", flow_run_name=name_run)
-@catch_up_once
 @take_fields(StudyForm, "study", *FORM_SECTIONS)
 def study(**given: Any) -> dict[str, Any]:
     """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired

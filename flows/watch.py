@@ -24,7 +24,6 @@ from amazon_electra.flows.configuration.form import STORE
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.dumps.arrivals import NewFile, Scan, find_arrivals
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.runs.missed_runs import catch_up_once
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.store.store import Store
 
@@ -46,7 +45,7 @@ class Watch(Settings):
         ge=0,
         le=86_400,
         description="Leave a file that changed more recently: it may still be being written, and "
-        "uploads stall for minutes. An announced file is taken at once",
+        "uploads stall for minutes. Objects of a bucket are whole",
     )
 
 
@@ -54,11 +53,6 @@ class WatchForm(Settings):
     """What the watcher is asked to do."""
 
     watch: Watch = Watch()
-    announced: str = Field(
-        default="",
-        description="A complete dump in one of the places, as an event reports it; usually left "
-        "empty. It is taken immediately. A relative path is below the store.",
-    )
     store: str = STORE
 
 
@@ -70,15 +64,14 @@ class NotStarted(RuntimeError):
 
 
 @flow(name="watch-dumps", flow_run_name="watch-dumps")
-@catch_up_once
 @take_fields(WatchForm)
 def watch_dumps(**given: Any) -> list[str]:
     """Look for new dumps and start the run of all files that lie there."""
     form = WatchForm(**given)
-    return look_for_dumps(Store(form.store), form.watch, form.announced)
+    return look_for_dumps(Store(form.store), form.watch)
 
 
-def look_for_dumps(store: Store, watch: Watch, announced: str = "") -> list[str]:
+def look_for_dumps(store: Store, watch: Watch) -> list[str]:
     """Start the run of all files and return their paths; nothing where they have one already.
 
     Raises NotStarted where a place cannot be reached, or the run not be started.
@@ -86,7 +79,7 @@ def look_for_dumps(store: Store, watch: Watch, announced: str = "") -> list[str]
     restrict_store(store.root)
     if INBOX in watch.places:
         (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
-    found = look_at_places(store, watch, announced)
+    found = look_at_places(store, watch)
     if found.unreachable:  # what lies there belongs to the run
         raise NotStarted("; ".join(found.unreachable))
     key = compute_idempotency_key(store, found.whole)
@@ -113,7 +106,7 @@ def look_for_dumps(store: Store, watch: Watch, announced: str = "") -> list[str]
     return paths
 
 
-def look_at_places(store: Store, watch: Watch, announced: str) -> Scan:
+def look_at_places(store: Store, watch: Watch) -> Scan:
     """Return what lies in the places, and log what is not taken. Relative places lie in the
     store.
     """
@@ -121,15 +114,10 @@ def look_at_places(store: Store, watch: Watch, announced: str) -> Scan:
     def resolve(place: str) -> str:
         return place if is_remote(place) else str(store.root / Path(place).expanduser())
 
-    places, at_once = [resolve(place) for place in watch.places], announced and resolve(announced)
-    log, found = (
-        find_run_logger(),
-        find_arrivals(places, watch.settle_seconds, time.time(), at_once),
-    )
+    places, log = [resolve(place) for place in watch.places], find_run_logger()
+    found = find_arrivals(places, watch.settle_seconds, time.time())
     for place in found.missing:
         log.warning("watch.places: there is no %s; relative places lie in the store", place)
-    if found.not_taken:
-        log.warning("announced, but not taken: %s: %s", announced, found.not_taken)
     for path, why in found.left_alone.items():
         log.info("left alone: %s: %s", path, why)
     return found

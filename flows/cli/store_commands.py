@@ -12,7 +12,7 @@ from amazon_electra.flows.store.flatten import flatten_parameters
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.store.usage import (
     Run,
-    list_begun_runs,
+    list_living_runs,
     list_prunable,
     list_runs,
     name_folder,
@@ -59,8 +59,8 @@ def print_runs(arguments: argparse.Namespace) -> None:
             cost = f"{manifest.get('seconds', 0):>9,.1f} s"
             print(f"{when}  {cost}  {manifest['title']:<36} {summarize_manifest(manifest)}")
         return
-    runs, begun = list_runs(store), list(list_begun_runs(store))
-    if not runs and not begun:
+    runs, living = list_runs(store), list_living_runs(store)
+    if not runs and not living:
         print(
             f"no run yet in {store.address}; start one: amazon-electra run --store "
             f"{store.address} --dump …"
@@ -68,9 +68,8 @@ def print_runs(arguments: argparse.Namespace) -> None:
     for run in runs:
         size = sum(store.place.measure(name_folder(manifest)) for manifest in run.lineage)
         print(format_run(run, size))
-    for name, state in begun:
-        about = "the same command continues it" if state == "killed" else ""
-        print(f"{state:<10}  {name}  {about}".rstrip())
+    for name in living:
+        print(f"running     {name}")
 
 
 def format_run(run: Run, size: int) -> str:

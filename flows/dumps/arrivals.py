@@ -5,8 +5,7 @@ Prefect has no watcher of files, and watchdog none of object stores: both are li
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from glob import has_magic
 from pathlib import PurePosixPath
@@ -16,14 +15,11 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError, name_setting
 from amazon_electra.beam_jobs.reading.compression import PACKED
 from amazon_electra.beam_jobs.reading.formats import list_endings
-from amazon_electra.flows.configuration.addresses import explain_refusal
 
 UNFINISHED = (".", "_")
 """How names begin under which files are written before they are whole; others that are written end
 otherwise than dumps, such as reviews.json.part.
 """
-CLOCKS_APART = 60.0
-"""Seconds by which a file server's clock may be ahead."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +49,10 @@ class Scan:
     """Which places, and why: nothing is known of what lies there."""
     missing: list[str] = field(default_factory=list)
     """Places that are not there: nothing lies in them."""
-    not_taken: str = ""
-    """Why the announced dump is not among those that are whole."""
 
 
-def find_arrivals(
-    places: Sequence[str], settle_seconds: float, now: float, announced: str = ""
-) -> Scan:
-    """Return what lies in the places, apart from files that are still being written.
-
-    `announced` is whole, as somebody says who knows; it must lie in one of the places all the same.
-    """
+def find_arrivals(places: Sequence[str], settle_seconds: float, now: float) -> Scan:
+    """Return what lies in the places, apart from files that are still being written."""
     found = Scan()
     lying: dict[str, NewFile] = {}
     for place in places:
@@ -80,45 +69,16 @@ def find_arrivals(
         if readable != path:  # the bytes of names that are not UTF-8 are surrogates in a path
             del lying[path]
             found.left_alone[readable] = "its name is not UTF-8, rename it"
-    known_whole, found.not_taken = _find_announced(announced, lying)
     for path, arrival in sorted(lying.items()):
         name = path.rsplit("/", 1)[-1]
         if arrival.size == 0 or name.startswith(UNFINISHED):
-            if path == known_whole:
-                found.not_taken = "it is empty, or its name is that of an unfinished file"
             continue
-        if why := explain_skip(arrival, 0.0 if path == known_whole else settle_seconds, now):
+        if why := explain_skip(arrival, settle_seconds, now):
             found.left_alone[path] = why
         else:
             found.whole.append(arrival)
-    found.not_taken = found.not_taken or found.left_alone.pop(known_whole, "")
     found.whole.sort(key=lambda arrival: (arrival.changed, arrival.path))
     return found
-
-
-def _find_announced(announced: str, lying: Iterable[str]) -> tuple[str, str]:
-    """Return the path that is meant; or an empty text, and why none is.
-
-    The address is compared with what lies in the places and never opened: an event may come from
-    anybody who reaches the server.
-    """
-    if not announced:
-        return "", ""
-    if refusal := explain_refusal(announced):
-        return "", refusal
-    wanted = _normalize(announced)
-    found = next((path for path in lying if _normalize(path) == wanted), "")
-    return found, "" if found else "no such file lies in one of watch.places"
-
-
-def _normalize(address: str) -> str:
-    """Return a form in which two names of one file are equal: no links, one name of a scheme."""
-    address = address.removeprefix("file://")
-    if not storage.is_remote(address):
-        return os.path.realpath(address)
-    scheme, _, rest = address.partition("://")
-    scheme = {"az": "abfs", "abfss": "abfs"}.get(scheme.lower(), scheme.lower())
-    return f"{scheme}://{rest.lstrip('/')}"
 
 
 def explain_skip(arrival: NewFile, settle_seconds: float, now: float) -> str:
@@ -128,10 +88,8 @@ def explain_skip(arrival: NewFile, settle_seconds: float, now: float) -> str:
     if "://" in arrival.path or not settle_seconds:
         return ""  # an object store shows an object when it is whole
     age = now - arrival.changed
-    if age < -CLOCKS_APART:
-        return f"it changed {-age:,.0f} s in the future; set its time: touch {arrival.path}"
     if age < settle_seconds:
-        return f"it changed {max(age, 0):,.0f} s ago"
+        return f"it changed {age:,.0f} s ago"
     return ""
 
 

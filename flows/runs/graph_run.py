@@ -24,7 +24,7 @@ from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import check_registry, find_champion, register_models
 from amazon_electra.flows.runs.finished import save_finished
-from amazon_electra.flows.runs.lost_runs import crash_lost_runs, follow_run
+from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.servers.settings import PAUSED_EVENT
@@ -118,7 +118,6 @@ def run_graph(
     tracking = Tracking(uri, mlflow_server.locate_artifacts(store.root))
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
     (store.root / "runs" / str(flow_run.id)).mkdir(parents=True, exist_ok=True)
-    crash_lost_runs(store)
     find = partial(find_champion, parameters.promotion, store, tracking.uri)
     check_registry(parameters.promotion, tracking.uri)  # fails before anything is made
     find_later = cache(find)  # once the models are made, hours later, it may be another one

@@ -12,10 +12,7 @@ from prefect.runner import Runner
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.runs.lost_runs import crash_lost_runs
-from amazon_electra.flows.runs.missed_runs import watch_for_missed_runs
 from amazon_electra.flows.servers.settings import READY_FILE
-from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui import automations
 from amazon_electra.flows.ui.deployments import build_deployments
 
@@ -26,8 +23,6 @@ def serve_deployments(store: Path) -> None:
     for deployment in build_deployments(store):
         runner.add_deployment(deployment)
     automations.create_automations()
-    crash_lost_runs(Store(store))
-    watch_for_missed_runs()
     (store / READY_FILE).parent.mkdir(parents=True, exist_ok=True)
     (store / READY_FILE).touch()
     with suppress(KeyboardInterrupt, TerminationSignal):

@@ -1,8 +1,7 @@
 """Who needs which stage folder of a store, what room each takes, and what may go."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -61,19 +60,14 @@ def list_runs(store: Store) -> list[Run]:
     return list(runs.values())
 
 
-def list_run_marks(store: Store) -> list[Path]:
-    """Return the marks of the runs that have not ended, or were killed."""
-    return sorted(store.root.glob(f"runs/*/{RUN_MARK}"))
-
-
-def list_begun_runs(store: Store) -> Iterator[tuple[str, str]]:
-    """Yield name and state of the runs that have not ended: running, or killed if the process is
-    gone.
-    """
-    for mark in list_run_marks(store):
-        with open(mark, "a+", encoding="utf-8") as file:
-            state = "killed" if try_lock(file) else "running"
-        yield mark.read_text(encoding="utf-8") or mark.parent.name, state
+def list_living_runs(store: Store) -> list[str]:
+    """Return the names of the runs whose process lives on this machine."""
+    names = []
+    for mark in sorted(store.root.glob(f"runs/*/{RUN_MARK}")):
+        with open(mark, encoding="utf-8") as file:
+            if not try_lock(file):
+                names.append(file.read() or mark.parent.name)
+    return names
 
 
 def name_folder(manifest: Manifest) -> str:
@@ -93,7 +87,7 @@ def list_prunable(
     UserError while a run is under way, here or on another host, which shows by what it makes:
     nobody knows what it needs next.
     """
-    if under_way := [name for name, state in list_begun_runs(store) if state == "running"]:
+    if under_way := list_living_runs(store):
         raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
     complete = {name_folder(manifest) for manifest in store.list_manifests()}
     begun = [name for name in store.place.list_folders() if name not in complete]

@@ -38,6 +38,7 @@ def build_deployments(store: Path) -> list[Any]:
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig
     from prefect.deployments.runner import EntrypointType
     from prefect.events import DeploymentEventTrigger
     from prefect.exceptions import ObjectNotFound
@@ -47,6 +48,7 @@ def build_deployments(store: Path) -> list[Any]:
     with get_client(sync_client=True) as client:
         for entry in read_deployments():
             flow, name = import_object(entry["entrypoint"]), entry["name"]
+            limit = entry.get("concurrency_limit")
             if flow.name == PART_FLOW:
                 continue
             earlier: Any = None
@@ -70,6 +72,7 @@ def build_deployments(store: Path) -> list[Any]:
                 schedules=[DeploymentScheduleCreate.model_validate(one) for one in schedules],
                 triggers=[DeploymentEventTrigger(**one) for one in entry.get("triggers", [])]
                 or None,
+                concurrency_limit=ConcurrencyLimitConfig(**limit) if limit else None,
                 entrypoint_type=EntrypointType.MODULE_PATH,
             )
             deployments.append(deployment)

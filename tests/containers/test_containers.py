@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 import urllib.request
 from base64 import b64encode
 
@@ -11,7 +10,6 @@ import pytest
 
 from tests.containers.stack import serve_stack
 from tests.hosts import read_children
-from tests.patience import eventually
 from tests.served import CLEAN, Servers, pointed_at
 
 PARAMETERS = {
@@ -22,7 +20,6 @@ PARAMETERS = {
 MODEL = "amazon-electra-polarity"
 STORE = "/data/store"
 TEXTS = ["Works as described, five stars.", "Broke after a day. Awful."]
-HANDED_BACK_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -117,23 +114,3 @@ def test_what_people_set_survives_another_up(stack, served):
     assert read() == before
     with served.client() as client:
         client.update_work_pool("flows", WorkPoolUpdate(is_paused=False))
-
-
-def test_a_stopped_worker_leaves_nothing_running(stack, served):
-    from prefect.client.schemas.filters import FlowRunFilter
-
-    def list_running():
-        with served.client() as client:
-            wanted = FlowRunFilter(state={"type": {"any_": ["RUNNING"]}})
-            return [run.name for run in client.read_flow_runs(flow_run_filter=wanted)]
-
-    anew = PARAMETERS | {"finetuning": {"seeds": [1], "tasks": ["polarity"]}}
-    run = served.start("domain-adaptation", **anew)
-    eventually(lambda: find_running(served, run), lambda: served.told(run), 1000)
-    began = time.monotonic()
-    stack("stop", "worker-flows")
-    eventually(lambda: not list_running(), list_running, HANDED_BACK_SECONDS)
-    assert time.monotonic() - began < HANDED_BACK_SECONDS
-    assert served.state(run) == "AwaitingRetry"
-    stack("start", "worker-flows")
-    served.wait(run, "Completed")

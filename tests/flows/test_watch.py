@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 
 import pytest
 from prefect.client.orchestration import get_client
@@ -52,14 +51,6 @@ def test_two_watchers_start_one_run_of_all_files(store):
     dump(store.root / "inbox" / "d.json")
     look_for_dumps(store, Watch())
     assert paths(runs(store))[1:] == [["a.json", "b.json", "c.json", "d.json"]]
-
-
-def test_an_announced_dump_is_taken_with_the_first_look(store, heard):
-    dump(store.root / "inbox" / "a.json", changed=time.time())
-    assert look_for_dumps(store, Watch(), announced="outbox/a.json") == []
-    assert "announced, but not taken: outbox/a.json: no such file lies in one of" in heard.text
-    look_for_dumps(store, Watch(), announced="inbox/a.json")
-    assert paths(runs(store)) == [["a.json"]]
 
 
 def test_a_place_that_is_away_keeps_the_run_waiting(store, heard):

@@ -174,7 +174,7 @@ def check_pool(pool: str) -> None:
     if not any(worker.status == WorkerStatus.ONLINE for worker in workers):
         raise UserError(
             f"no worker of the pool {pool} is online: start one "
-            f"(python -m amazon_electra.flows.runs.worker --pool {pool})",
+            f"(prefect worker start --type process --pool {pool})",
             "engine.placement",
             "pools",
         )

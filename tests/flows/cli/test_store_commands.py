@@ -9,7 +9,7 @@ import pytest
 from mlflow import MlflowClient
 
 from amazon_electra.flows.cli import main
-from amazon_electra.flows.runs.lost_runs import mark_run
+from amazon_electra.flows.runs.follow import mark_run
 from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_database
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
@@ -65,19 +65,13 @@ def test_runs_are_listed_with_dump_recipe_result_size_and_state(store, capsys):
     assert len(stages) == 6
 
 
-def test_runs_that_have_not_ended_are_running_or_killed(store, capsys):
+def test_living_runs_are_listed(store, capsys):
     with mark_run(store, "a", "kettles"):
         pass
-    mark = store.root / "runs" / "a" / RUN_MARK
-    mark.write_text("kettles")  # what a killed process leaves
+    (store.root / "runs" / "a" / RUN_MARK).write_text("kettles")  # what a killed process leaves
     with mark_run(store, "b", "lamps"):
         _, lines = run(store, capsys, "runs")
-        assert [line.split()[:2] for line in lines[2:]] == [
-            ["killed", "kettles"],
-            ["running", "lamps"],
-        ]
-    _, lines = run(store, capsys, "runs")
-    assert [line.split()[:2] for line in lines[2:]] == [["killed", "kettles"]]
+        assert [line.split()[:2] for line in lines[2:]] == [["running", "lamps"]]
 
 
 def test_a_stage_is_shown_with_its_lineage_first(store, capsys):

@@ -6,16 +6,16 @@ import time
 from prefect import flow
 from prefect.runtime import flow_run
 
-from amazon_electra.flows.runs import lost_runs
+from amazon_electra.flows.runs import follow
 from amazon_electra.flows.store.store import Store
 
-lost_runs.ASK_SECONDS = 0.2
+follow.ASK_SECONDS = 0.2
 
 
 @flow(name="ended")
 def wait(store: str, seconds: float = 3600) -> None:
     """Wait, as a run does for its stages."""
-    with lost_runs.follow_run(Store(store), str(flow_run.id)):
+    with follow.follow_run(Store(store), str(flow_run.id)):
         print(flow_run.id, flush=True)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -16,7 +16,6 @@ from amazon_electra.flows.servers.settings import CLIENT
 from amazon_electra.flows.ui import deployments
 
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
-ANNOUNCED = {"announced": {"__prefect_kind": "jinja", "template": "{{ event.payload.dump or '' }}"}}
 ROOT = Path(__file__).parents[3]
 
 
@@ -49,7 +48,8 @@ def test_prefect_takes_the_file_for_work_pools():
         assert automations.keys() >= {"lost runs are crashed", "failures are told"}
         taken = {d.name: d for d in client.read_deployments()}
     [action] = automations["watch-dumps on reviews.dump.arrived"].actions
-    assert (action.deployment_id, action.parameters) == (taken["watch-dumps"].id, ANNOUNCED)
+    assert action.deployment_id == taken["watch-dumps"].id
+    assert taken["watch-dumps"].concurrency_options.collision_strategy == "CANCEL_NEW"
     for told in deployments.read_deployments():
         name, pool = told["name"], told["work_pool"]
         assert taken[name].work_pool_name == pool["name"]

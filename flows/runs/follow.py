@@ -1,0 +1,90 @@
+"""Follows a run of a store: its mark, its cancellation, and its end."""
+
+import contextvars
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.exceptions import Abort, TerminationSignal
+from prefect.states import Cancelled
+
+from amazon_electra.beam_jobs.core.locks import exclusive_lock
+from amazon_electra.flows.runner.processes import end_children_on_error
+from amazon_electra.flows.servers.health import count_signals
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.usage import RUN_MARK
+
+ASK_SECONDS = 10.0
+"""This, and the grace of a trainer, is less than the 30 s in which a cancelled run has to end."""
+
+
+@contextmanager
+def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
+    """Mark a run while the block lasts, watch for its cancellation, end its jobs on an error, and
+    the process at a second signal: at the first one Prefect waits minutes for a server that is
+    away.
+
+    Raises Prefect's Abort, at which its engine leaves the state at the server as it is, once the
+    run is cancelled.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    stop_counting = count_signals(signal.SIGINT, signal.SIGTERM) if is_main else None
+    cancelled = threading.Event()
+    try:
+        with (
+            mark_run(store, run, name),
+            end_children_on_error(),
+            watch_for_cancellation(run, cancelled),
+        ):
+            yield
+    except TerminationSignal:
+        if cancelled.is_set():
+            raise Abort(f"the run {run} was cancelled") from None
+        raise
+    if stop_counting:  # not where it is ending by a signal
+        stop_counting()
+
+
+@contextmanager
+def mark_run(store: Store, run: str, name: str = "") -> Iterator[None]:
+    """Hold the mark of a run, which has its name, while the block lasts."""
+    mark = store.root / "runs" / run / RUN_MARK
+    try:
+        with exclusive_lock(mark):
+            mark.write_text(name, encoding="utf-8")
+            yield
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+@contextmanager
+def watch_for_cancellation(run: str, cancelled: threading.Event) -> Iterator[None]:
+    """Set the event, the state and end this process as Prefect's runner would, if the run is
+    cancelled while the block lasts.
+
+    Prefect's runner hears of it at once, but no more after its server was away for half a minute;
+    `amazon-electra run` has no runner.
+    """
+    over, context = threading.Event(), contextvars.copy_context()
+
+    def ask_server() -> None:
+        while not over.wait(ASK_SECONDS):
+            with suppress(Exception), get_client(sync_client=True) as client:  # away: ask again
+                state = client.read_flow_run(UUID(run)).state
+                if state and state.is_cancelling() and not over.is_set():
+                    ended: Any = Cancelled(message="the run ended itself")
+                    client.set_flow_run_state(UUID(run), ended)
+                    cancelled.set()
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+
+    threading.Thread(target=context.run, args=[ask_server], daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()

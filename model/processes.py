@@ -2,8 +2,8 @@
 
 Their numbers are those of `--processes`, of torchrun's environment, or of XLA's runtime on a TPU
 pod; a process that is alone is rank 0 of 1. `--processes` starts them by torch.multiprocessing and
-not by torchrun, which opens ports on all interfaces and turns an exit code into a traceback; on
-several machines torchrun starts the same command.
+not by torchrun, which opens ports on all interfaces, with --standalone too; on several machines
+torchrun starts the same command.
 """
 
 import json
@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -186,7 +185,18 @@ def _run_rank(rank: int, run: Run, arguments: Any, processes: int, folder: Path)
         files[2] = "err"
     for descriptor, kind in files.items():
         os.dup2(os.open(folder / f"{rank}.{kind}", os.O_WRONLY | os.O_CREAT), descriptor)
-    main(partial(run, arguments))
+
+    def run_and_report() -> dict[str, Any]:
+        try:
+            return run(arguments)
+        except (UserError, JobFailed) as error:
+            about = {"message": getattr(error, "message", str(error))}
+            about |= {name: getattr(error, name, None) for name in ("field", "value")}
+            text = json.dumps(about, default=str)
+            (folder / f"{rank}.json").write_text(text, encoding="utf-8")
+            raise
+
+    main(run_and_report)
 
 
 def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseException:
@@ -205,11 +215,10 @@ def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseExceptio
         return TransientError(f"the {len(codes)} processes lost each other; run the command again")
     if rank == 0:
         return SystemExit(code)
-    log = (folder / f"{rank}.err").read_text(errors="replace", encoding="utf-8")
-    lines = [line for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("error: ")]
-    cause = (errors or lines or ["no output"])[-1].removeprefix("error: ")
+    cause = {"message": f"failed with exit code {code}"}
+    if (file := folder / f"{rank}.json").exists():
+        cause = json.loads(file.read_text(encoding="utf-8"))
     if code == USER_ERROR:
-        return UserError(cause)
+        return UserError(**cause)
     kind = TransientError if code == os.EX_TEMPFAIL else JobFailed
-    return kind(f"process {rank + 1} of {len(codes)}: {cause}")
+    return kind(f"process {rank + 1} of {len(codes)}: {cause['message']}")

@@ -6,7 +6,6 @@ reviews are about 80 words, the maximum is for the few long ones. Sorting happen
 batches, so the order stays random.
 """
 
-import tempfile
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -210,28 +209,20 @@ class Rows:
 
 
 class RowWriter:
-    """Writes rows of one type to a temporary file, which is then mapped: the token ids of five
-    million reviews are a gigabyte, which the system may take out of memory.
-    """
+    """Packs rows of one type."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by finish
-        self._ends, self._type = array("q", [0]), np.dtype(np.uint8)
+        self._content, self._ends, self._type = bytearray(), array("q", [0]), np.dtype(np.uint8)
 
     def append(self, row: np.ndarray) -> None:
-        assert row.dtype == self._type or not self._ends[-1], "all rows are of one type"
+        assert row.dtype == self._type or not self._content, "all rows are of one type"
         self._type = row.dtype
-        self._file.write(row.tobytes())
+        self._content += row.tobytes()
         self._ends.append(self._ends[-1] + row.size)
 
     def finish(self) -> Rows:
         """Return the rows; nothing is written after."""
-        with self._file as file:
-            file.flush()
-            numbers = np.empty(0, self._type)
-            if self._ends[-1]:  # "c": torch warns of what may not be written to
-                numbers = np.memmap(file, self._type, "c").view(np.ndarray)
-        return Rows(numbers, np.frombuffer(self._ends, np.int64))
+        return Rows(np.frombuffer(self._content, self._type), np.frombuffer(self._ends, np.int64))
 
 
 class PackedFeatures(Sequence[Feature]):

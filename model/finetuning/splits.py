@@ -15,7 +15,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import (
     SPLITS,
     Example,
-    ExampleFile,
     Omission,
     Sampling,
     Split,
@@ -177,7 +176,7 @@ class SplitReader:
         held = self._hash_later_inputs(data, split)
         sample = sample_examples(self._read_split(data, split, held, left_out), sampling)
         if self.finish is not None:
-            sample = ExampleFile(map(self.finish, sample))
+            sample = [*map(self.finish, sample)]
         if split != "train" or self.is_ordered:
             return sample
         swapped = (

@@ -166,7 +166,7 @@ def test_they_end_with_the_process_that_started_them_however_it_ends(endless):
 def test_the_first_cause_is_told_and_a_mistake_of_all_by_the_first_alone(
     tmp_path, codes, first, kind, told
 ):
-    (tmp_path / "1.err").write_text("warning: low\nerror: no room\nTraceback\n")
+    (tmp_path / "1.json").write_text('{"message": "no room"}')
     error = _build_error(codes, first, tmp_path)
     assert type(error) is kind
     assert told in str(error)

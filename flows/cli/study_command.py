@@ -42,8 +42,8 @@ def add_study_options(study: OptionParser) -> None:
     study.add_argument("study", metavar="NAME|FILE", help="a shipped study, or a YAML file")
     add_dump_options(
         study,
-        "a variable of the file (reviews=PATH), its seeds, a setting of fine-tuning (epochs=3) or "
-        "one of the stages before it (pretraining.steps=500)",
+        "its seeds, the steps of its pre-trainings, a setting of fine-tuning (epochs=3) or one of "
+        "the stages before it (corpus.split_by=product)",
     )
     add_start_option(study)
     study.shortcuts |= {"study.general_text": "--general", "recipe": "--recipe"}
@@ -74,11 +74,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     parameters, choice = read_choice(arguments)
     loaded = load_study(parameters, choice)
     if loaded.reads_dump and not arguments.dump:
-        named = ", ".join(sorted(loaded.wanted))
-        raise UserError(
-            f"{arguments.study} needs {named}: give `dump.paths`, or --set "
-            f"{min(loaded.wanted)}=FOLDER"
-        )
+        raise UserError(f"{arguments.study} needs a dump", "dump.paths")
     store = Store(parameters.store, is_dry=arguments.dry_run)
     if not arguments.dry_run:
         store.place.check_access()
@@ -108,25 +104,21 @@ def run_study(arguments: argparse.Namespace) -> None:
 
 
 def read_choice(arguments: argparse.Namespace) -> tuple[Parameters, StudyChoice]:
-    """Return the graph's parameters, and which study with which variables and settings."""
+    """Return the graph's parameters, and which study with which settings."""
     if not 1 <= arguments.at_once <= MAX_AT_ONCE:
         raise UserError(f"--at-once {arguments.at_once}: must be from 1 to {MAX_AT_ONCE}")
-    known = {"seeds", "pretraining_seeds", *FinetuningSettings.model_fields}
-    stages, settings, variables = list[str](), dict[str, str](), dict[str, str]()
-    texts = parse_assignments(arguments.settings)
-    for path, value in texts.items():
+    known = {"seeds", "pretraining_seeds", "steps", *FinetuningSettings.model_fields}
+    stages, settings = list[str](), dict[str, str]()
+    for path, value in parse_assignments(arguments.settings).items():
         name = path.removeprefix("finetuning.")
         if name in known:
             settings[name] = value
-        elif "." in path:
-            stages.append(f"{path}={value}")
         else:
-            variables[name] = value
+            stages.append(f"{path}={value}")
     choice = StudyChoice(
         file=arguments.study,
         at_once=arguments.at_once,
         general_text=[str(Path(path).expanduser()) for path in arguments.general],
-        variables=variables,
         settings=settings,
     )
     dump = {"paths": arguments.dump, "labels": arguments.labels}
@@ -142,5 +134,3 @@ def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:
     store = Store(parameters.store, is_dry=True)
     stages = list_stages(graph(parameters, loaded, store), store)
     print(spell_for_commands("\n".join(list_lines(stages))))
-    for name, why in loaded.left_out.items():
-        print(f"left out  {name if name.startswith('task ') else f'arm {name}'}: {why}")

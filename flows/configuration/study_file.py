@@ -84,12 +84,6 @@ class Arm(Settings):
     architecture: str = Field(
         default="", description="For `random`: a folder, or `arm:NAME` for that of another arm"
     )
-    initializer_range: float = Field(
-        default=0.0,
-        ge=0,
-        description="For `random`: standard deviation of the start weights, drawn as transformers "
-        "does; 0: drawn as the pre-training of the architecture did",
-    )
     pretraining: Pretraining = Pretraining()
     teacher: str = Field(
         default="",
@@ -137,8 +131,6 @@ class Arm(Settings):
 
     def suits(self, task: "StudyTask") -> bool:
         """Return whether the arm is run on a task: one of a shape that it is for."""
-        if task.arms and self.name not in task.arms:
-            return False
         known = TASKS.get(task.task)
         return known is None or known.shape in find_arm(self.method).shapes
 
@@ -152,13 +144,6 @@ class StudyTask(Settings):
     )
     data: str = Field(min_length=1, description="Its folder or file")
     title: str = Field(default="", description="Its name in the report, if a task occurs twice")
-    optional: bool = Field(
-        default=False,
-        description="Leave the task out if the variables of its data are not set, instead of "
-        "failing",
-    )
-    arms: list[str] = Field(default=[], description="Arms to run on this task; empty: all")
-    seeds: Seeds = Field(default=[], description="Seeds of fine-tuning, if this task has its own")
     settings: dict[str, Any] = Field(
         default={}, description="Settings of fine-tuning that differ in this task"
     )
@@ -226,15 +211,13 @@ class StudyChoice(Settings):
     file: str = Field(
         default="losses",
         min_length=1,
-        description="A study file (YAML), or a shipped one: losses, search, sizes, …",
-    )
-    variables: dict[str, str] = Field(
-        default={}, description='Values for ${name} in the file, for example {"reviews": "…"}'
+        description="A study file (YAML), or a shipped one: encoders, labels, losses, objective or "
+        "search",
     )
     settings: dict[str, str] = Field(
         default={},
         description="Settings to use instead of those in the file for all arms and tasks, for "
-        'example {"seeds": "0,1"}',
+        'example {"seeds": "0,1", "steps": "500"}',
     )
     general_text: list[Address] = Field(
         default=[],

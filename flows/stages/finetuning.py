@@ -124,10 +124,7 @@ def describe_finetuning(stage: Stage) -> dict[str, Any]:
         recipe = resolve_recipe(first)
         objective = {"objective": recipe.pretraining.objective}
         described["architecture"] = recipe.architecture.model_dump() | objective
-    if config.initializer_range:
-        described["initializer_range"] = config.initializer_range
-    elif first:  # how the first weights are drawn
-        recipe = resolve_recipe(first)
+        # how the first weights are drawn
         trunk = find_objective(recipe.pretraining.objective).trunk
         described["weights"] = describe_start(recipe, trunk)
     return described
@@ -145,8 +142,6 @@ class Start:
     """`trained`, `random`, `half` or `layers:N` of the teacher."""
     teacher: Stage | None = None
     """A fine-tuned model."""
-    initializer_range: float | None = None
-    """Of a random encoder; None: as the pre-training of its architecture began."""
     parts: Sequence["Start"] = ()
     """What an arm combines: fine-tunings on the same data with the same settings."""
 
@@ -176,7 +171,6 @@ class Finetuning:
             task=self.task,
             seed=self.seed,
             recipe=recipe,
-            initializer_range=self.start.initializer_range or None,
             settings=dict(self.settings),
         )
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.stages.report import Report
 from amazon_electra.flows.store.store import Store
@@ -16,7 +14,6 @@ class StudyConfig(Settings):
     """What decides the report of a study besides the evaluations."""
 
     study: dict[str, Any]
-    left_out: dict[str, str] = Field(default={})
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class StudyReport(Report):
     file: Path | None = None
     """The study as its author wrote it."""
 
-    name, version, Config = "study", 17, StudyConfig
+    name, version, Config = "study", 18, StudyConfig
 
     def prepare(self, store: Store, folder: Path) -> None:
         super().prepare(store, folder)

@@ -136,8 +136,6 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
         yield "architecture: belongs to `encoder: random`" + (
             "; name a folder or arm:NAME" * (not arm.architecture)
         )
-    if arm.initializer_range and arm.encoder != "random":
-        yield "initializer_range: belongs to `encoder: random`"
     if own:
         yield from _check_pretraining(study, arm)
 
@@ -202,10 +200,7 @@ def _find_circles(study: Study) -> Iterator[str]:
 
 
 def _check_tasks(study: Study) -> Iterator[str]:
-    names = [arm.name for arm in study.arms]
     for i, task in enumerate(study.tasks):
-        if unknown := [name for name in task.arms if name not in names]:
-            yield f"tasks[{i}].arms: no arm {unknown[0]!r}; there are {', '.join(names)}"
         try:
             if task.task not in TASKS and not task.task.startswith(corpus.LABEL):
                 known = ", ".join([*sorted(TASKS), "label:COLUMN"])

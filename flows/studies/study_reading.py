@@ -22,13 +22,10 @@ from amazon_electra.model.yaml_text import load_yaml
 
 SHIPPED = Path(__file__).parent / "shipped"
 VARIABLE = re.compile(r"\$\{(\w+)\}")
-STEPS = 2_000
-"""Of pre-training where the study's encoders ask for ${steps} and nobody says."""
 MADE = ("corpus", "shards", "general_shards", "encoder", "origin")
-"""Variables that stages of the graph fill; `general_shards` needs general text, `origin` a
+"""What a file names as `${corpus}`: stages make it. `general_shards` needs general text, `origin` a
 published encoder.
 """
-GENERAL = "<general_shards>"
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,7 @@ class LoadedStudy:
     """Folders that stages make are written `<name>`."""
     choice: StudyChoice
     wanted: frozenset[str]
-    """The variables that stages have to fill."""
-    left_out: Mapping[str, str]
-    """Arm, or `task` and its name → why it is no part of the study."""
+    """The names of MADE in the file."""
 
     @property
     def reads_dump(self) -> bool:
@@ -61,38 +56,20 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
         content = read_yaml(find_study_file(name))
     except UserError as mistake:
         raise UserError(str(mistake), "study.file") from None
-    variables = list_variables(content)
-    for given in choice.variables:
-        if given not in variables:
-            known = ", ".join(variables) or "none"
-            raise UserError(f"{name} has no variable {given!r}; it has {known}")
-    wanted = frozenset(set(variables) & set(MADE) - choice.variables.keys())
-    if "origin" in choice.variables:
-        raise UserError(
-            f"{name}: set `origin` with "
-            f"{name_setting('pretraining.start_from', choice.variables['origin'])}"
-        )
+    wanted = frozenset(list_variables(content))
+    if unknown := wanted - {*MADE}:
+        raise UserError(f"{name}: ${{{min(unknown)}}} is none of {', '.join(MADE)}")
     if "origin" in wanted and not parameters.pretraining.start_from:
         raise UserError(f"{name} adapts a published encoder: give `pretraining.start_from`")
-    steps = str(parameters.pretraining.steps or STEPS)
-    values = {"steps": steps, **{v: f"<{v}>" for v in wanted}, **choice.variables}
-    content, no_tasks = drop_optional_tasks(content, values)
-    content = fill_variables(content, values, name)
-    study = parse_study(content, name, choice.settings)
-    if choice.general_text and "general_shards" not in wanted:
-        raise UserError(
-            f"no arm of the study {name} pre-trains on general text; leave it out",
-            "study.general_text",
-            choice.general_text[0],
-        )
-    left_out = {} if choice.general_text else find_arms_without_text(study)
-    if left_out:
-        study = drop_arms(study, left_out, name)
-        wanted = frozenset(wanted - {"general_shards"})
-    check_unread_settings(parameters, name, wanted, "steps" in variables)
+    study = parse_study(mark_variables(content), name, choice.settings)
+    if ("general_shards" in wanted) != bool(choice.general_text):
+        text = choice.general_text[0] if choice.general_text else None
+        need = "needs none; leave it out" if text else "pre-trains on general text: name its files"
+        raise UserError(f"the study {name} {need}", "study.general_text", text)
+    check_unread_settings(parameters, name, wanted)
     for missing in find_missing_places(study):
         raise UserError(f"{name}: {missing}")
-    return LoadedStudy(study, choice, wanted, {**left_out, **no_tasks})
+    return LoadedStudy(study, choice, wanted)
 
 
 def read_yaml(file: Path) -> Any:
@@ -122,45 +99,20 @@ def list_variables(content: Any) -> list[str]:
     return sorted({name for text in list_strings(content) for name in VARIABLE.findall(text)})
 
 
-def drop_optional_tasks(content: Any, given: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
-    """Return the content without the optional tasks whose variables nobody gave, and why each of
-    them is left out.
-    """
-    kept, left_out = [], {}
-    tasks = content.get("tasks") if isinstance(content, dict) else None
-    for task in tasks if isinstance(tasks, list) else []:
-        is_optional = isinstance(task, dict) and task.get("optional") is True
-        missing = [name for name in list_variables(task) if name not in given]
-        if is_optional and missing:
-            named = f"task {task.get('title') or task.get('task')}"
-            left_out[named] = f"its data is not set ({missing[0]}=…)"
-        else:
-            kept.append(task)
-    return ({**content, "tasks": kept} if left_out else content), left_out
-
-
-def fill_variables(content: Any, values: Mapping[str, str], name: str) -> Any:
-    """Return the content with each `${name}` replaced; UserError names those nobody gave."""
-    if missing := [variable for variable in list_variables(content) if variable not in values]:
-        raise UserError(
-            f"{name}: give {', '.join(f'`study.variables.{variable}`' for variable in missing)}"
-        )
-
-    def fill(part: Any) -> Any:
-        if isinstance(part, str):
-            return VARIABLE.sub(lambda match: values[match.group(1)], part)
-        if isinstance(part, dict):
-            return {key: fill(value) for key, value in part.items()}
-        return [fill(value) for value in part] if isinstance(part, list | tuple) else part
-
-    return fill(content)
+def mark_variables(content: Any) -> Any:
+    """Return the content with `<name>` in place of each `${name}`."""
+    if isinstance(content, str):
+        return VARIABLE.sub(r"<\1>", content)
+    if isinstance(content, dict):
+        return {key: mark_variables(value) for key, value in content.items()}
+    return [mark_variables(value) for value in content] if isinstance(content, list) else content
 
 
 def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = None) -> Study:
     """Return the study of plain dictionaries; UserError names the field that is wrong.
 
-    `changes`: `seeds`, `pretraining_seeds`, and settings for all arms and tasks that have none of
-    their own, as text.
+    `changes`: `seeds`, `pretraining_seeds`, the `steps` of arms that say them, and settings for all
+    arms and tasks that have none of their own, as text.
     """
     try:
         study = Study.model_validate(content)
@@ -181,9 +133,14 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
 
 def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
     """Return the study with seeds and settings of the command line or the form."""
-    update: dict[str, Any] = {}
-    settings = dict(study.settings)
+    update = study.model_dump()
+    settings = update["settings"]
     for field, text in changes.items():
+        if field == "steps":
+            own = [arm["pretraining"]["set"] for arm in update["arms"]]
+            for one in (one for one in own if "steps" in one):
+                one["steps"] = text
+            continue
         if field in ("seeds", "pretraining_seeds"):
             try:
                 update[field] = [int(part) for part in text.replace(",", " ").split()]
@@ -202,44 +159,12 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
                 f"{name}: {name_setting(field, text)} changes nothing: "
                 "every arm or task of the study sets its own value"
             )
-    return Study.model_validate({**study.model_dump(), **update, "settings": settings})
+    return Study.model_validate(update)
 
 
-def find_arms_without_text(study: Study) -> dict[str, str]:
-    """Return the arms that need general text, and those that need these, with the reason."""
-    why = "it pre-trains on general text, and none was given (`study.general_text`)"
-    missing = {arm.name: why for arm in study.arms if arm.pretraining.shards == GENERAL}
-    while True:
-        more = {
-            arm.name: f"it needs the arm {other}"
-            for arm in study.arms
-            for other in (
-                *(arm.taught_by, arm.shaped_by),
-                *(arm.pretraining.same_flops_as, arm.pretraining.same_tokens_as),
-            )
-            if arm.name not in missing and other in missing
-        }
-        if not more:
-            return missing
-        missing |= more
-
-
-def drop_arms(study: Study, left_out: Mapping[str, str], name: str) -> Study:
-    """Return the study without arms, and without the comparisons that name them."""
-    arms = [arm for arm in study.arms if arm.name not in left_out]
-    if not arms:
-        raise UserError(f"{name} pre-trains on general text alone: give `study.general_text`")
-    kept = [pair for pair in study.comparisons if left_out.keys().isdisjoint(pair)]
-    return study.model_copy(update={"arms": arms, "comparisons": kept})
-
-
-def check_unread_settings(
-    parameters: Parameters, name: str, wanted: frozenset[str], has_steps: bool
-) -> None:
+def check_unread_settings(parameters: Parameters, name: str, wanted: frozenset[str]) -> None:
     """Refuse settings of the graph that no stage of this study reads."""
     read = {"pretraining.device", "engine.placement", "engine.training_pool"}
-    if has_steps:
-        read |= {"pretraining.steps"}
     if wanted:
         read |= {"dump", "corpus", "engine"}
     if wanted & {"shards", "general_shards", "encoder"}:

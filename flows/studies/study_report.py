@@ -31,7 +31,7 @@ def build_study_report(
     inputs |= {stage.label: stage for stage in stages.latencies.values()}
     study = loaded.study.model_dump(mode="json", exclude_defaults=True)
     return StudyReport(
-        StudyConfig(study=study, left_out=dict(loaded.left_out)),
+        StudyConfig(study=study),
         inputs,
         title=loaded.choice.title,
         describe=lambda store: describe_study(stages, parameters, counted),
@@ -51,7 +51,6 @@ def describe_study(
         command=format_command(stages.loaded, parameters),
         comparisons=study.pairs,
         arms=[describe_arm(stages, arm) for arm in stages.arms.values()],
-        left_out=dict(stages.loaded.left_out),
         dump=describe_dump(dump) if dump else {},
         synthetic=bool(dump and dump.result.get("synthetic")),
         stages=describe_stages(store, counted),
@@ -115,7 +114,7 @@ def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:
     words += ["--dump", *parameters.dump.paths] if loaded.reads_dump else []
     words += ["--general", *choice.general_text] if choice.general_text else []
     words += ["--at-once", str(choice.at_once)] if choice.at_once != StudyChoice().at_once else []
-    own = [f"{name}={value}" for name, value in {**choice.variables, **choice.settings}.items()]
+    own = [f"{name}={value}" for name, value in choice.settings.items()]
     settings = [word for text in own for word in ("--set", text)]
     return shlex.join([*words, *list_changed_settings(parameters), *settings])
 

@@ -194,12 +194,7 @@ class StudyStages:
             encoder = (
                 self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
             )
-            return Start(
-                encoder,
-                kind="random",
-                teacher=teacher,
-                initializer_range=arm.initializer_range,
-            )
+            return Start(encoder, kind="random", teacher=teacher)
         return Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
 
     def describe_finetuning(
@@ -259,7 +254,7 @@ class StudyStages:
             if not arm.suits(task):
                 continue
             for pretraining in self.list_pretraining_seeds(arm):
-                for seed in task.seeds or self.study.seeds:
+                for seed in self.study.seeds:
                     cell = arm, task, seed, pretraining
                     finetuned = self.build_finetuning(*cell)
                     evaluated = build_evaluation_stage(finetuned)

@@ -77,8 +77,6 @@ class ReportInput(Facts):
     adaptation: list[tuple[str, str]] = []
     """Those of the pairs that differ in the encoder alone, adapted and as published."""
     arms: list[ArmFacts] = []
-    left_out: dict[str, str] = {}
-    """Reason by arm or task that was left out."""
     dump: dict[str, Any] = {}
     synthetic: bool = False
     """Whether the dump is the synthetic sample."""

@@ -47,11 +47,11 @@ def test_the_command_of_a_run_gives_the_same_form(tmp_path):
 
 
 def test_the_command_of_a_study_gives_the_same_study(tmp_path):
-    unread = ("finetuning", "pretraining.learning_rate")
+    unread = ("finetuning", "pretraining")
     settings = [setting for setting in SETTINGS if not setting.startswith(unread)]
     parameters = fill_form(Parameters, settings, recipe="small", store=str(tmp_path))
     choice = StudyChoice(
-        file="domain_adaptation",
+        file="objective",
         settings={"n_dev": "300"},
         general_text=["/some/g x.txt"],
         at_once=3,

@@ -101,7 +101,7 @@ def test_a_named_server_that_is_away_is_one_line_at_once(variable, tmp_path, mon
 
 
 def test_a_section_means_the_same_in_a_study():
-    words = ["study", "losses", "--set", "reviews=x", "--set"]
+    words = ["study", "losses", "--set"]
     chosen = [
         study_command.read_choice(main.build_parser().parse_args([*words, setting]))
         for setting in ("epochs=3", "finetuning.epochs=3")

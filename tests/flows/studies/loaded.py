@@ -11,7 +11,6 @@ from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
 from amazon_electra.flows.studies.study_stages import StudyStages
-from tests.model.finetuning.tasks.test_splits import FILES, content
 
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "batch": [8, 16]}
 
@@ -39,18 +38,8 @@ def load_content(content: Mapping[str, Any], store: Path, **choice: Any) -> Load
     return load_study(Parameters(store=str(store)), StudyChoice(file=str(file), **choice))
 
 
-def write_study_data(folder: Path) -> Path:
-    """Write a few examples of the tasks that shipped studies take from outside, and general text;
-    return the folder.
-    """
-    for task in ("mrpc", "subjqa"):
-        (folder / task).mkdir()
-        for name in FILES[task]:
-            (folder / task / name).write_text(content(task, name))
-    (folder / "sst2").mkdir()
-    for name in ("train.tsv", "dev.tsv"):
-        rows = [f"a {name} film number {i}\t{i % 2}" for i in range(60)]
-        (folder / "sst2" / name).write_text("\n".join(["sentence\tlabel", *rows]))
+def write_general_text(folder: Path) -> Path:
+    """Write text other than reviews; return the folder."""
     documents = [f"An encyclopaedia says of {i} that it follows {i - 1}." for i in range(400)]
     (folder / "general.txt").write_text("\n\n".join(documents))
     return folder

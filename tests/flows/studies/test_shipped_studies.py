@@ -26,7 +26,7 @@ from amazon_electra.flows.studies.study_reading import (
 )
 from amazon_electra.flows.study import graph
 from tests.flows.calls import cross
-from tests.flows.studies.loaded import write_study_data
+from tests.flows.studies.loaded import write_general_text
 from tests.model.encoders.checkpoints import write_checkpoint
 
 
@@ -46,18 +46,15 @@ def make(groups: Groups, store: Store) -> Stage:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """The tasks of all studies and general text; they share one store."""
-    return write_study_data(tmp_path_factory.mktemp("shipped"))
+    """General text, and the store of all studies."""
+    return write_general_text(tmp_path_factory.mktemp("shipped"))
 
 
 def ask(name: str, file: Path, place: Path) -> tuple[Parameters, StudyChoice]:
-    """Return form and choice of a study in a file, with whatever its variables need."""
+    """Return form and choice of a study in a file, with whatever it needs."""
     variables = set(list_variables(read_yaml(file)))
-    names = ("mrpc", "published", "sst2", "subjqa")
-    own = {"stars" if name == "published" else name: str(place / name) for name in names}
-    own = {task: data for task, data in own.items() if task in variables}
     general = [str(place / "general.txt")] if "general_shards" in variables else []
-    choice = StudyChoice(file=str(file), variables=own, general_text=general, at_once=1)
+    choice = StudyChoice(file=str(file), general_text=general, at_once=1)
     settings = ["shards.max_length=96"] if {"shards", "encoder"} & variables else []
     if "origin" in variables:
         published = write_checkpoint(
@@ -66,7 +63,7 @@ def ask(name: str, file: Path, place: Path) -> tuple[Parameters, StudyChoice]:
         settings.append(f"pretraining.start_from={published}")
     else:
         settings.append("vocabulary.size=1000")
-    if {"steps", "encoder"} & variables:
+    if "encoder" in variables:
         settings.append("pretraining.steps=2")
     store = str(place / "store")
     given = {"dump": {"paths": ["sample:1200"]}, "store": store, "recipe": "sample"}
@@ -80,32 +77,24 @@ def test_a_shipped_study_is_planned_with_all_its_cells(name, place):
     loaded = load_study(parameters, choice)
     store, study = Store(parameters.store), loaded.study
     stages = [stage for stage, _ in list_stages(graph(parameters, loaded, store), store)]
-    assert not loaded.left_out
     elsewhere = [stage for stage in stages if choose_pool(stage, "accelerator")]
     for one in elsewhere:
         assert cross(one).fingerprint == one.fingerprint
     cells = {s.label.partition(" · seed ")[0] for s in stages if s.name == "evaluation"}
-    arms = {arm.name for arm in study.arms}
-    assert {
-        f"{arm.name} · {task.name}"
-        for arm in study.arms
-        for task in study.tasks
-        if arm.name in (task.arms or arms)
-        if arm.name not in ("TF-IDF", "frozen") or task.task != "subjqa"
-    } <= cells
+    assert {f"{arm.name} · {task.name}" for arm in study.arms for task in study.tasks} <= cells
     assert stages[-1].name == "study"
 
 
 def test_a_study_goes_from_the_dump_to_its_report(place, tmp_path, monkeypatch):
-    written = read_yaml(find_study_file("adapt_quickly"))
+    written = read_yaml(find_study_file("encoders"))
     written["arms"][0]["pretraining"]["set"]["steps"] = 2
     written["seeds"], written["tasks"] = [0], written["tasks"][:2]
     written["settings"] |= {"n_dev": 8, "n_test": 16, "epochs": 1}
     for n_train, task in enumerate(written["tasks"], start=14):
         task["settings"] = {"n_train": n_train}
-    file = tmp_path / "adapt_quickly.yaml"
+    file = tmp_path / "encoders.yaml"
     file.write_text(yaml.safe_dump(written, allow_unicode=True))
-    parameters, choice = ask("adapt_quickly", file, place)
+    parameters, choice = ask("encoders", file, place)
     store = Store(parameters.store)
     folder = store.folder(make(graph(parameters, load_study(parameters, choice), store), store))
     report = json.loads((folder / "report.json").read_text())

@@ -72,7 +72,6 @@ def study(tmp_path_factory):
                 "cost": COST | {"batch_1": {"p50_ms": 2.5, "p99_ms": 3.5}},
             },
         ],
-        "left_out": {"general text": "none was given", "task films": "no reviews"},
         "cells": cells,
     }
     (folder / "study.json").write_text(json.dumps(content))

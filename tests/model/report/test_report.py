@@ -97,7 +97,6 @@ def test_a_fine_tuning_is_read_where_the_study_says_and_not_where_it_was_evaluat
         "## Question", "## Answer", "15 texts were withheld", "amazon-electra run --dump",
         "calibration error", "Worst mistakes", "p (Holm)",
         "**Warning:** Nothing is known of the texts that the encoder of random was trained on",
-        "**Warning:** The arm general text was left out: none was given.",
         "| in-domain | 4,000,000 | 1.250e+13 | 185 | 123,456 | 5.0 | 2.50 / 3.50 | 0.50 / 0.70 |",
         "| random | – | – | – | 123,456 | 5.0 | 1.50 / 2.50 | 0.50 / 0.70 | 321 | 1,000 |",
         "Reviews read: 2,000, kept: 1,990; dropped, by reason: withheld 3.",

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.copies import save_sketches
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.settings import read_options
@@ -37,7 +38,6 @@ from amazon_electra.model.evaluation.choice import (
     rank_arms,
     temper,
 )
-from amazon_electra.model.evaluation.copies import save_sketches
 from amazon_electra.model.evaluation.metrics import (
     METRICS,
     compute_metric,

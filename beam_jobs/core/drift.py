@@ -241,22 +241,32 @@ class Drift:
     findings: list[str]
     """What a person should know; empty: the new texts are like the tested ones."""
     accuracy: float | None = None
-    """By labels that the file itself has, and how many those are."""
+    """By labels that the file itself has, and how many those are, without `trained`."""
     labelled: int = 0
+    trained: int = 0
+    """Labels of the file that the model was trained on."""
+    tested_on: int = 0
+    """Tested texts."""
 
     def describe(self) -> str:
         """Return a sentence."""
         interval = f"{self.low:.0%} to {self.high:.0%}"
-        about = f"expected accuracy {self.expected:.0%} ({interval}; {self.tested:.0%} on test)"
+        about = f"expected accuracy {self.expected:.0%} ({interval}; {self.tested:.0%} of "
+        about += f"{self.tested_on:,} reviews that the model was tested on)"
         if self.accuracy is not None:
             about += f"; by its own {self.labelled:,} labels {self.accuracy:.1%}"
+        if self.trained:
+            about += f"; {self.trained:,} labels that it was trained on are left out"
         found = "; ".join(self.findings) or "like the reviews that the model was tested on"
         return f"{found}; {about}"
 
 
-def compare_texts(profile: Profile, new: Tally, right: int = 0, labelled: int = 0) -> Drift | None:
+def compare_texts(
+    profile: Profile, new: Tally, right: int = 0, labelled: int = 0, trained: int = 0
+) -> Drift | None:
     """Return how new texts differ from the tested ones; None where there are too few. Of `labelled`
-    answers to texts with labels of their own so many are `right`.
+    answers to texts with labels of their own so many are `right`; `trained` are such texts that the
+    model was trained on, apart from these.
     """
     old = profile.tested
     if new.n < MIN_NEW:
@@ -300,6 +310,8 @@ def compare_texts(profile: Profile, new: Tally, right: int = 0, labelled: int = 
         findings=findings,
         accuracy=right / labelled if labelled else None,
         labelled=labelled,
+        trained=trained,
+        tested_on=old.n,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from amazon_electra.beam_jobs.core.copies import load_trained
 from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts, sum_tallies
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
@@ -42,6 +43,8 @@ class ComparedUnit(Protocol):
     def tallies(self) -> list[dict[str, Any] | None]: ...
     @property
     def given(self) -> list[GivenLabels]: ...
+    @property
+    def trained(self) -> list[int]: ...
 
 
 @dataclass(frozen=True)
@@ -85,14 +88,25 @@ def make_label_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]]
     return read_stars if stars else lambda _: None
 
 
-def count_labels(given: Sequence[str | None], answers: Sequence[str | None]) -> GivenLabels:
-    """Return how often each answer was given to each label, of the most frequent labels."""
+def count_labels(
+    given: Sequence[str | None], answers: Sequence[str | None], texts: Sequence[str], folder: str
+) -> tuple[GivenLabels, int]:
+    """Return how often each answer was given to each label, of the most frequent labels, and how
+    many texts with a label the model of the folder was trained on: those are not counted.
+    """
+    pairs = [
+        (label, answer, text)
+        for label, answer, text in zip(given, answers, texts, strict=True)
+        if label is not None and answer is not None
+    ]
+    known = load_trained(folder) if pairs else None
+    is_trained = known.mark_copies([text for *_, text in pairs]) if known else [False] * len(pairs)
     counts: dict[str, Counter[str]] = {}
-    for label, answer in zip(given, answers, strict=True):
-        if label is not None and answer is not None:
+    for (label, answer, _), is_read in zip(pairs, is_trained, strict=True):
+        if not is_read:
             counts.setdefault(label, Counter())[answer] += 1
     kept = sorted(counts, key=lambda label: (-counts[label].total(), label))[:MAX_SPELLINGS]
-    return {label: dict(counts[label]) for label in kept}
+    return {label: dict(counts[label]) for label in kept}, int(sum(is_trained))
 
 
 def compare_units(units: Sequence[ComparedUnit], models: Sequence[ScoredModel]) -> dict[str, Any]:
@@ -107,7 +121,8 @@ def compare_units(units: Sequence[ComparedUnit], models: Sequence[ScoredModel]) 
             continue
         given = [unit.given[place] for unit in units]
         right = count_right(given, model.profile, units[0].file)
-        if drift := compare_texts(model.profile, found, *right):
+        trained = sum(unit.trained[place] for unit in units)
+        if drift := compare_texts(model.profile, found, *right, trained):
             task = shorten_task(model.task)
             drifts[task] = asdict(drift) | {"says": drift.describe()}
     return {"drift": drifts} if drifts else {}

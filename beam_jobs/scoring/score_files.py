@@ -89,7 +89,9 @@ class ScoredUnit(PreparedUnit):
     tallies: list[dict[str, Any] | None] = field(default_factory=list)
     """Of a sample of the texts (drift.Tally), for each model, where it has a profile."""
     given: list[GivenLabels] = field(default_factory=list)
-    """Answers of each model by label of the file's own."""
+    """Answers of each model by label of the file's own, of texts that it was not trained on."""
+    trained: list[int] = field(default_factory=list)
+    """Texts with a label that each model was trained on."""
 
 
 @dataclass
@@ -183,6 +185,14 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
         pa.ipc.new_file(str(path), table.schema, options=options) as writer,
     ):
         writer.write_table(table)
+    labels = [
+        ({}, 0)
+        if classifier.config.is_multilabel
+        else count_labels(own, columns[f"{prefix}label"].to_pylist(), rows.texts, folder)
+        for classifier, own, prefix, folder in zip(
+            classifiers, rows.given, plan.prefixes, plan.options.model, strict=True
+        )
+    ]
     counts = ScoredUnit(
         unit=unit.name,
         prepared=len(scored),
@@ -200,12 +210,8 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
                 classifiers, models.profiles, probabilities, strict=True
             )
         ],
-        given=[
-            {}
-            if classifier.config.is_multilabel
-            else count_labels(own, columns[f"{prefix}label"].to_pylist())
-            for classifier, own, prefix in zip(classifiers, rows.given, plan.prefixes, strict=True)
-        ],
+        given=[given for given, _ in labels],
+        trained=[trained for _, trained in labels],
     )
     storage.write_json(f"{name}.json", asdict(counts))
     return counts

@@ -31,7 +31,7 @@ class ModelConfig(Settings):
 class Model(Stage):
     """Fine-tuned cells, their evaluations and `data` → the model folder."""
 
-    name, version, Config = "model", 18, ModelConfig
+    name, version, Config = "model", 19, ModelConfig
     pool = "training"
     headline = ("temperature", "calibration.test.after", "int8.changed")
 

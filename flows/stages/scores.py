@@ -66,7 +66,7 @@ def describe_models(models: Sequence[RegisteredModel]) -> str:
 class Scores(Stage):
     """`dump` and `model` → files of scores, a row for every record."""
 
-    name, version, Config = "scores", 15, ScoringConfig
+    name, version, Config = "scores", 16, ScoringConfig
     headline = ("read", "scored")
     ends_run = True
 

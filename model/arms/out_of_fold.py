@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
@@ -21,7 +22,7 @@ from amazon_electra.model.evaluation.predictions import (
     compute_log_loss,
     compute_log_softmax,
 )
-from amazon_electra.model.finetuning.examples import Example, fold_text
+from amazon_electra.model.finetuning.examples import Example
 
 FILE = "out_of_fold.parquet"
 FOLDS = 5

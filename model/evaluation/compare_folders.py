@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from amazon_electra.beam_jobs.core.copies import FILE, load_trained
 from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms
-from amazon_electra.model.evaluation.copies import FILE, mark_copies
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predict import predict_classes
 from amazon_electra.model.evaluation.significance import compare_arms
@@ -44,9 +44,10 @@ def compare_folders(
         return {"n": 0, "refused": f"models of a {found.shape} task are compared by a person"}
     sampling = Sampling(most, has_dev=results["selection"] == "dev")
     examples = load_examples(found, data, "test", sampling)
-    if not (champion / FILE).exists():
+    trained = load_trained(str(champion))
+    if trained is None:
         return {"n": 0, "refused": f"the champion has no {FILE}, and a person decides"}
-    is_copy = mark_copies([example.text for example in examples], champion)
+    is_copy = trained.mark_copies([example.text for example in examples])
     kept = [example for example, copy in zip(examples, is_copy, strict=True) if not copy]
     about = {"n": len(kept), "trained_on": int(is_copy.sum())}
     if len(kept) < MIN_COMPARED:

@@ -10,12 +10,13 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
+from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.beam_jobs.core.errors import UserError
 
 Shape = Literal["classification", "multilabel", "regression", "tokens", "span", "choice"]
@@ -179,12 +180,6 @@ def assign_split(text: str, shares: Mapping[Split, int]) -> Split:
             return split
         place -= share
     raise AssertionError("the shares cover every place")
-
-
-@lru_cache(maxsize=2)
-def fold_text(text: str) -> str:
-    """Return the text in one case with single spaces."""
-    return " ".join(text.casefold().split())
 
 
 def load_examples(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import (
     SPLITS,
@@ -21,7 +22,6 @@ from amazon_electra.model.finetuning.examples import (
     Task,
     assign_split,
     explain_empty_split,
-    fold_text,
     sample_examples,
 )
 

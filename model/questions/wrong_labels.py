@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.model.evaluation.significance import compute_exact_interval
-from amazon_electra.model.finetuning.examples import fold_text
 
 SUREST = 1 / 5
 """Of the answers of each class, which count as right. Of more the model's own mistakes are counted;

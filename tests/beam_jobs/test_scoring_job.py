@@ -16,6 +16,7 @@ import pytest
 from amazon_electra.beam_jobs import scoring_job
 from amazon_electra.beam_jobs.config import ScoringOptions
 from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.copies import load_trained, save_sketches
 from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import build_settings
@@ -219,6 +220,20 @@ def test_scores_say_whether_the_model_still_holds(tmp_path):
     assert drifts["new.jsonl"]["findings"]
     assert drifts["new.jsonl"]["accuracy"] is None
     assert result["drift"]["polarity"]["n"] == 400
+
+
+def test_labels_of_training_are_left_out_of_the_accuracy(tmp_path):
+    """The model is right about reviews that it was trained on, and about no other."""
+    model = write_network(tmp_path / "model")
+    texts, answers = write_profile(model, answer=True)
+    right = [text for text, answer in zip(texts, answers, strict=True) if answer == "positive"]
+    save_sketches(right, model)
+    is_trained = load_trained(str(model)).mark_copies(texts)
+    pd.DataFrame({"text": texts, "stars": 5}).to_csv(tmp_path / "dump.csv")
+    drift = score(model, tmp_path / "scores", tmp_path / "dump.csv")["drift"]["polarity"]
+    assert drift["trained"] == is_trained.sum() >= len(right) > 0
+    assert drift["labelled"] == 200 - is_trained.sum() > 100
+    assert drift["accuracy"] == 0
 
 
 def test_many_units_and_workers_give_the_same_rows(model, tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from amazon_electra.model.evaluation import copies
+from amazon_electra.beam_jobs.core import copies
 
 WORDS = [f"word{number}" for number in range(15)]
 
@@ -27,14 +27,16 @@ def test_copies_and_near_copies_are_known_and_other_texts_are_not(tmp_path):
     exact = [f"  {trained[3].upper()}", "broke  at once."]
     near = [change(text, [10]) for text in trained[:100]]
     other = [*draw_texts(300, seed=1), "Broke in a week."]
-    assert copies.mark_copies(exact, tmp_path).all()
-    assert copies.mark_copies(near, tmp_path).mean() > 0.95
-    assert not copies.mark_copies(other, tmp_path).any()
+    known = copies.load_trained(str(tmp_path))
+    assert known.mark_copies(exact).all()
+    assert known.mark_copies(near).mean() > 0.95
+    assert not known.mark_copies(other).any()
 
 
 def test_of_very_many_texts_the_exact_copies_are_known(tmp_path, monkeypatch):
     monkeypatch.setattr(copies, "MAX_SKETCHED", 10)
     trained = draw_texts(20)
     copies.save_sketches(trained, tmp_path)
-    assert copies.mark_copies(trained, tmp_path).all()
-    assert not copies.mark_copies([change(trained[0], [5])], tmp_path).any()
+    known = copies.load_trained(str(tmp_path))
+    assert known.mark_copies(trained).all()
+    assert not known.mark_copies([change(trained[0], [5])]).any()

@@ -66,8 +66,8 @@ def compare(made, own, champion, data=None):
 
 def test_ten_times_the_labels_become_champion_and_a_tenth_does_not(made):
     more, fewer = compare(made, 3_000, 300), compare(made, 300, 3_000)
-    assert decide_promotion(more, 0, {}).promote, more
-    assert not decide_promotion(fewer, 0, {}).promote
+    assert decide_promotion(more).promote, more
+    assert not decide_promotion(fewer).promote
     assert more["n"] == fewer["n"] == 400
     assert more["macro_f1"]["low"] > 0.03
     assert fewer["macro_f1"]["high"] < -0.03
@@ -76,7 +76,7 @@ def test_ten_times_the_labels_become_champion_and_a_tenth_does_not(made):
 def test_the_same_model_is_no_better_than_itself(made):
     found = compare(made, 300, 300)
     assert found["loss"]["difference"] == 0
-    assert not decide_promotion(found, 0, {}).promote
+    assert not decide_promotion(found).promote
 
 
 def test_what_the_champion_was_trained_on_leaves_the_comparison(made, tmp_path):
@@ -92,7 +92,7 @@ def test_what_the_champion_was_trained_on_leaves_the_comparison(made, tmp_path):
     (tmp_path / "corpus.json").write_text("{}")
     found = compare(made, 3_000, 300, tmp_path)
     assert (found["n"], found["trained_on"]) == (150, 300)
-    decision = decide_promotion(found, 50, {})
+    decision = decide_promotion(found)
     assert not decision.promote
     assert "a person decides" in decision.reason
 

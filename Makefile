@@ -23,7 +23,7 @@ OF_PREFECT := tests/flows --ignore tests/flows/store --ignore tests/flows/dumps
 OTHERS := tests/model tests/beam_jobs tests/flows/store tests/flows/dumps tests/deploy $(wildcard tests/test_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-repeatable test-browser test-xla test-flink test-containers test-bench test-demo test-readme bench mutants up requirements audit sbom clean test-smoke test-all test-slow
+.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-repeatable test-browser test-xla test-flink test-containers test-bench test-demo test-readme bench mutants up requirements audit sbom clean test-smoke test-journeys test-all test-slow
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -77,12 +77,15 @@ test-repeatable: $(INSTALLED_DEV)  ## the tests without Prefect as on a processo
 	for n in 1 4; do OMP_NUM_THREADS=$$n $(BIN)/python -m pytest tests/model || exit 1; done
 
 test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs
-	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/end_to_end tests/faults tests/browser tests/dataflow_replay tests/bench tests/test_extensions.py tests/test_python_page.py
+	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/journeys tests/faults tests/browser tests/dataflow_replay tests/bench
 
-test-all: test-slow test-demo test-readme test-faults test-browser test-dataflow test-bench test-xla test-flink test-containers  ## every test there is (hours)
+test-all: test-slow test-journeys test-demo test-readme test-faults test-browser test-dataflow test-bench test-xla test-flink test-containers  ## every test there is (hours)
 
 test-slow: $(INSTALLED_DEV)  ## the tests of `make test` and the slow ones beside them
 	$(PYTEST) $(SIDE_BY_SIDE) -m "slow or not slow"
+
+test-journeys: $(INSTALLED_DEV)  ## the commands of the documents, typed and run to their end
+	$(PYTEST) -m "slow or not slow" tests/journeys
 
 test-faults: $(INSTALLED_DEV)  ## kills, full disks, broken files: nothing is lost, nothing hangs
 	$(PYTEST) $(SIDE_BY_SIDE) tests/faults

@@ -2,6 +2,7 @@
 somewhere.
 """
 
+import ast
 import re
 import runpy
 import shlex
@@ -90,12 +91,62 @@ def test_the_programs_are_there():
     } == set()
 
 
-PROGRAMS = [c for c in list_commands(ROOT / "README.md") if c.startswith("python -m ")]
+TYPED = re.compile(r"(amazon-electra|make|mlflow|prefect|python|sh|docker|curl|pip|dc) +\S")
+RESULTS = ROOT / "docs" / "results.md"
+ELSEWHERE = {
+    r"make (demo|test|bench)$": "tests/readme, `make test-demo`, `make test-bench`",
+    r"(make|amazon-electra) up( --detach)?$": "the fixture `served` of all journeys",
+    r"make test-containers": "is a test itself, and needs Docker",
+    r"amazon-electra (announce|check|diff|dumps|encoders|rollback|serve|status|store)": "tests/flows",
+    r"amazon-electra run --dump \S+ --(add-to|cost)": "tests/flows",
+    r"python -m amazon_electra\.flows\.runs\.metrics": "tests/flows",
+    r"python tests/bench/": "`make test-bench` runs each on a small input",
+    r"python -X importtime": "prints what `python` measures of an import",
+    r".*s3://": "tests/faults/test_remote_store.py, on an S3 server",
+    r"(sh deploy/deployments|python -m amazon_electra\.flows\.runs\.worker)": "several hosts: "
+    "tests/faults/test_pools.py",
+    r"(docker|dc) ": "needs Docker",
+    r"pip install": "needs the network",
+    r"prefect (server start|deploy|block|worker start|automation|deployment)": "Prefect's own",
+}
+"""Commands that no journey types, by how they begin, each with the reason."""
+
+
+def list_typed() -> set[str]:
+    """Return the strings of the journeys, among which are the commands that they type."""
+    files = (ROOT / "tests" / "journeys").glob("*.py")
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    return {
+        " ".join(node.value.split())
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy" / "README.md"],
+    ids=lambda page: page.name,
+)
+def test_a_journey_types_each_command(page):
+    commands = {" ".join(c.split()) for c in list_commands(page) if TYPED.match(c)}
+    here = {c for c in commands if not any(re.match(reason, c) for reason in ELSEWHERE)}
+    left = [c for c in here if not any(typed.startswith(c) for typed in list_typed())]
+    assert page == RESULTS or left == [], "add each to a journey of tests/journeys"
+
+
+def test_no_reason_is_left_over():
+    commands = [c for page in PAGES for c in list_commands(page)]
+    unused = [r for r in ELSEWHERE if not any(re.match(r, command) for command in commands)]
+    assert unused == []
+
+
+PROGRAMS = [c for c in list_commands(RESULTS) if c.startswith("python -m amazon_electra")]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # other tests have imported it too
 @pytest.mark.parametrize("command", PROGRAMS)
-def test_a_program_of_the_readme_has_the_options(command, monkeypatch, capsys):
+def test_a_program_of_the_results_has_the_options(command, monkeypatch, capsys):
     _, _, program, *words = shlex.split(command)
     monkeypatch.setattr("sys.argv", [program, "--help"])
     with pytest.raises(SystemExit) as ended:

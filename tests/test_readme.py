@@ -47,6 +47,8 @@ def list_commands(page: Path) -> list[str]:
 
 
 COMMANDS = sorted({command for page in PAGES for command in list_commands(page)})
+MADE = re.findall(r"\$\(BIN\)/(amazon-electra .+)", (ROOT / "Makefile").read_text())
+"""What make types."""
 
 
 def check_command(command: str) -> None:
@@ -58,7 +60,7 @@ def check_command(command: str) -> None:
         fill_form(Scoring, arguments.settings, **options.require_dump(arguments))
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("amazon-electra ")])
+@pytest.mark.parametrize("command", [c for c in COMMANDS + MADE if c.startswith("amazon-electra ")])
 def test_the_command_line_takes_it(command):
     check_command(command)
 
@@ -131,7 +133,8 @@ def list_typed() -> set[str]:
 def test_a_journey_types_each_command(page):
     commands = {" ".join(c.split()) for c in list_commands(page) if TYPED.match(c)}
     here = {c for c in commands if not any(re.match(reason, c) for reason in ELSEWHERE)}
-    left = [c for c in here if not any(typed.startswith(c) for typed in list_typed())]
+    typed = list_typed()
+    left = [c for c in here if not any(one.startswith(c) for one in typed)]
     assert page == RESULTS or left == [], "add each to a journey of tests/journeys"
 
 

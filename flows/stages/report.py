@@ -49,7 +49,7 @@ class Report(Stage):
 
     describe: Callable[[Store], ReportInput] | None = None
 
-    name, version = "report", 21
+    name, version = "report", 22
     Config: ClassVar[type[Settings]] = ReportConfig
     ends_run = True
 

@@ -153,6 +153,7 @@ def gather(
 class Decision:
     """The best arm of the first task, beside others."""
 
+    task: str
     arm: str
     metric: str
     rivals: list[Difference]
@@ -178,7 +179,8 @@ def find_decision(
     found = results.compare_pairs([(best, arm) for arm in others[:MAX_RIVALS]])
     seconds = {one.arm: one.cpu_seconds for one in cells if one.task == task and not one.labels}
     cost = read_cost(models[0]) if models else {}
-    return Decision(best, metric, [one for one in found if one.task == task], seconds, cost)
+    rivals = [one for one in found if one.task == task]
+    return Decision(task, best, metric, rivals, seconds, cost)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def test_the_report_begins_with_the_decision(tmp_path):
     write_json(tmp_path / "model" / "cost.json", {"megabytes": 90.8, "milliseconds": 5.25})
     _, text = render(tmp_path, cells, models=["model"], arms=[{"name": n} for n in ("TF-IDF",)])
     first = text.partition("##")[0]
-    assert "joined is best" in first
+    assert "polarity: joined is best" in first
     assert first.index("over TF-IDF") < first.index("over fine-tuned")
     assert "over fine-tuned, which costs 28 times the CPU" in first
     assert "over TF-IDF, which costs 0.2 of the CPU" in first

@@ -9,8 +9,8 @@ from tests.served import serve
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory, begin_store):
-    with serve(begin_store(tmp_path_factory.mktemp("journeys") / "store")) as up:
+def served(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("journeys") / "store") as up:
         yield up
 
 

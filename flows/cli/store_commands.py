@@ -55,7 +55,8 @@ def print_runs(arguments: argparse.Namespace) -> None:
     store = open_store(arguments)
     if arguments.stages:
         for manifest in store.list_manifests():
-            when = f"{manifest['finished']}  {manifest['fingerprint']}"
+            path = f"{manifest['stage']}/{manifest['fingerprint']}"
+            when = f"{manifest['finished']}  {path:<36}"
             cost = f"{manifest.get('seconds', 0):>9,.1f} s"
             print(f"{when}  {cost}  {manifest['title']:<36} {summarize_manifest(manifest)}")
         return

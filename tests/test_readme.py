@@ -97,11 +97,8 @@ TYPED = re.compile(r"(amazon-electra|make|mlflow|prefect|python|sh|docker|curl|p
 RESULTS = ROOT / "docs" / "results.md"
 ELSEWHERE = {
     r"make (demo|test|bench)$": "tests/readme, `make test-demo`, `make test-bench`",
-    r"(make|amazon-electra) up( --detach)?$": "the fixture `served` of all journeys",
+    r"(make|amazon-electra) up$": "the fixture `served` of all journeys",
     r"make test-containers": "is a test itself, and needs Docker",
-    r"amazon-electra (announce|check|diff|dumps|encoders|rollback|status|store)": "tests/flows",
-    r"amazon-electra run --dump \S+ --(add-to|cost)": "tests/flows",
-    r"python -m amazon_electra\.flows\.runs\.metrics": "tests/flows",
     r"python tests/bench/": "`make test-bench` runs each on a small input",
     r"python -X importtime": "prints what `python` measures of an import",
     r".*s3://": "tests/faults/test_remote_store.py, on an S3 server",

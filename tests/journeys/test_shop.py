@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
+from amazon_electra.flows.servers.access import build_mlflow_access
 from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
 from amazon_electra.model.tracking.registry import Registry, name_model
 from tests.journeys.shell import Shell, write_shop
@@ -35,6 +36,12 @@ def find_models(printed: str) -> dict[str, Path]:
 
 def find_report(printed: str) -> Path:
     return Path(re.search(r"^report +(\S+)$", printed, re.M)[1])
+
+
+def find_encoder(printed: str) -> str:
+    """Return the path, in the store, of the stage whose weights a run's networks start from."""
+    made = json.loads(find_report(printed).with_name("manifest.json").read_text())
+    return "{stage}/{fingerprint}".format_map(made["inputs"]["encoder"])
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +234,26 @@ def test_another_published_encoder_is_an_arm(shell, command, folder):
     assert {row["arm"].partition(",")[0] for row in figures["results"]} == {folder}
 
 
+def test_a_new_dump_is_one_more_file(shell):
+    write_shop(shell.folder / "old.csv", 200)
+    write_shop(shell.folder / "shop.csv", 200)
+    write_shop(shell.folder / "new.csv", 100, 40_000)
+    shape = ("batch=4", "layers=1", "hidden=32", "intermediate=64", "embedding=32")
+    tiny = [word for one in shape for word in ("--set", f"pretraining.{one}")]
+    own = ["--set", "pretraining.steps=5", "--set", "finetuning.arms=pre-trained"]
+    own += ["--set", "finetuning.tasks=polarity", "--set", "finetuning.seeds=0"]
+    printed = shell.type(
+        "amazon-electra run --dump old.csv new.csv", "--recipe=sample", *tiny, *own
+    )
+    trained = find_encoder(printed)
+    printed = shell.type("amazon-electra run --dump shop.csv new.csv --start-from last", *own)
+    origins = [json.loads(path.read_text()) for path in shell.store.glob("origin/*/manifest.json")]
+    assert str(shell.store / trained) in {
+        str(Path(one["result"]["place"]).parent) for one in origins
+    }
+    assert find_encoder(printed) != trained
+
+
 def test_a_stage_is_listed_shown_and_made_alone(shop):
     shell, printed = shop
     assert find_report(printed).parent.name in shell.type("amazon-electra runs")
@@ -247,8 +274,8 @@ def test_mlflow_serves_the_champion(shop, served):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    uri = resolve_mlflow_uri(served.store)
-    server = replace(shell, settings={"MLFLOW_TRACKING_URI": uri}).start(
+    access = {"MLFLOW_TRACKING_URI": served.mlflow, **build_mlflow_access(served.store)}
+    server = replace(shell, settings=access).start(
         "mlflow models serve -m models:/amazon-electra-stars@champion --env-manager local",
         *["--port", port],
     )

@@ -144,33 +144,3 @@ def test_a_stage_is_made_in_a_child_process(extras, tmp_path):
     again = [sys.executable, "-m", "amazon_electra.flows.run_stage", str(store.root), counts.path]
     done = subprocess.run(again, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {counts.path: words}
-
-
-@pytest.mark.slow
-@pytest.mark.smoke
-@pytest.mark.usefixtures("extras")
-def test_a_run_takes_all_of_them_to_the_end(tmp_path):
-    store, dump = tmp_path / "store", write_star_lines(tmp_path / "shop.stars.gz", 1500)
-    words = ["run", "--dump", str(dump), "--store", str(store), "--recipe", "sample"]
-    for setting in (
-        "finetuning.tasks=satisfied",
-        "finetuning.arms=pre-trained,random,bayes,tfidf",
-        "pretraining.objective=mlm+rts",
-        "pretraining.steps=2",
-    ):
-        words += ["--set", setting]
-    done = subprocess.run(
-        [sys.executable, "-m", "amazon_electra.flows.cli.main", *words],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "naive Bayes" in done.stdout
-    [report] = (json.loads(p.read_text("utf-8")) for p in store.glob("report/*/report.json"))
-    assert {one["task"] for one in report["differences"]} == {"satisfied"}
-    evaluations = [
-        json.loads(p.read_text("utf-8")) for p in store.glob("evaluation/*/metrics.json")
-    ]
-    [trained] = store.glob("pretraining/*/result.json")
-    assert json.loads(trained.read_text("utf-8"))["rts_loss"] > 0
-    assert {tuple(one["labels"]) for one in evaluations} == {("no", "so so", "yes")}

@@ -266,7 +266,7 @@ def test_a_stage_is_listed_shown_and_made_alone(shop):
         names={"STORE": shell.store, "STAGE/FINGERPRINT": stage},
     )
     made = json.loads(path.with_name("manifest.json").read_text())
-    assert json.loads(told)["dev"] == made["result"]["dev"]
+    assert json.loads(told)[stage]["dev"] == made["result"]["dev"]
 
 
 def test_mlflow_serves_the_champion(shop, served):

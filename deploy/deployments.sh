@@ -9,7 +9,7 @@ case $AMAZON_ELECTRA_STORE in
 *) echo "AMAZON_ELECTRA_STORE is $AMAZON_ELECTRA_STORE: set it to the store's folder as the workers see it, from / on, or to its address" >&2; exit 2 ;;
 esac
 cd "$(dirname "$0")/.."
-for pool in flows cpu accelerator tpu; do
+for pool in cpu accelerator; do
     prefect work-pool inspect "$pool" > /dev/null 2>&1 || prefect work-pool create "$pool" --type process
 done
 python -m amazon_electra.flows.ui.automations

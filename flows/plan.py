@@ -5,12 +5,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.preview import Preview, list_files, read_previews
 from amazon_electra.flows.policy import Counts, Decision, decide
 from amazon_electra.flows.stages.arms import check_split
-from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage
+from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
 from amazon_electra.flows.stages.origin import build_other_origins, build_start_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -77,6 +78,20 @@ def plan_run(form: Parameters, store: Store) -> RunPlan:
     origin = build_start_stage(form.pretraining, store, dump)
     others = build_other_origins(form.pretraining, store)
     return RunPlan(form, store, dump, previews, origin, others)
+
+
+def plan_prepared_run(form: Parameters, store: Store, dump: str, tasks: Sequence[str]) -> RunPlan:
+    """Return the plan of a run whose data are in the store, `dump` being the folder of its dump.
+
+    Nothing of the dump itself need be on this host.
+    """
+    made = store.read_manifest(*dump.split("/"))
+    if made is None:
+        raise JobFailed(f"{dump} is not in the store {store.address}; both hosts need the same one")
+    known = ListedDump(DumpListing.model_validate(made["parameters"]), result=made["result"])
+    form = form.replace(finetuning=form.finetuning.replace(tasks=tuple(tasks)))
+    origin = build_start_stage(form.pretraining, store, known)
+    return RunPlan(form, store, known, [], origin, build_other_origins(form.pretraining, store))
 
 
 planned: ContextVar[RunPlan | None] = ContextVar("planned", default=None)

@@ -123,7 +123,7 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
     """
     trained = sum(bool(arm.pretraining) for arm in loaded.study.arms)
     at_once = min(loaded.choice.at_once, trained * len(loaded.study.pretraining_seeds))
-    if at_once < 2 or not shares_cores(p.pretraining.device, p.engine):
+    if at_once < 2 or not shares_cores(p.pretraining.device):
         return 1, 0
     return at_once, max(1, (os.cpu_count() or 1) // at_once)
 

@@ -121,11 +121,9 @@ def serve_host(shared: Shared, name: str, *services: str) -> Iterator[Host]:
         host.lose()
 
 
-def read_children(served: Servers, run: str) -> list:
-    """Return the runs that workers of pools made for a run, newest first."""
-    from prefect.client.schemas.filters import FlowRunFilter
-    from prefect.client.schemas.sorting import FlowRunSort
+def crash(served: Servers, run: str) -> None:
+    """Mark a run whose host is lost, as the automation does after minutes."""
+    from prefect.states import Crashed
 
-    of_run = FlowRunFilter(parent_flow_run_id={"any_": [run]})
     with served.client() as client:
-        return client.read_flow_runs(flow_run_filter=of_run, sort=FlowRunSort.START_TIME_DESC)
+        client.set_flow_run_state(run, Crashed(message="no sign of life"), force=True)

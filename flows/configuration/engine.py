@@ -21,16 +21,12 @@ REQUIRED = {
 
 
 class Engine(Settings):
-    """Where stages are made. They have the same bytes and fingerprints anywhere."""
+    """Where the data are made. They have the same bytes and fingerprints anywhere."""
 
-    placement: Literal["one process tree", "pools"] = Field(
-        default="one process tree",
-        description="one process tree: the run makes every stage itself; pools: workers of the "
-        "pool cpu make the data, workers of training_pool train, and the run waits for them",
-    )
-    training_pool: Literal["accelerator", "tpu"] = Field(
-        default="accelerator",
-        description="For pools: the work pool whose workers train, fine-tune and evaluate",
+    prepare: bool = Field(
+        default=False,
+        description="Have the deployment `prepare` make dump, corpus, vocabulary and shards, on a "
+        "host of the pool cpu; both hosts have the same store",
     )
 
     kind: Literal["local", "flink", "dataflow"] = Field(
@@ -86,8 +82,6 @@ class Engine(Settings):
                     raise UserError(f"it is for `engine.kind={kind!r}`", name, getattr(self, name))
         if self.workers and self.kind == "local":
             raise UserError("not for `engine.kind='local'`: give `corpus.workers`", "workers")
-        if self.training_pool != "accelerator" and self.placement != "pools":
-            raise UserError("it is for `engine.placement='pools'`", "training_pool")
         return self
 
     @property

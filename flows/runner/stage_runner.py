@@ -64,15 +64,6 @@ class StageRunner:
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
     """Fingerprint of a stage that was made here → its run in MLflow."""
 
-    def show_end(self, stage: Stage, cause: str = "") -> None:
-        """Notify the listeners that another process has made a stage, or why it could not."""
-        if cause:
-            self.notify("on_failure", stage, cause)
-        elif manifest := self.store.manifest(stage):
-            self.notify("on_complete", stage, manifest, False)
-        else:
-            raise TransientError(f"{stage.label}: it is not in the store {self.store.address}")
-
     def complete_stage(self, stage: Stage, makers: Makers | None = None) -> Manifest:
         """Return the stage's manifest; have `makers`, or a process of its own, make the stage first
         where it is not complete.

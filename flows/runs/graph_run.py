@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
@@ -18,7 +19,6 @@ from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.plan import RunPlan, plan_run, planned
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.runner.pools.maker import PoolStageMaker
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
@@ -85,9 +85,11 @@ def check_engine(parameters: Parameters) -> None:
 FindChampion = Callable[[str], Stage | None]
 
 
-def run_plan(p: Parameters, graph: Callable[[RunPlan], Groups]) -> dict[str, Any]:
+def run_plan(
+    p: Parameters, graph: Callable[[RunPlan], Groups], known: RunPlan | None = None
+) -> dict[str, Any]:
     """Plan a run, unless whoever calls has planned it, and make it."""
-    plan = planned.get() or call_with_retries("plan", partial(plan_run, p, Store(p.store)))
+    plan = known or planned.get() or call_with_retries("plan", partial(plan_run, p, Store(p.store)))
 
     def start(find: FindChampion) -> Groups:
         return graph(replace(plan, find_champion=find))
@@ -106,8 +108,7 @@ def run_graph(
     person looks at next. The dump is the dataset of the run in MLflow; what is added to `notes`
     meanwhile is logged.
     """
-    if parameters.engine.placement != "pools":
-        pretraining.check_device(parameters.pretraining.device)
+    pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
     restrict_store(store.root)
     store.place.check_access()
@@ -124,10 +125,9 @@ def run_graph(
     shown = [artifacts.PrefectRun(), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags)
     shown.append(Answers(runner))
-    after_stage, device = link_to_mlflow(tracking), parameters.pretraining.device
-    maker = PrefectStageMaker(runner, after_stage)
-    if parameters.engine.placement == "pools":
-        maker = PoolStageMaker(runner, parameters.engine.training_pool, after_stage, device)
+    context = FlowRunContext.get()  # a worker of a pool has the accelerator of its host
+    is_in_pool = bool(context and context.flow_run and context.flow_run.work_pool_name)
+    maker = PrefectStageMaker(runner, link_to_mlflow(tracking), takes_accelerator=not is_in_pool)
     dataset = None
     if dump:
         name, source = dump.result["name"], " ".join(dump.result["paths"])
@@ -139,8 +139,6 @@ def run_graph(
         with follow_run(store, str(flow_run.id), flow_run.name or ""):
             stages = list_stages(graph(lambda task: find(task).model), store)
             show_plan(stages, notes, runner)
-            if isinstance(maker, PoolStageMaker):
-                maker.check_pools([stage for stage, is_complete in stages if not is_complete])
             last = maker.make_graph(graph(lambda task: find_later(task).model), notes)
             summary = publish_results(store, maker.stages, last, tracking)
             became = register_models(parameters.promotion, maker, find_later, last, tracking)

@@ -5,8 +5,6 @@ from pathlib import Path
 HOST = "127.0.0.1"
 TAG = "amazon-electra"
 """Tag of every run of ours, by which the automations know them on a shared server."""
-PART_FLOW = "run-stage"
-"""Flow of the runs that make stages of another run."""
 DUMP_EVENT = "reviews.dump.arrived"
 """Event that makes the watcher look at once; a storage notification or a webhook emits it."""
 PAUSED_EVENT = "amazon-electra.run.paused"
@@ -20,8 +18,6 @@ LOST_SECONDS = 900
 """A run without a heartbeat for so long is marked Crashed: longer than the eight minutes for which
 a run outlives a server that is away, so that none is taken for lost when it comes back.
 """
-LOST_PART_SECONDS = 4 * HEARTBEAT_SECONDS
-"""The same for a run that makes a stage of another one, which then has another worker make it."""
 
 NO_TELEMETRY = {
     "DO_NOT_TRACK": "true",

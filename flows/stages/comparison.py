@@ -28,7 +28,6 @@ class Comparison(Stage):
     """
 
     name, version, Config = "comparison", 1, ComparisonConfig
-    pool = "training"
     headline = ("n", "loss.difference", "macro_f1.difference")
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:

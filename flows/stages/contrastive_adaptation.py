@@ -19,7 +19,6 @@ class ContrastiveAdaptation(Stage):
     """`origin` and `corpus` → an encoder."""
 
     name, version, Config = "contrastive-adaptation", 1, ContrastiveConfig
-    pool = "training"
     headline = ("pairs", "steps", "loss", "accuracy")
     ends_run = True
     shorter = "--set pretraining.epochs=1 goes through the pairs once"

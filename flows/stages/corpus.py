@@ -14,7 +14,6 @@ class Corpus(Stage):
     """`dump` → corpus."""
 
     name, version, Config = "corpus", 30, CorpusConfig
-    pool = "cpu"
     headline = ("read", "kept", "sentences")
     ends_run = True
 

@@ -22,7 +22,6 @@ class Evaluation(Stage):
     """
 
     name, version, Config = "evaluation", 7, EvaluationConfig
-    pool = "training"
     headline = ("n", "metrics.accuracy.value", "metrics.macro_f1.value")
     written_last = "metrics.json"
     runs_beside = True

@@ -41,7 +41,6 @@ class Finetuned(Stage):
     """
 
     name, version, Config = "finetuning", 22, FinetuneConfig
-    pool = "training"
     headline = ("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1")
     shorter = "`finetuning.labels=2000` takes fewer labels (in a study n_train)"
     tracked = True

@@ -21,7 +21,6 @@ class Latency(Stage):
     """`model` and `data` → latency.json. It is made alone on the machine."""
 
     name, version, Config = "latency", 4, LatencyConfig
-    pool = "training"
     takes_accelerator = True
     runs_beside = True
 

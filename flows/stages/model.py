@@ -32,7 +32,6 @@ class Model(Stage):
     """Fine-tuned cells, their evaluations and `data` → the model folder."""
 
     name, version, Config = "model", 19, ModelConfig
-    pool = "training"
     headline = ("temperature", "calibration.test.after", "int8.changed")
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:

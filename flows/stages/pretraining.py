@@ -11,7 +11,7 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import Engine, Parameters
+from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.policy import PASSES, TOKENS
 from amazon_electra.flows.runner.processes import run_job
 from amazon_electra.flows.stages.equal_cost import (
@@ -74,7 +74,6 @@ class Pretraining(Stage):
     """
 
     name, version, Config = "pretraining", 15, TrainingConfig
-    pool = "training"
     headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
     ends_run = True
     shorter = "`pretraining.steps` takes fewer steps"
@@ -174,13 +173,8 @@ def has_accelerator(device: str) -> bool:
     return device in ("cuda", "xla", "xla-spmd") or (device == "auto" and bool(here))
 
 
-def shares_cores(device: str, engine: Engine) -> bool:
-    """Return whether jobs side by side share a CPU, rather than take turns at an accelerator.
-
-    Of a worker elsewhere only the form says what it trains on.
-    """
-    if engine.placement == "pools":
-        return device == "cpu"
+def shares_cores(device: str) -> bool:
+    """Return whether jobs side by side share a CPU, rather than take turns at an accelerator."""
     return not has_accelerator(device)
 
 

@@ -23,7 +23,6 @@ class Search(Stage):
     """`data` and an encoder → best.json, the settings that are best on dev."""
 
     name, version, Config = "search", 10, SearchConfig
-    pool = "training"
     runs_beside = True
 
     @property

@@ -24,7 +24,6 @@ class PackedShards(Stage):
     """
 
     name, version, Config = "shards", 6, ShardsConfig
-    pool = "cpu"
     headline: ClassVar[tuple[str, ...]] = ("sequences", "tokens", "fill")
     ends_run = True
 

@@ -14,7 +14,6 @@ class Vocabulary(Stage):
     """`corpus` → vocab.txt and tokenizer.json."""
 
     name, version, Config = "vocabulary", 3, VocabularyConfig
-    pool = "cpu"
     headline = ("size", "reviews")
     ends_run = True
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -25,7 +25,7 @@ class Group:
         return [stage for chain in self.chains for stage in chain]
 
 
-Groups = Generator[Group, None, None]
+Groups = Generator[Group, None, Any]
 """A graph. Whoever goes through it makes each group before it asks for the next (a run), or makes
 nothing (`--dry-run`); what is complete in the store decides what follows."""
 

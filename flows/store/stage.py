@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field, ValidationError
 
@@ -91,8 +91,6 @@ class Stage:
     version: ClassVar[int]
     Config: ClassVar[type[Settings]] = NoConfig
     has_job: ClassVar[bool] = True
-    pool: ClassVar[Literal["", "cpu", "training"]] = ""
-    """Whose workers make it when a run spreads its stages; empty: the run itself."""
     headline: ClassVar[tuple[str, ...]] = ()
     """The numbers of the result that a line has room for; empty: the first four."""
     ends_run: ClassVar[bool] = False

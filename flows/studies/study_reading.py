@@ -164,7 +164,7 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
 
 def check_unread_settings(parameters: Parameters, name: str, wanted: frozenset[str]) -> None:
     """Refuse settings of the graph that no stage of this study reads."""
-    read = {"pretraining.device", "engine.placement", "engine.training_pool"}
+    read = {"pretraining.device"}
     if wanted:
         read |= {"dump", "corpus", "engine"}
     if wanted & {"shards", "general_shards", "encoder"}:

@@ -15,9 +15,7 @@ from prefect.events.schemas.automations import Posture
 from pydantic import SecretStr
 
 from amazon_electra.flows.servers.settings import (
-    LOST_PART_SECONDS,
     LOST_SECONDS,
-    PART_FLOW,
     PAUSED_EVENT,
     TAG,
 )
@@ -30,12 +28,6 @@ OUR_RUNS: dict[str, str | list[str]] = {
 """Heartbeats and changes of state name the run's tags; runs of others on the same server are left
 alone.
 """
-EXCLUDE_SUBFLOWS: dict[str, str | list[str]] = {
-    "prefect.resource.role": "flow",
-    "prefect.resource.name": f"!{PART_FLOW}",
-}
-"""A run that waits for a worker's reports the failure of both."""
-SUBFLOW: dict[str, str | list[str]] = {**EXCLUDE_SUBFLOWS, "prefect.resource.name": PART_FLOW}
 WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
 """Environment variable with the address that is called when a run fails; it may be a secret, so it
 is never logged.
@@ -64,48 +56,42 @@ def build_automations() -> list[Automation]:
     """Return what marks runs Crashed whose machine was lost with them, and what reports failures,
     which the event feed has in any case.
     """
-    lost = [
-        Automation(
-            name=name,
-            description=f"A run without a heartbeat for {seconds // 60} minutes; start it again, "
-            "it continues where it was.",
-            trigger=EventTrigger(
-                after={"prefect.flow-run.heartbeat"},
-                expect={"prefect.flow-run.heartbeat", PAUSED_EVENT, *ENDED},
-                match={"prefect.resource.id": "prefect.flow-run.*"},
-                match_related=[OUR_RUNS, flow],
-                for_each={"prefect.resource.id"},
-                posture=Posture.Proactive,
-                threshold=1,
-                within=timedelta(seconds=seconds),
-            ),
-            actions=[
-                ChangeFlowRunState(
-                    name=None,
-                    state=StateType.CRASHED,
-                    message="no sign of life; start it again",
-                    force=False,
-                )
-            ],
-        )
-        for name, flow, seconds in (
-            ("lost runs are crashed", EXCLUDE_SUBFLOWS, LOST_SECONDS),
-            ("lost parts of runs are crashed", SUBFLOW, LOST_PART_SECONDS),
-        )
-    ]
+    lost = Automation(
+        name="lost runs are crashed",
+        description=f"A run without a heartbeat for {LOST_SECONDS // 60} minutes; start it again, "
+        "it continues where it was.",
+        trigger=EventTrigger(
+            after={"prefect.flow-run.heartbeat"},
+            expect={"prefect.flow-run.heartbeat", PAUSED_EVENT, *ENDED},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=OUR_RUNS,
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=timedelta(seconds=LOST_SECONDS),
+        ),
+        actions=[
+            ChangeFlowRunState(
+                name=None,
+                state=StateType.CRASHED,
+                message="no sign of life; start it again",
+                force=False,
+            )
+        ],
+    )
     failed = Automation(
         name="failures are told",
         description=f"Calls the webhook of {WEBHOOK}, if that is set when `up` starts.",
         trigger=EventTrigger(
             expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
             match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=[OUR_RUNS, EXCLUDE_SUBFLOWS],
+            match_related=OUR_RUNS,
             posture=Posture.Reactive,
             threshold=1,
         ),
         actions=[build_failure_action()],
     )
-    return [*lost, failed]
+    return [lost, failed]
 
 
 def build_failure_action() -> Any:

@@ -14,10 +14,13 @@ from typing import Any
 import yaml
 
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.servers.settings import PART_FLOW, TAG
+from amazon_electra.flows.servers.settings import TAG
 from amazon_electra.flows.store.store import Store
 
 log = logging.getLogger("amazon_electra")
+
+PREPARE = "prepare"
+"""Flow that works for others of another host; `up` has one."""
 
 PREFECT_FILE = Path(__file__).with_name("prefect.yaml")
 
@@ -49,7 +52,7 @@ def build_deployments(store: Path) -> list[Any]:
         for entry in read_deployments():
             flow, name = import_object(entry["entrypoint"]), entry["name"]
             limit = entry.get("concurrency_limit")
-            if flow.name == PART_FLOW:
+            if flow.name == PREPARE:
                 continue
             earlier: Any = None
             try:

@@ -106,11 +106,6 @@ class Tracking:
         self._thread.start()
         self._ask(lambda: self._create_run(self.parent, parameters, tags, dataset))
 
-    def join(self, parent: str) -> None:
-        """Take part in a run that another process has begun and will end; `parent` is its id."""
-        self.parent = TrackedRun("", id=parent)
-        self._thread.start()
-
     @contextmanager
     def follow_folder(
         self, name: str, folder: Path, parameters: Mapping[str, Any], tags: Mapping[str, str]

@@ -33,7 +33,6 @@ def test_general_text_is_given_where_arms_train_on_it_and_only_there(tmp_path):
         ("objective", "pretraining.steps=60", False),
         ("objective", "pretraining.seed=3", False),
         ("losses", "pretraining.batch=8", True),
-        ("objective", "engine.placement=pools", True),
     ],
 )
 def test_a_setting_that_no_stage_reads_is_refused(name, setting, is_read, tmp_path):

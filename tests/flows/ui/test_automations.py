@@ -5,15 +5,15 @@ import pytest
 from amazon_electra.flows.cli import terminal
 from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.servers import health
-from amazon_electra.flows.servers.settings import PART_FLOW, TAG
+from amazon_electra.flows.servers.settings import TAG
 from amazon_electra.flows.ui import automations
 from tests.patience import eventually
 
 
 @pytest.fixture(scope="module")
 def events(prefect_home):
-    """What Prefect told of a run of ours, of one that makes stages for it, and of somebody else's:
-    [(event, whose)], heartbeats included.
+    """What Prefect told of a run of ours and of somebody else's: [(event, whose)], heartbeats
+    included.
     """
     from prefect import flow, tags
 
@@ -25,9 +25,9 @@ def events(prefect_home):
         return flow_run.id
 
     with tags(TAG):
-        ours, part = trivial(), trivial.with_options(name=PART_FLOW)()
+        ours = trivial()
     told = []
-    for run, whose in ((ours, "ours"), (part, "a part's"), (trivial(), "somebody's")):
+    for run, whose in ((ours, "ours"), (trivial(), "somebody's")):
         eventually(lambda run=run: "Completed" in signs_of(read_events(run)))
         told += [(event, whose) for event in read_events(run)]
     return told
@@ -51,8 +51,7 @@ def signs_of(events):
     ("automation", "covered"),
     [
         ("lost runs are crashed", {"ours"}),
-        ("lost parts of runs are crashed", {"a part's"}),
-        ("failures are told", {"ours"}),  # which fails with its part
+        ("failures are told", {"ours"}),
     ],
 )
 def test_an_automation_is_about_our_runs_alone(events, automation, covered):

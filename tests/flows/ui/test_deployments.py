@@ -24,7 +24,7 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
 
     for told in deployments.read_deployments():
         flow = import_object(told["entrypoint"])
-        assert told["name"] in (flow.name, f"{flow.name}-{told['work_pool']['name']}")
+        assert told["name"] == flow.name
         schema = flow.parameters
         assert schema.required == [], told["name"]
         flow.validate_parameters(told["parameters"])
@@ -65,7 +65,7 @@ def test_prefect_takes_the_file_for_work_pools():
         edited = DeploymentUpdate(parameters={"watch": watch, "store": "/elsewhere"}, paused=True)
         client.update_deployment(taken["watch-dumps"].id, edited)
         client.update_deployment(taken["score"].id, DeploymentUpdate(parameters={"dump": secret}))
-        pools = {"cpu": {"concurrency_limit": 5}, "flows": {"is_paused": True}}
+        pools = {"cpu": {"concurrency_limit": 5}, "accelerator": {"is_paused": True}}
         for pool, change in pools.items():
             client.update_work_pool(pool, WorkPoolUpdate(**change))
     subprocess.run(command, check=True, env=environment)
@@ -76,7 +76,7 @@ def test_prefect_takes_the_file_for_work_pools():
     assert [name for name, one in again.items() if one.paused] == ["watch-dumps"]
     assert "dump" not in again["score"].parameters, "no variable of this process is filled in"
     assert again["domain-adaptation"].parameters == taken["domain-adaptation"].parameters
-    assert (kept["cpu"].concurrency_limit, kept["flows"].is_paused) == (5, True)
+    assert (kept["cpu"].concurrency_limit, kept["accelerator"].is_paused) == (5, True)
 
 
 @pytest.fixture

@@ -237,7 +237,7 @@ def read_own_architecture(config: Config) -> Architecture:
 def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
     """Return how the start weights of a network of this pre-training are drawn, besides its shape.
 
-    A discriminator's are drawn after those of its generator, by the same stream of random numbers.
+    A trunk's are drawn after those of its generator, by the same stream of random numbers.
     """
     shape, training = recipe.architecture, recipe.pretraining
     start = {
@@ -245,7 +245,8 @@ def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
         "initializer_range": training.initializer_range,
         "has_segments": training.has_segments,
     }
-    if trunk != "discriminator":
+    objective = find_objective(training.objective)
+    if trunk != objective.trunk or not objective.has_generator:
         return start
     names = ("generator_multiplier", "generator_layers")
     return start | {name: getattr(shape, name) for name in names}
@@ -257,7 +258,7 @@ def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:
     """
     objective = find_objective(recipe.pretraining.objective)
     config = build_transformers_config(
-        "discriminator" if objective.has_generator else "generator",
+        objective.trunk_role,
         recipe.architecture,
         shards.vocabulary_size,
         shards.max_length,

@@ -120,8 +120,8 @@ def map_names(
     trunk = trunk or role
     heads = (
         {
-            "discriminator_head.dense": "discriminator_predictions.dense",
-            "discriminator_head.out": "discriminator_predictions.dense_prediction",
+            f"{trunk}_head.dense": "discriminator_predictions.dense",
+            f"{trunk}_head.out": "discriminator_predictions.dense_prediction",
         }
         if role == "discriminator"
         else {

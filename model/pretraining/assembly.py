@@ -32,7 +32,6 @@ from amazon_electra.model.pretraining.input.batches import (
 from amazon_electra.model.pretraining.input.masking import Replacement, count_slots
 from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from amazon_electra.model.pretraining.network import flops
-from amazon_electra.model.pretraining.network.electra import Electra
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import (
     Origin,
@@ -116,7 +115,8 @@ def load_model(
     if origin is None:
         return model, []
     initial = load_weights(model, recipe.architecture, origin, shards.vocabulary)
-    head = "generator_head" if isinstance(model, Electra) else "encoder_head"
+    has_generator = find_objective(config.objective).has_generator
+    head = "generator_head" if has_generator else f"{model.trunk_name}_head"
     if f"{head}.bias" in initial:
         set_output_bias(getattr(model, head).bias, shards)
     return model, initial

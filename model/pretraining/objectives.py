@@ -11,6 +11,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import describe_unknown
 from amazon_electra.model.architecture import Architecture
+from amazon_electra.model.encoders.weight_mapping import Role
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
 
@@ -24,6 +25,8 @@ class Objective:
     """Names of the means in the log that are shown beside the progress bar and in the card."""
     trunk: ClassVar[str] = "encoder"
     """`trunk_name` of the network, and folder of the encoder that is fine-tuned."""
+    trunk_role: ClassVar[Role] = "generator"
+    """How the trunk is exported: with a head for masked tokens, or for replaced ones."""
     has_generator: ClassVar[bool] = False
     """Whether a narrower network, which is written too, proposes the tokens."""
     has_pairs: ClassVar[bool] = False
@@ -58,6 +61,7 @@ class ElectraObjective(Objective):
     """A generator proposes tokens, the discriminator finds the replaced ones."""
 
     name, trunk, has_generator = "electra", "discriminator", True
+    trunk_role: ClassVar[Role] = "discriminator"
     losses = ("generator_loss", "discriminator_loss")
     network = f"{__package__}.network.electra:Electra"
 

@@ -14,13 +14,13 @@ from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.card import read_json
 from amazon_electra.model.encoders.vocabulary import find_special
-from amazon_electra.model.encoders.weight_mapping import Role, map_names
+from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.model_card import render_model_card
-from amazon_electra.model.pretraining.network.electra import Electra
 from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
+from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.pretraining.validation import describe_collapse
 from amazon_electra.model.recipes import Recipe
 from amazon_electra.model.tracking.metrics_log import read_metrics
@@ -52,7 +52,8 @@ def write_outputs(
     collapse = describe_collapse(training.totals.step, result)
     result["warnings"] = [collapse] if collapse else []
     if training.device.is_rank0:
-        names = [model.trunk_name, *(["generator"] if isinstance(model, Electra) else [])]
+        has_generator = find_objective(model.config.objective).has_generator
+        names = [model.trunk_name, *(["generator"] if has_generator else [])]
         folders = {n: _write_network(training, recipe, shards, result, origin, n) for n in names}
         result |= {"encoder": folders[model.trunk_name], **folders}
         write_json(training.folder / "result.json", result)
@@ -114,7 +115,8 @@ def _write_network(
         }
         export.write_module_folder(folder, model.network, changed, shards.vocabulary, card)
         return str(folder)
-    role: Role = "discriminator" if trunk == "discriminator" else "generator"
+    objective = find_objective(model.config.objective)
+    role = objective.trunk_role if trunk == model.trunk_name else "generator"
     if trunk == "generator":
         shape = shape.derive_generator()
     published = read_json(origin.main / "config.json") if origin and trunk != "generator" else {}

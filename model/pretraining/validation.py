@@ -15,13 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining.input.batches import Batches
-from amazon_electra.model.pretraining.network.electra import Electra, corrupt_batch
-from amazon_electra.model.pretraining.network.encoder import build_attention
-from amazon_electra.model.pretraining.network.masked_prediction import Batch, PretrainingModel
+from amazon_electra.model.pretraining.network.masked_prediction import PretrainingModel, Scores
 
 VALIDATIONS = 10
 """Of a run that does not say how often."""
@@ -33,10 +30,8 @@ ELECTRA.
 CONSTANT_AUC = 0.55  # a discriminator below finds replaced tokens hardly better than by chance
 
 
-Scores = tuple[NDArray[np.float32], NDArray[np.bool_]]
-"""Logits of a discriminator, and which tokens were replaced, of the real tokens of a batch."""
 Measured = dict[int, tuple[dict[str, float], Scores | None]]
-"""Sums of each batch by its number, and the scores of an ELECTRA."""
+"""Sums of each batch by its number, and the scores where there are some."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +79,7 @@ class Validation:
                 return None
             batch = self.batches.mask(device.put_whole(next(batches)))
             sums = {name: float(value.item()) for name, value in model(batch).sums.items()}
-            scores = score_replacements(model, batch) if isinstance(model, Electra) else None
-            measured[step] = sums, scores
+            measured[step] = sums, model.score_replacements(batch)
         return measured
 
 
@@ -100,18 +94,6 @@ def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
         f"step {step}: the discriminator is a constant so far (AUC {auc:.3f}): if that lasts, "
         "train longer, or with `objective='mlm'` and `start_from` its encoder (docs/results.md)"
     )
-
-
-def score_replacements(model: Electra, batch: Batch) -> Scores:
-    """Return how the discriminator scores the tokens that the generator samples."""
-    attention = build_attention(batch, model.dtype)
-    vectors = model.propose_tokens(batch, attention)
-    sampled = model.generator_head.compute_losses(vectors, model.embeddings.word, batch).sampled
-    corrupted, replaced = corrupt_batch(batch, sampled)
-    states = model.encode_tokens(corrupted, batch, attention)
-    real = (batch["documents"] > 0).cpu()
-    logits = model.discriminator_head(states).float().cpu()
-    return logits[real].numpy(), replaced.cpu()[real].numpy() > 0
 
 
 def compute_auc(scores: Sequence[Scores]) -> float:

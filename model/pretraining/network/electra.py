@@ -21,6 +21,7 @@ from amazon_electra.model.pretraining.network.encoder import (
 from amazon_electra.model.pretraining.network.masked_prediction import (
     Batch,
     OwnModel,
+    Scores,
     Step,
     Sums,
     TokenHead,
@@ -105,6 +106,16 @@ class Electra(OwnModel):
         embedded = self.embeddings(input_ids, batch["positions"], batch.get("types"))
         states: Tensor = self.discriminator(embedded, attention)
         return states
+
+    def score_replacements(self, batch: Batch) -> Scores:
+        attention = build_attention(batch, self.dtype)
+        vectors = self.propose_tokens(batch, attention)
+        sampled = self.generator_head.compute_losses(vectors, self.embeddings.word, batch).sampled
+        corrupted, replaced = corrupt_batch(batch, sampled)
+        states = self.encode_tokens(corrupted, batch, attention)
+        real = (batch["documents"] > 0).cpu()
+        logits = self.discriminator_head(states).float().cpu()
+        return logits[real].numpy(), replaced.cpu()[real].numpy() > 0
 
 
 def corrupt_batch(batch: Batch, sampled: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,6 @@ from amazon_electra.model.encoders.vocabulary import (
 from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.encoders.weights import count_layers, list_tensor_files, read_weights
 from amazon_electra.model.pretraining.input.sequences import Shards
-from amazon_electra.model.pretraining.network.electra import Electra
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
 from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
@@ -200,9 +199,10 @@ def describe_origin(
 def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) -> list[Source]:
     """Return the sources; the first one wins where two have a weight."""
     main = partial(Source, "start_from", origin.main)
-    if not isinstance(model, Electra):
-        return [main("generator", model.trunk_name, shape)]
-    sources = [main("discriminator", "discriminator", shape)]
+    objective = find_objective(model.config.objective)
+    sources = [main(objective.trunk_role, model.trunk_name, shape)]
+    if not objective.has_generator:
+        return sources
     if origin.generator:
         narrow = shape.derive_generator()
         sources.append(
@@ -219,14 +219,14 @@ def draw_start_weights(config: Mapping[str, Any], seed: int) -> dict[str, Tensor
     """
     start, architecture = config[START], read_own_architecture(config)
     name = start.get("objective") or ("electra" if "generator_multiplier" in start else "mlm")
-    kind = find_objective(name).load_network()
+    objective = find_objective(name)
+    kind = objective.load_network()
     training = PretrainingConfig(steps=1, batch=1, learning_rate=1.0, objective=name)
     with torch.random.fork_rng(devices=[]):  # torch's own start weights are drawn and replaced
         model = kind(config["vocab_size"], architecture, training)
     initialize_weights(model, seed, start["initializer_range"])
     has_project = architecture.embedding != architecture.hidden
-    role: Role = "discriminator" if issubclass(kind, Electra) else "generator"
-    names = map_names(role, architecture.layers, has_project, model.trunk_name)
+    names = map_names(objective.trunk_role, architecture.layers, has_project, model.trunk_name)
     weights = export.convert_to_transformers(dict(model.named_parameters()), names)
     if not start["has_segments"]:
         export.copy_type_row(weights)

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -20,6 +22,8 @@ from amazon_electra.model.pretraining.network.vocabulary_loss import VocabularyL
 
 Batch = dict[str, Tensor]
 Sums = dict[str, Tensor]
+Scores = tuple[NDArray[np.float32], NDArray[np.bool_]]
+"""Logits of a discriminator, and which tokens were replaced, of the real tokens of a batch."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class PretrainingModel(nn.Module):
     """The base of every network that is pre-trained here."""
 
     trunk_name = ""
-    """Of the network that is fine-tuned later."""
+    """Of the network that is fine-tuned later. A network whose objective has a generator calls it
+    `generator`; the head of each is called after it, such as `generator_head`."""
 
     def __init__(self, config: PretrainingConfig, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -48,6 +53,12 @@ class PretrainingModel(nn.Module):
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         """Return the means that are logged, `loss` among them, from the sums of some steps."""
         raise NotImplementedError
+
+    def score_replacements(self, batch: Batch) -> Scores | None:
+        """Return how the trunk scores the tokens that a generator samples; None where it scores
+        none.
+        """
+        return None
 
 
 class OwnModel(PretrainingModel):

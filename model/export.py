@@ -169,6 +169,8 @@ def write_model(
 ) -> ExportResult:
     """Write the folder, results.json last."""
     make_writable_folder("output", output)
+    if cache:
+        cache.mkdir(parents=True, exist_ok=True)
     metric = task.metrics[0]
     ranked = rank_arms(cells)
     best = next(cell for cell in ranked if cell.is_candidate)

@@ -93,4 +93,4 @@ classify(["A lamp that broke on the first day."])"""
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         from amazon_electra.model.arms.onnx import write_network
 
-        return write_network(Path(self.tokenizer), temperature, folder)
+        return write_network(Path(self.tokenizer), temperature, folder, self.resources.cache)

@@ -175,7 +175,7 @@ SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."
         weight, bias = onnx.fold_regression(self.pipeline, head.labels, temperature)
         layers = min(LAYERS, encoder.config.num_hidden_layers)
         model = onnx.StatesClassifier(encoder, layers, weight, bias).eval()
-        onnx.export_onnx(model, names, folder / onnx.ONNX)
+        onnx.export_onnx(model, encoder.config, names, folder / onnx.ONNX, self.resources.cache)
         onnx.write_tokenizer(source, folder, head, names)
         inner = folder / onnx.ENCODER
         inner.mkdir(exist_ok=True)

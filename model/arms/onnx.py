@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
+import transformers
+from onnx import numpy_helper
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.files import atomic_path, hash_bytes, write_json
 from amazon_electra.beam_jobs.model_folder.config import ONNX, QUANTIZED
 from amazon_electra.model.arms.arm import Exported
 from amazon_electra.model.arms.regression import ABSENT, read_weights
@@ -25,10 +28,15 @@ other answers than in a batch."""
 ENCODER = "encoder"
 """Folder of an encoder whose head transformers has no class for: in the model folder itself it
 would be loaded with a head of random weights."""
+OF_CLASSES = ("id2label", "label2id", "num_labels", "problem_type", "_name_or_path", "vocab_size")
+"""Fields of an encoder's config that decide nothing of its graph."""
+TRANSPOSED = " transposed"
+MAX_CONSTANT = 16
+"""Numbers in an array of a graph that is no weight."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-def write_network(source: Path, temperature: float, output: Path) -> Exported:
+def write_network(source: Path, temperature: float, output: Path, cache: Path | None) -> Exported:
     """Write weights, tokenizer and ONNX of the fine-tuned folder `source`, with calibrated
     logits.
     """
@@ -42,7 +50,7 @@ def write_network(source: Path, temperature: float, output: Path) -> Exported:
     # of ModernBERT the head may classify the mean
     mode = getattr(loaded.config, "classifier_pooling", "cls")
     write_pooling(output, loaded.config.hidden_size, head.max_length, mode)
-    export_onnx(Logits(model), names, output / ONNX)
+    export_onnx(Logits(model), loaded.config, names, output / ONNX, cache)
     quantize(output)
     return Exported(1.0, {"max_length": head.max_length})
 
@@ -156,10 +164,74 @@ class Logits(nn.Module):
         return logits
 
 
-def export_onnx(model: nn.Module, names: Sequence[str], file: Path) -> None:
-    """Write the graph from INPUTS [batch, tokens] to logits [batch, classes], both sides
-    dynamic.
+def export_onnx(
+    model: nn.Module, config: Any, names: Sequence[str], file: Path, cache: Path | None
+) -> None:
+    """Write the graph from INPUTS [batch, tokens] to logits [batch, classes], both sides dynamic.
+
+    It depends on the architecture alone: `cache` keeps it without weights for other models, which
+    get the same bytes as without.
     """
+    tensors = {
+        name: tensor.detach().numpy()
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+    }
+    kept = cache and cache / f"graph-{hash_architecture(config, tensors, names)}.onnx"
+    if kept and kept.exists():
+        graph = onnx.load(kept)
+    else:
+        trace(model, names, file)
+        graph = onnx.load(file)
+        if not take_weights(graph, tensors):
+            return
+        if kept:
+            with atomic_path(kept) as partial:
+                onnx.save(graph, partial)
+    for one in graph.graph.initializer:
+        if source := one.doc_string:
+            name = source.removesuffix(TRANSPOSED)
+            value = tensors[name] if name == source else np.ascontiguousarray(tensors[name].T)
+            one.CopyFrom(numpy_helper.from_array(value, one.name))
+    onnx.save(graph, file)
+
+
+def hash_architecture(config: Any, tensors: dict[str, np.ndarray], names: Sequence[str]) -> str:
+    """Return a digest of all that decides a graph, but not how many classes or tokens there are."""
+    own = {k: v for k, v in config.to_dict().items() if k not in OF_CLASSES}
+    shapes = {name: tensor.shape[1:] for name, tensor in tensors.items()}
+    parts = [own, shapes, list(names), torch.__version__, transformers.__version__]
+    return hash_bytes(repr(parts).encode())[:32]
+
+
+def take_weights(graph: onnx.ModelProto, tensors: dict[str, np.ndarray]) -> bool:
+    """Replace the weights in a graph by the names of the tensors that they are, as they are or
+    transposed, and forget how many classes there are; return whether each is one of them.
+    """
+    matrices = [name for name, one in tensors.items() if one.ndim == 2]
+    transposed = {hash_bytes(tensors[name].T.tobytes()): name for name in matrices}
+    if len(transposed) < len(matrices):
+        return False
+    for one in graph.graph.initializer:
+        value = numpy_helper.to_array(one)
+        if one.name in tensors and np.array_equal(value, tensors[one.name]):
+            one.doc_string = one.name
+        elif name := transposed.get(hash_bytes(value.tobytes())):
+            one.doc_string = name + TRANSPOSED
+        elif value.dtype == np.float32 and value.size > MAX_CONSTANT:
+            return False
+        else:
+            continue
+        one.ClearField("raw_data")
+        one.ClearField("dims")
+    for node in graph.graph.node:
+        del node.metadata_props[:]
+    del graph.graph.value_info[:]
+    graph.graph.output[0].type.tensor_type.shape.dim[1].ClearField("dim_value")
+    return True
+
+
+def trace(model: nn.Module, names: Sequence[str], file: Path) -> None:
+    """Write the graph of a network by torch.onnx: some 8 CPU seconds for a small one."""
     ids = torch.randint(5, 20, (2, 8))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     inputs["token_type_ids"] = torch.zeros_like(ids)

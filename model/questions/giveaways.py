@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms,
 TOKEN = re.compile(r"\w+|[^\w\s]+")
 LONGEST = 3
 """Words of a phrase."""
-MAX_TEXTS = 4_000
+MAX_TEXTS = 2_000
 """That are looked at."""
 MIN_TEXTS = 100
 """Below which nothing is shown."""

@@ -60,8 +60,7 @@ def decide(p: Parameters, counts: Counts) -> Decision:
     """Return the arms and the adaptation of a run, and why."""
     about = "about " if counts.is_estimated else ""
     arms, reasons = list_arms_of_form(p), list[str]()
-    is_automatic = p.recipe == "published" and not p.finetuning.arms
-    if is_automatic and p.effort == "auto":
+    if is_automatic(p):
         labels = max(counts.labels.values(), default=0)
         labels = min(labels, p.finetuning.labels or labels)
         if labels < MIN_FINETUNED:
@@ -82,6 +81,11 @@ def decide(p: Parameters, counts: Counts) -> Decision:
         # The regressions on both encoders have shown for seconds what the adaptation was worth.
         arms = [arm for arm in arms if arm != "origin"]
     return Decision(tuple(arms), adaptation, tuple(reasons))
+
+
+def is_automatic(p: Parameters) -> bool:
+    """Return whether the labels decide about fine-tuning: nobody asks for arms or an effort."""
+    return p.recipe == "published" and not p.finetuning.arms and p.effort == "auto"
 
 
 def list_arms_of_form(p: Parameters) -> list[Arm]:

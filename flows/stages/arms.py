@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows.configuration.form import Arm, Finetuning, Parameters
-from amazon_electra.flows.policy import Counts
+from amazon_electra.flows.policy import MIN_FINETUNED, Counts, is_automatic
 from amazon_electra.flows.stages import finetuning
 from amazon_electra.flows.stages.cells import Cell, build_cell
 from amazon_electra.flows.stages.finetuning import Start
@@ -130,17 +130,19 @@ def list_cells(
     """Yield the cells of a run in the order of the report; `origin` is the published encoder that
     it began with, if any, `others` those whose states are read beside it.
 
+    An automatic run fine-tunes no network on a task with fewer than MIN_FINETUNED labels.
+
     `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels those
     without an encoder alone, trained with fewer labels than there are and evaluated on CURVE_TESTS
     test examples at most.
     """
     arms = list_arms(chosen, store, encoder, origin, others)
     for task in p.finetuning.tasks:
-        points, own = [0], arms
-        if is_curve:
-            labelled = counts.labels.get(task, 0)
-            points = [n for n in CURVE if labelled > 2 * n and p.recipe != "sample"]
+        points, own, labelled = [0], arms, counts.labels.get(task, 0)
+        if is_curve or (is_automatic(p) and labelled < MIN_FINETUNED):
             own = [arm for arm in arms if find_arm(arm.start.arm).is_cheap]
+        if is_curve:
+            points = [n for n in CURVE if labelled > 2 * n and p.recipe != "sample"]
             if len(points) < len(CURVE):
                 own = [arm for arm in own if not find_arm(arm.start.arm).reads_encoder]
                 points = points if len(points) >= MIN_CURVE else []

@@ -44,6 +44,20 @@ def test_arms_that_read_no_encoder_train_none(list_stages, encoders, settings, i
     assert {"finetuning", "model", "report"} <= names
 
 
+def test_few_labels_of_a_task_fine_tune_nothing(list_stages, encoders, tmp_path):
+    """In an automatic run, though another task has enough of them."""
+    rows = [
+        f"Lamp {i} works.,{1 + i % 5},{'ab'[i % 2] if i % 9 == 0 else ''}" for i in range(4_000)
+    ]
+    (tmp_path / "shop.csv").write_text("\n".join(["text,stars,reason", *rows]))
+    start = f"pretraining.start_from={encoders[0]}"
+    _, stages = list_stages(REAL, start, "dump.labels=reason", dump=tmp_path / "shop.csv")
+    tuned = [stage for stage in stages.values() if stage.name == "finetuning"]
+    networks = {stage.config.task for stage in tuned if stage.config.arm == "finetuned"}
+    assert {stage.config.task for stage in tuned} == {"label:reason", "polarity", "stars"}
+    assert networks == {"polarity", "stars"}
+
+
 def test_a_start_given_again_is_read_beside_the_first(encoders, list_stages):
     words = ["run", "--dump", "x.csv", "--set", "finetuning.seeds=0"]
     words += [word for one in [*encoders, "org/third"] for word in ("--start-from", str(one))]

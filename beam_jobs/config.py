@@ -22,6 +22,8 @@ from amazon_electra.beam_jobs.text import splits
 
 MAX_SAMPLE_BYTES = 1_000_000
 """Bytes of text to train Punkt on; why so many: corpus/plan.py."""
+CORPUS_VERSION, SCORES_VERSION = 31, 17
+"""To be raised when the same dump gives another corpus, or other scores."""
 MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535
 """Tokens; positions in a sequence are stored in 16 bits."""
 
@@ -198,6 +200,9 @@ class TextConfig(ReadingConfig):
     title: bool = Field(
         default=True, description="Read the title of a review as the first sentence of its text"
     )
+    max_characters: int = Field(
+        default=20_000, ge=1, description="Leave out titles, and of a corpus texts, that are longer"
+    )
 
 
 class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
@@ -209,7 +214,6 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         "reviewers included",
     )
     min_words: int = Field(default=1, ge=0, description="Drop texts with fewer words")
-    max_characters: int = Field(default=20_000, ge=1, description="Drop texts with more characters")
     languages: tuple[str, ...] = Field(
         default=(),
         description="Keep only reviews in these languages, for example en; empty: all. Slow",

@@ -6,7 +6,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from amazon_electra.beam_jobs.config import CorpusOptions, TextConfig
+from amazon_electra.beam_jobs.config import CORPUS_VERSION, CorpusOptions, TextConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
@@ -19,10 +19,6 @@ from amazon_electra.beam_jobs.reading.ids import add_id_column
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.text import splits
 
-VERSION = 25
-"""Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 20
-"""Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`, and of what it was in earlier versions."""
 WORK_NAME = "_work-[0-9a-f]{16}"
@@ -134,7 +130,7 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
         *map(storage.describe_identity, [*withheld, *others]),
     ]
     folders = Folders.of_job(
-        args.output, [VERSION, WORK_VERSION, identity, sorted(list_settings(args).items())]
+        args.output, [CORPUS_VERSION, identity, sorted(list_settings(args).items())]
     )
     text_bytes = 1 + size * TEXT_SHARE
     sample_bytes = min(args.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))

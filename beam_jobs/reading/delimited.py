@@ -20,6 +20,7 @@ from amazon_electra.beam_jobs.reading.lines import (
     Tally,
     decode_text,
     find_line_end,
+    join_rejects,
     make_reject,
     read_lines,
 )
@@ -28,6 +29,7 @@ DELIMITERS = "\t,;|"
 MAX_HEADER, MAX_HEADER_LINES = 200, 10
 """Characters of the first name, and lines of all names."""
 TOO_LONG, BROKEN = "record too long", "broken CSV"
+FEWER, MORE = "fewer columns", "more columns"
 csv.field_size_limit(2**31 - 1)
 """Of the whole process; `RecordLines` keeps to the layout's own limit."""
 SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([\t,;|])\r?\n", re.IGNORECASE)
@@ -37,13 +39,31 @@ FIRST_ROWS = 50
 SMALL_WINDOW_BYTES = 1 << 12
 DESCRIPTION = "description of columns"
 """Why a row is no review."""
-MAX_DESCRIPTIONS = 2
+MAX_DESCRIPTIONS = 3
+MIN_NUMBERS = 5
+"""In a column, from which on it is one of numbers."""
+MAX_GROUPS = 4
+"""Rows of groups of columns, or of a title, above the header."""
+NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 IMPORT_ID = '{"ImportId"'
 """What the third row of a Qualtrics export has in each column; the second has the questions."""
 KINDS = {
     *("string", "str", "text", "varchar", "char", "int", "integer", "bigint", "smallint", "number"),
     *("numeric", "decimal", "float", "double", "real", "bool", "boolean", "date", "datetime"),
-    *("time", "timestamp", "object", "int64", "float64", "long", "category", "categorical", "uuid"),
+    *(
+        "required",
+        "optional",
+        "mandatory",
+        "time",
+        "timestamp",
+        "object",
+        "int64",
+        "float64",
+        "long",
+        "category",
+        "categorical",
+        "uuid",
+    ),
 }
 """Names of types, which some exports write into a second header."""
 
@@ -89,11 +109,44 @@ def _read_records(lines: "RecordLines", header: bool) -> Iterator[Item]:
                     record[name] = list(compress(values, map(name.__eq__, columns)))
                 yield lines.first, record
             elif values and (len(values) > 1 or values[0].strip()):
-                reason = f"{'fewer' if len(values) < len(columns) else 'more'} columns"
+                reason = FEWER if len(values) < len(columns) else MORE
                 yield make_reject(lines.first, reason, lines.join_raw())
         if broken:  # the reader may be inside a quoted field: go on with the next line
             lines.give_back()
             yield make_reject(lines.first, broken, lines.join_raw())
+
+
+def _join_halves(items: Iterator[Item], lines: "RecordLines") -> Iterator[Item]:
+    """Yield records; the lines of one that has a line end within a text without quotes are one
+    reject: a line with fewer columns goes on with the last column of the record before it, if that
+    is the text, or has the columns that another one lacks.
+    """
+    columns, delimiter = lines.layout.columns, lines.layout.delimiter.encode()
+    ends_with_text = columns[-1:] == (dict(lines.layout.mapping).get("text"),)
+    held: Item | None = None
+    raw, missing = b"", 0  # of what is held: bytes, and delimiters that it lacks
+    for item in items:
+        if isinstance(item, Reject) and item.reason == FEWER and b'"' not in item.raw:
+            count = item.raw.count(delimiter)
+            if held and (not missing or count in (0, missing)):
+                first = held if isinstance(held, Reject) else make_reject(held[0], FEWER, raw)
+                held, missing = join_rejects(first, item), missing and missing - count
+                continue
+            if held:
+                yield held
+            held, missing = item, len(columns) - 1 - count
+            continue
+        if held:
+            yield held
+        held = None
+        if ends_with_text and not isinstance(item, Reject):
+            raw = lines.join_raw()
+            if not raw.rstrip().endswith(b'"'):
+                held, missing = item, 0
+                continue
+        yield item
+    if held:
+        yield held
 
 
 def is_whole(lines: "RecordLines", values: list[str]) -> bool:
@@ -121,15 +174,38 @@ def is_header(values: list[str], columns: list[str]) -> bool:
 
 def count_descriptions(records: list[list[str]]) -> int:
     """Return how many of the first records below a header describe its columns: those up to import
-    ids of Qualtrics, names of types, or SurveyMonkey's second header.
+    ids of Qualtrics, names of types, SurveyMonkey's second header, or a sentence in a column that
+    has only numbers below.
     """
+    found = 0
     for number, values in enumerate(records[:MAX_DESCRIPTIONS], 1):
-        given = [value for value in values if value]
-        if given and all(value.startswith(IMPORT_ID) for value in given):
-            return number
-    given = [value.strip().lower() for value in records[0] if value] if records else []
-    if len(given) > 1 and (KINDS.issuperset(given) or "open-ended response" in given):
-        return 1
+        given = [value.strip().lower() for value in values if value]
+        is_kind = len(given) > 1 and (KINDS.issuperset(given) or "open-ended response" in given)
+        is_id = bool(given) and all(value.startswith(IMPORT_ID.lower()) for value in given)
+        if is_kind or is_id or _tells_numbers(values, records[MAX_DESCRIPTIONS:]):
+            found = number
+    return found
+
+
+def _tells_numbers(values: list[str], below: list[list[str]]) -> bool:
+    """Return whether a value is a sentence where all those below are numbers."""
+    for place, value in enumerate(values):
+        others = [row[place] for row in below if place < len(row) and row[place]]
+        is_told = len(value.split()) > 2 and len(others) >= MIN_NUMBERS
+        if is_told and all(map(NUMBER.fullmatch, others)):
+            return True
+    return False
+
+
+def find_header(rows: list[list[str]]) -> int:
+    """Return the place of the row with the names of columns: the first one, or below a row of
+    groups, or a title, that is half empty, the next one that is full and has no numbers.
+    """
+    if not rows or 2 * sum(not value for value in rows[0]) < len(rows[0]) or len(rows[0]) < 3:
+        return 0
+    for place, row in enumerate(rows[1:MAX_GROUPS], 1):
+        if len(row) == len(rows[0]) and all(row) and not any(map(NUMBER.fullmatch, row)):
+            return place
     return 0
 
 
@@ -225,7 +301,10 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
         found, delimiter = replace(found, prefix=separator[0]), separator[1].decode()
     elif blank := BLANK_LINES.match(head):
         found = replace(found, prefix=blank[0])
-    head = head[len(found.prefix) :]
+    return _detect_layout(head[len(found.prefix) :], found, delimiter)
+
+
+def _detect_layout(head: bytes, found: Layout, delimiter: str = "") -> Layout:
     whole = head[: head.rfind(b"\n") + 1] or head
     text = decode_text(whole, Tally(), found.encoding).lstrip("\ufeff")
     first = take_header(text)
@@ -247,7 +326,16 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
             )
             best.append(((as_published, -tried.unread / tried.records, first.count(one)), layout))
     chosen = max(best, key=lambda tried: tried[0])[1]
-    rows = read_rows(text, chosen)[1:]
+    rows = read_rows(text, chosen)
+    if above := find_header(rows):
+        lines = csv.reader(map(end_line, text.split("\n")), **make_dialect(chosen))
+        for _ in range(above):
+            next(lines)
+        ends = [match.end() for match in islice(re.finditer(rb"\n", head), lines.line_num)]
+        return _detect_layout(
+            head[ends[-1] :], replace(found, prefix=found.prefix + head[: ends[-1]])
+        )
+    rows = rows[1:]
     if rows and all(len(r) == len(chosen.columns) + 1 and not r[-1] for r in rows):
         chosen = replace(chosen, columns=(*chosen.columns, ""))  # a delimiter ends each row
     return replace(chosen, descriptions=count_descriptions(rows))
@@ -381,10 +469,21 @@ class Delimited(Format):
         self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
     ) -> Iterator[Item]:
         """A quote that never ends costs only its own record: the lines after it are read again."""
-        return _read_records(RecordLines(stream, layout, tally), header)
+        lines = RecordLines(stream, layout, tally)
+        return _join_halves(_read_records(lines, header), lines)
 
     def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
-        return find_record_end(stretch, least, layout)
+        """A line that may go on with the record before it stays with that one."""
+        at = find_record_end(stretch, least, layout)
+        while at >= 0:
+            line, end, _ = stretch[at:].partition(b"\n")
+            if not end:
+                return -1
+            if b'"' in line or line.count(layout.delimiter.encode()) >= len(layout.columns) - 1:
+                return at
+            step = find_record_end(stretch[at:], 1, layout)
+            at = at + step if step >= 0 else -1
+        return -1
 
     def is_stateless(self, layout: Layout) -> bool:
         return not layout.has_quotes

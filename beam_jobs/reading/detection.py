@@ -145,6 +145,11 @@ def detect_layout(
             check_lists([*texts, *names], shown)
             for column in texts:
                 refuse_without_texts(records[:FIRST_RECORDS], column, shown)
+            if "text" not in meant and fields.holds_answers(texts[0], records):
+                raise UserError(
+                    f"{shown}: {texts[0]} holds answers that repeat; write a row for each review, "
+                    f"or name its text with `columns='text={texts[0]}'`"
+                )
             unused = fields.list_unused_columns(columns.difference(joined), mapping)
             if not rejects:
                 return replace(found, unused=tuple(unused.items()))
@@ -201,7 +206,11 @@ def refuse_without_header(found: Layout, overrides: dict[str, str], shown: str) 
 
 
 def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:
-    """Raise UserError if the column holds something, and in none of the records a text."""
+    """Raise UserError if the column holds something, and in none of the records a text, or lists of
+    reviews.
+    """
+    if fields.holds_lists(column, records):
+        raise UserError(f"{shown}: {column} holds lists of reviews; write a row for each review")
     reviews = [review for record in records for review in expand_record(record, [column])]
     values = [fields.unwrap(review[column]) for review in reviews if review.get(column) is not None]
     given = [value for value in values if value != ""]

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
-from amazon_electra.beam_jobs.reading.label_values import join_values
+from amazon_electra.beam_jobs.reading.label_values import MISSING, fold, join_values
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import (
     LIST,
@@ -25,7 +25,7 @@ from amazon_electra.beam_jobs.reading.lines import (
     join_texts,
     name_list,
 )
-from amazon_electra.beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating
+from amazon_electra.beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating, strip_quotes
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "text": (
@@ -62,7 +62,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         *("comentários", "conteúdo", "opinião"),
         *("recensie", "opinia", "recenzja", "treść", "yorum", "recension", "отзыв", "комментарий"),
         *("текст", "评论", "评论内容", "内容", "評論", "レビュー", "レビュー本文", "本文"),
-        *("コメント", "리뷰", "내용", "sentence"),
+        *("コメント", "리뷰", "내용", "sentence", "review"),
     ),
     "title": (
         *("title", "summary", "headline", "subject", "titel", "überschrift", "ueberschrift"),
@@ -113,11 +113,18 @@ MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more th
 LABEL = "label."
 """What the field of a label column begins with, in a mapping and in a corpus; its name follows."""
 MAX_LABEL_CHARACTERS = 200
+OWN = re.compile(r"my\b", re.IGNORECASE)
+"""How a column begins that is the person's own: beside "My Review", "Title" is the product's."""
 MAX_CLASSES = 200
 """Of a label."""
 WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
 
 
+WRAPPERS = {
+    *("$oid", "$date", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal"),
+    *("S", "N", "BOOL", "label", "value", "#text"),
+}
+"""The only key of an object that stands for its value."""
 JOIN = "+"
 """Between the names of columns whose texts are one: `--columns text=pros+cons`."""
 PAIRS = (
@@ -131,45 +138,28 @@ PAIRS = (
 LANGUAGE_CODE = 2  # letters
 MIN_TEXT_WORDS = 5
 """On average, of a column that seems to hold texts."""
-NO_BODY = {
-    *("", "-", "--", "…", "/", "n/a", "na", "n.a", "none", "null", "nil", "no text"),
-    *("see title", "see headline", "see subject", "see above", "as above", "as title", "title"),
-    *("title says it all", "the title says it all", "as the title says", "same as title"),
-    *("siehe titel", "siehe überschrift", "siehe betreff", "siehe oben", "s. titel", "s.o"),
-    *("voir titre", "voir le titre", "cf titre", "cf. titre", "ver título", "ver titulo"),
-    *(
-        "vedi titolo",
-        "zie titel",
-        "zie boven",
-        "se rubrik",
-        "см. заголовок",
-        "如题",
-        "如題",
-        "タイトル通り",
-    ),
-}
-"""Bodies in small letters, without the stop at their end, that say that the title is the text."""
 FEW_WORDS = 3
 """A shorter body is one text with a title that is not: "Good" alone is no review of its own."""
 MAX_BODY_CHARACTERS = 40
-"""Of a body that may be one of these."""
+"""Of such a body."""
+LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
+"""How a cell with a list of reviews begins, as Python or JSON writes one."""
+MIN_REPEATED = 2 / 3
+"""Of a column's values occur again, with a few words each, where it holds answers."""
+MIN_ANSWERS = 30
+"""Values from which on that is evidence."""
 
 
 def choose_text(text: Any, title: Any) -> tuple[Any, Any]:
-    """Return the text and title of a review as they are read: a title is the text where the body
-    is empty or only points to it, and both are one where the body has fewer than FEW_WORDS.
+    """Return the text and title of a review as they are read: a body of fewer than FEW_WORDS is one
+    text with a title that is longer. A body that stands for no value (n/a, #NAME?) is none.
     """
-    if isinstance(text, str):
-        if len(text) > MAX_BODY_CHARACTERS:
-            return text, title
-    elif text is not None and text == text:  # not NaN
+    if not isinstance(text, str) or len(text) > MAX_BODY_CHARACTERS:
         return text, title
-    if not isinstance(title, str) or not title.strip():
-        return text, title
-    body = text.strip() if isinstance(text, str) else ""
-    if body.lower().rstrip(".! ") in NO_BODY:
-        return title, None
-    if len(body.split()) < FEW_WORDS <= len(title.split()):
+    body = text.strip()
+    if not body or fold(body) in MISSING:
+        return None, title
+    if isinstance(title, str) and len(body.split()) < FEW_WORDS <= len(title.split()):
         return join_texts([title, body]), None
     return text, title
 
@@ -194,22 +184,39 @@ def split_joined(name: str, columns: Collection[str]) -> list[str]:
 
 
 def find_texts(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the columns that hold texts, by their records, and how many words these have on
-    average; the longest first. No column where most values occur several times is among them.
+    """Return the columns that hold texts, by their records, and how many words a record has there
+    on average; the most first. No column where most values occur several times is among them.
     """
     found: dict[str, float] = {}
     for name in columns:
         given = [value for record in records if isinstance(value := record.get(name), str)]
-        texts = [text for text in given if text.strip() and not text.lstrip().startswith("{")]
-        words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
-        if words >= MIN_TEXT_WORDS and 2 * len(set(texts)) > len(texts):
-            found[name] = words
+        texts = [text for text in given if text.strip() and text.lstrip()[0] not in "{["]
+        words = sum(len(text.split()) for text in texts)
+        if words >= MIN_TEXT_WORDS * len(texts) > 0 and 2 * len(set(texts)) > len(texts):
+            found[name] = words / len(records)
     return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def holds_lists(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether most values of a column are lists of reviews, written as text."""
+    given = [value for record in records if isinstance(value := record.get(name), str) and value]
+    return 2 * sum(map(bool, map(LIST_CELL.match, given))) > len(given)
+
+
+def holds_answers(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether most values of a column are short and occur again, and others are texts: a row
+    is one answer of a survey.
+    """
+    counts = Counter(v for record in records if isinstance(v := record.get(name), str) and v)
+    texts = sum(len(value.split()) >= MIN_TEXT_WORDS for value in counts)
+    repeated = sum(n for v, n in counts.items() if n > 1 and len(v.split()) < MIN_TEXT_WORDS)
+    total = counts.total()
+    return texts > 1 and total >= MIN_ANSWERS and repeated >= MIN_REPEATED * total
 
 
 def propose_text(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> str:
     """Return what `--columns text=` may name: two columns that are one text, such as pros+cons, or
-    else the one with the longest texts; "" where none has texts.
+    else the one with most words in a record; "" where none has texts.
     """
     columns = list(columns)
     by_word = {strip_column_name(name): name for name in reversed(columns)}
@@ -254,19 +261,34 @@ def map_columns(
             for field in FIELDS
             if field not in known
         }
+        if "title" in names:
+            names["title"] = choose_filled("title", words, names["title"], prefix, records)
         found |= {field: f"{prefix}{name}" for field, name in names.items() if name}
     if text := found.get("text"):
         found["text"] = choose_language(text, columns, records)
+        if OWN.match(text) and not OWN.match(found.get("title", "")):  # of a book, of a product
+            found.pop("title", None)
     found |= overrides
     if "text" not in found:
         inner = {name.rpartition(".")[2]: name for name in sorted(columns, reverse=True)}
         name = find_column("text", {*inner})
-        likely = inner[name] if name else propose_text(order, records) or "NAME"
+        listed = sorted(one for one in order if holds_lists(one, records))
+        if listed and not name:
+            raise UserError(
+                f"{file}: {listed[0]} holds lists of reviews; write a row for each review"
+            )
+        flat = [expand_record(dict(one), [n for n in order if LIST not in n])[0] for one in records]
+        likely = propose_text(order, flat) or (inner[name] if name else "NAME")
         alike = sum(one.endswith(f".{name}") for one in columns) if name else 0
         if alike >= MIN_ALIKE and LIST not in likely:
             raise UserError(
                 f"{file}: its reviews seem to be the values of an object; convert it to CSV or "
                 "JSON lines"
+            )
+        if likely == "NAME" and (mixed := [n for n in order if holds_answers(n, flat)]):
+            raise UserError(
+                f"{file}: {mixed[0]} holds answers that repeat beside others; write a row for each "
+                "review, or name the column of its text with `columns='text=NAME'`"
             )
         entry = name_setting("columns", format_entry("text", likely))
         raise UserError(
@@ -274,6 +296,22 @@ def map_columns(
             f"{shorten_list(columns)}); name it with {entry}, or leave the file out"
         )
     return found
+
+
+def choose_filled(
+    field: str, columns: set[str], name: str, prefix: str, records: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return, of the columns whose names are known for a field, the one that most records have, and
+    of equal ones the first.
+    """
+    best, most = name, -1
+    while name:
+        count = sum(unwrap(record.get(f"{prefix}{name}")) not in (None, "") for record in records)
+        if count > most:
+            best, most = name, count
+        columns = columns - {name}
+        name = find_column(field, columns)
+    return best
 
 
 def choose_language(
@@ -335,7 +373,9 @@ def strip_column_name(name: str) -> str:
     prefix `review` or `reviews`, in German `Bewertungs` (Bewertungstitel), or the end of "Texte de
     l'avis", as in other Romance languages.
     """
+    name = name.rpartition(":")[2]  # behind a namespace of XML
     words = re.findall(r"[^\W_]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower())
+    words = words[1:] if words[:1] == ["my"] else words
     if OF_REVIEW.issuperset(words[1:]):
         words = words[:1]
     letters = "".join(words[1:] if words[1:] and words[0] == "reviews" else words)
@@ -391,7 +431,7 @@ def make_review_reader(
     reads_titles: bool = True,
 ) -> Callable[[dict[str, Any]], Review]:
     """Return a function from a record to a Review, whose labels are those of the columns `labels`.
-    Without `reads_titles` no title stands for a text.
+    Without `reads_titles` no title is part of a text.
 
     An identifier that is a list, an object or a giant integer is left out, and counted in `notes`.
     """
@@ -418,8 +458,7 @@ def make_review_reader(
         classes = tuple(read_label(record, column) for column in own) if own else ()
         item_id, user_id, timestamp = places
         body, head = get(text), get(title)
-        if reads_titles:
-            body, head = choose_text(body, head)
+        body, head = choose_text(body, head if reads_titles else None)
         return Review(body, head, rating, item_id, user_id, timestamp, classes)
 
     return read_review
@@ -434,17 +473,14 @@ def is_identifier(value: Any) -> bool:
 
 
 def unwrap(value: Any) -> Any:
-    """Return what mongoexport wrapped: {"$oid": …}, {"$date": …}, {"$numberInt": "5"}, …, or
-    DynamoDB: {"S": "text"}, {"N": "5"}.
+    """Return what an object with one key stands for: {"$oid": …} and {"$numberInt": "5"} of
+    mongoexport, {"S": "text"} of DynamoDB, {"label": …} and {"#text": …} of XML, attributes apart.
     """
-    while type(value) is dict and len(value) == 1:
-        [(key, inner)] = value.items()
-        if key in ("$oid", "$date", "S", "N", "BOOL"):
-            value = inner
-        elif key in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal"):
-            return inner
-        else:
+    while type(value) is dict and value:
+        keys = [key for key in value if key != "attributes" and not key.startswith("@")]
+        if len(keys) != 1 or keys[0] not in WRAPPERS:
             break
+        value = value[keys[0]]
     return value
 
 
@@ -456,7 +492,7 @@ def parse_label(value: Any) -> str | None:
         return "true" if value else "false"
     if not isinstance(value, (str, int, float, Decimal)) or value != value:  # NaN
         return None
-    text = str(value).strip()
+    text = strip_quotes(str(value).strip())
     if whole := WHOLE_NUMBER.fullmatch(text):
         text = whole[1]
     if text.lower() in ("true", "false"):

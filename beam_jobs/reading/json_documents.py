@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import islice
 
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.reading import fields, json_records
@@ -10,6 +11,8 @@ from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import LIST
 
 TOKEN = re.compile(rb"(%b)(\s*+:)?|[{}\[\]]" % json_records.STRING.pattern, re.DOTALL)
+
+FIRST_RECORDS = 10
 
 
 def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown: str) -> Layout:
@@ -35,9 +38,12 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
         elif "schema.fields" in lists and "data" in lists:  # pandas' to_json(orient="table")
             wanted = "data"
     if not wanted:
-        has_text = fields.find_column("text", keys) or overrides.get("text") in keys
+        plain = keys - lists.keys()
+        has_text = fields.find_column("text", plain) or overrides.get("text") in plain
         if has_text or not lists:
             return layout
+        texts = [one for one, place in lists.items() if _has_text(head, place)]
+        lists = {one: lists[one] for one in texts} if len(texts) == 1 else lists
         if len(lists) > 1:
             raise UserError(
                 f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
@@ -45,6 +51,22 @@ def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown
             )
         [wanted] = lists
     return replace(layout, name="json_objects", prefix=head[: lists[wanted]], records=wanted)
+
+
+def _has_text(head: bytes, start: int) -> bool:
+    """Return whether one of the first objects of a list has a text."""
+    last = start
+    for first, stop in islice(json_records.find_whole_objects(head, start), FIRST_RECORDS):
+        if b"]" in head[last:first]:
+            return False
+        last = stop
+        try:
+            record = json.loads(head[first:stop], strict=False)
+        except ValueError:
+            continue
+        if fields.find_column("text", {*record}):
+            return True
+    return False
 
 
 def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:

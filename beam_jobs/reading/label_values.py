@@ -10,6 +10,7 @@ and is counted. With `--fold-labels false` all values stay as typed.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,10 +26,27 @@ MIN_SEVERAL = 0.01
 MISSING = frozenset(
     {
         *("n/a", "na", "n.a.", "n.a", "#n/a", "#na", "<na>", "null", "none", "nan", "nil"),
-        *("-", "--", "---", "–", "—", "(null)", "(none)", "\\n"),
+        *(
+            "-",
+            "--",
+            "---",
+            "–",
+            "—",
+            "(null)",
+            "(none)",
+            "\\n",
+            "#name?",
+            "#ref!",
+            "#value!",
+            "#div/0!",
+        ),
     }
 )
 """What stands for no value, folded."""
+INVISIBLE = dict.fromkeys([0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0xAD])
+AROUND_SIGNS = re.compile(r"\s*([>/|])\s*")
+"""Spaces around the signs of a path."""
+PATH_SIGNS = (">", "/")
 NUMBER = re.compile(r"([-+]?)0*(\d+)(?:[.,]0+)?")
 DECIMAL = re.compile(r"[-+]?\d+,\d+")
 TRUTH = {"true": "1", "false": "0"}
@@ -44,11 +62,19 @@ classes."""
 SHOWN = 5
 
 
-def fold(value: str) -> str:
-    """Return what a value shares with its other spellings: case, spaces, zeros before and after a
-    number and the names of 1 and 0 do not count.
+def clean(value: str) -> str:
+    """Return a value as it is shown: composed (NFC), without characters that nobody sees, with one
+    space for any.
     """
-    folded = " ".join(value.split()).casefold()
+    composed = unicodedata.normalize("NFC", value).translate(INVISIBLE)
+    return " ".join(composed.split())
+
+
+def fold(value: str) -> str:
+    """Return what a value shares with its other spellings: case, spaces, how an accent is written,
+    zeros before and after a number and the names of 1 and 0 do not count.
+    """
+    folded = AROUND_SIGNS.sub(r"\1", clean(value)).casefold()
     if number := NUMBER.fullmatch(folded):
         return f"{number[1].replace('+', '')}{number[2]}"
     return TRUTH.get(folded, folded)
@@ -99,7 +125,7 @@ def decide_values(counts: Mapping[str, int], folds: bool = True) -> LabelValues:
     spellings: dict[str, Counter[str]] = {}
     for value, n in counts.items():
         for part in known.split_cell(value):
-            spelling = " ".join(part.split()) if folds else part
+            spelling = clean(part) if folds else part
             spellings.setdefault(fold(part) if folds else part, Counter())[spelling] += n
     names = {
         folded: min(typed, key=lambda name: (-typed[name], name))
@@ -162,14 +188,24 @@ def describe_values(counts: Mapping[str, int], values: LabelValues, reviews: int
             for name, typed in sorted(folded.items())[:SHOWN]
         )
         said.append(
-            f"{before:,} spellings are {len(by_class):,} classes, as case, spaces and zeros around "
-            f"a number do not count ({shown})"
+            f"{before:,} spellings are {len(by_class):,} classes, as case, spaces, zeros around a "
+            f"number and ways to write an accent do not count ({shown})"
         )
     if missing:
         shown = ", ".join(f"{sign} {n:,}" for sign, n in missing.most_common(SHOWN))
         said.append(f"{format_count(missing.total(), 'value')} stand for none ({shown})")
     if said:
         said.append("`fold_labels=False` keeps values as typed")
+    for sign in PATH_SIGNS:
+        paths = [name for name in by_class if sign in name]
+        if 2 * len(paths) > len(by_class):
+            first = sorted({clean(name.split(sign)[0]) for name in by_class})
+            shown = ", ".join(first[:SHOWN]) + ", …" * (len(first) > SHOWN)
+            said.append(
+                f"most values are paths: a column of their first levels ({shown}) is a task of "
+                f"{len(first)} classes"
+            )
+            break
     if several := {n: cells[n] for n in sorted(cells) if n > 1}:
         several = {1: cells[1], **several}
         none = max(reviews - sum(several.values()), 0)

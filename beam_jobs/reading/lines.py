@@ -53,6 +53,12 @@ def make_reject(line: int, reason: str, raw: bytes, size: int | None = None) -> 
     return Reject(line, reason, raw[:RAW_REJECT_BYTES], len(raw) if size is None else size)
 
 
+def join_rejects(first: Reject, second: Reject) -> Reject:
+    """Return one reject for the lines of two, which are one record."""
+    raw = first.raw if first.size > len(first.raw) else first.raw + b"\n" + second.raw
+    return make_reject(first.line, first.reason, raw, first.size + 1 + second.size)
+
+
 Item = tuple[int, dict[str, Any]] | Reject
 """What readers yield: the line (of Parquet the row) of a record and the record, or a reject."""
 

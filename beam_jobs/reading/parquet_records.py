@@ -3,6 +3,7 @@
 Fields of structs are read by their dotted names, and those in lists of structs by `reviews[].text`.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO
@@ -62,6 +63,16 @@ def find_type(schema: pa.Schema, name: str) -> pa.DataType:
     return found
 
 
+def find_classes(schema: pa.Schema, name: str) -> list[str]:
+    """Return the names of a column's classes, as Hugging Face's `datasets` writes them."""
+    try:
+        said = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][name]
+        names = said.get("names") or said["dtype"]["class_label"]["names"]
+        return [*map(str, names.values() if isinstance(names, dict) else names)]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return []
+
+
 def read_rows(
     file: BinaryIO,
     layout: Layout,
@@ -95,6 +106,16 @@ def read_rows(
     nested = [n for n in inside if n not in collected]
     columns = {n.partition(LIST)[0] if n in inside else n for n in names if n not in unread}
 
+    classes = {
+        name: found for name in labels & {*schema.names} if (found := find_classes(schema, name))
+    }
+
+    def name_classes(record: dict[str, Any]) -> dict[str, Any]:
+        for name, found in classes.items():
+            if type(value := record.get(name)) is int and 0 <= value < len(found):
+                record[name] = found[value]
+        return record
+
     def read_group(group: int, row: int) -> Iterator[Item]:
         if not columns:
             yield from ((row + i, {**unread}) for i in range(metadata.row_group(group).num_rows))
@@ -105,7 +126,7 @@ def read_rows(
             records = iter(_decode_columns(fitting).to_pylist())
             for fit, length in zip(fits, lengths, strict=True):
                 if fit:
-                    yield row, next(records) | unread
+                    yield row, name_classes(next(records) | unread)
                 else:
                     yield make_reject(row, "record too long", b"", int(length))
                 row += 1

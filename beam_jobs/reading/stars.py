@@ -160,7 +160,7 @@ def parse_rating(value: Any) -> tuple[float, float] | None:
         return (float(value), 0) if is_usual else None
     if not isinstance(value, str) or len(value) >= MAX_CHARACTERS:
         return None
-    text = LEAD.sub("", value.strip(), count=1)
+    text = LEAD.sub("", strip_quotes(value.strip()), count=1)
     if text.lower() in ("true", "false"):
         return (YES if text.lower() == "true" else NO), 0
     if match := WORD.fullmatch(text.lower()):
@@ -182,6 +182,11 @@ def parse_rating(value: Any) -> tuple[float, float] | None:
     if filled and SYMBOLS.fullmatch(text):
         return filled, max(5, filled + text.count("☆") + text.count("✩"))
     return None
+
+
+def strip_quotes(text: str) -> str:
+    """Return a text without the quotes around all of it, which a program has written twice."""
+    return text[1:-1].strip() if len(text) > 2 and text[0] == text[-1] == '"' else text
 
 
 def show_rating(number: float) -> str:

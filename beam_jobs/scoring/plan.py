@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from amazon_electra.beam_jobs.config import ScoringOptions
+from amazon_electra.beam_jobs.config import SCORES_VERSION, ScoringOptions
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import choose_free_name
@@ -68,7 +68,7 @@ def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     if len(options.model_version) != len(options.model):
         raise UserError(f"give one for each of {len(options.model)} models", "model_version")
     settings = sorted(corpus_plan.list_settings(options).items())
-    folders = Folders.of_job(options.output, [corpus_plan.WORK_VERSION, *models, *dump, *settings])
+    folders = Folders.of_job(options.output, [SCORES_VERSION, *models, *dump, *settings])
     plain = sum(file.plain_size for file in files)
     folders.clear_other_runs(WORK_NAME)  # the scores of other dumps stay
     return ScoringPlan(

@@ -34,7 +34,6 @@ from apache_beam.utils.shared import Shared
 
 from amazon_electra.beam_jobs.config import (
     SCORING_TOTALS,
-    CorpusOptions,
     ScoreFormat,
     ScoringOptions,
     ScoringPrecision,
@@ -69,8 +68,6 @@ from amazon_electra.beam_jobs.text import personal_data
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
 
-MAX_TITLE: int = CorpusOptions.model_fields["max_characters"].default
-"""Characters, as of a corpus that was made with the defaults."""
 FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
 MAX_IDS = 1 << 20
 """Rows of a file whose ids are compared, in memory."""
@@ -269,7 +266,7 @@ def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows
             text, reason = "", item.reason
         else:
             body = record.get(mapping["text"])
-            body, title = choose_text(body, title) if options.title else (body, title)
+            body, title = choose_text(body, title if options.title else None)
             if options.repair_mojibake:
                 body, title = (
                     repair_mojibake(each) if isinstance(each, str) else each
@@ -286,7 +283,7 @@ def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows
         for labels, read_given in zip(rows.given, readers, strict=True):
             labels.append(None if reason else read_given(record))
         has_title = options.title and not reason
-        titles.append(make_title(title, text, repair, MAX_TITLE) if has_title else "")
+        titles.append(make_title(title, text, repair, options.max_characters) if has_title else "")
     if options.mask_personal_data:
         for texts in (titles, rows.texts):
             for number in personal_data.find_suspects(texts):

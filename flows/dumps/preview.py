@@ -12,7 +12,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.config import DumpOptions
 from amazon_electra.beam_jobs.core import languages, storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.reading import detection, fields, work_units
@@ -121,6 +121,11 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
         unused = ", ".join(fields.describe_unused_columns(dict(layout.unused)))
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
+    title, first = dict(layout.mapping).get("title"), len(preview.reviews)
+    missing = sum(review.text is None for review in preview.reviews)
+    if title and 10 * missing > first:
+        entry = name_setting("columns", fields.format_entry("text", title))
+        yield f"texts     {missing:,} of {first:,} have no text; {entry} reads {title} alone"
     for field, column in layout.mapping:
         if field.startswith(fields.LABEL):
             typed = preview.count_values(column)

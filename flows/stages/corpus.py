@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.config import CorpusConfig
+from amazon_electra.beam_jobs.config import CORPUS_VERSION, CorpusConfig
 from amazon_electra.flows.configuration import form
 from amazon_electra.flows.stages.dump import hash_files, list_files, locate_dump, locate_files
 from amazon_electra.flows.store.stage import Resources, Stage
@@ -13,7 +13,7 @@ from amazon_electra.flows.store.store import Store
 class Corpus(Stage):
     """`dump` → corpus."""
 
-    name, version, Config = "corpus", 30, CorpusConfig
+    name, version, Config = "corpus", CORPUS_VERSION, CorpusConfig
     headline = ("read", "kept", "sentences")
     ends_run = True
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.config import ScoringConfig
+from amazon_electra.beam_jobs.config import SCORES_VERSION, CorpusConfig, ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import choose_free_name
@@ -33,6 +33,8 @@ class RegisteredModel:
     task: str = ""
     reads_titles: bool = True
     """Whether its corpus has them."""
+    max_characters: int = CorpusConfig().max_characters
+    """Of a title, in its corpus."""
 
 
 def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
@@ -50,8 +52,9 @@ def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
                 "model.alias",
             )
         corpora = [m for _, m in store.trace_lineage(manifest) if m["stage"] == "corpus"]
-        reads_titles = not corpora or corpora[0]["parameters"].get("title", True)
-        found.append(RegisteredModel(tags["version"], tags["model"], tags["task"], reads_titles))
+        about = {**dict(CorpusConfig()), **(corpora[0]["parameters"] if corpora else {})}
+        own = tags["version"], tags["model"], tags["task"]
+        found.append(RegisteredModel(*own, about["title"], about["max_characters"]))
     if len({one.reads_titles for one in found}) > 1:
         named = ", ".join(one.task for one in found if one.reads_titles)
         raise UserError(f"only some models read titles ({named}): name one", "model.task")
@@ -66,7 +69,7 @@ def describe_models(models: Sequence[RegisteredModel]) -> str:
 class Scores(Stage):
     """`dump` and `model` → files of scores, a row for every record."""
 
-    name, version, Config = "scores", 16, ScoringConfig
+    name, version, Config = "scores", SCORES_VERSION, ScoringConfig
     headline = ("read", "scored")
     ends_run = True
 
@@ -124,6 +127,9 @@ def build_config(models: Sequence[RegisteredModel], form: Scoring) -> ScoringCon
         **form.dump.pick(ScoringConfig),
         model_version=tuple(model.version for model in models),
         title=all(model.reads_titles for model in models),
+        max_characters=max(
+            (model.max_characters for model in models), default=CorpusConfig().max_characters
+        ),
         precision=form.model.precision,
         output_format=form.scores.format,
         id=form.scores.id,

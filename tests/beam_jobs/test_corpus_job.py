@@ -29,7 +29,7 @@ def test_every_review_is_kept_or_counted(tmp_path):
     result = corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
     assert result["read"] == 54
     assert result["kept"] == 50
-    assert result["dropped"] == {"broken JSON": 1, "duplicate": 1, "empty text": 1, "no text": 1}
+    assert result["dropped"] == {"broken JSON": 1, "duplicate": 1, "no text": 2}
     assert len(rows_of(tmp_path / "corpus")) == 50
     reject = json.loads((tmp_path / "corpus" / "rejects" / "0000000-00000.jsonl").read_text())
     assert (reject["line"], reject["reason"], reject["file"]) == (52, "broken JSON", str(dump))

@@ -74,14 +74,14 @@ def test_every_record_has_its_row_with_the_score_of_its_text_or_a_reason(model, 
     dump.write_text("\n".join([lines[0], '{"broken', lines[1], empty, none, *lines[2:]]) + "\n")
     result = score(model, tmp_path / "scores", dump, more=["--model_version", "7"])
     assert (result["read"], result["scored"]) == (8, 5)
-    assert result["unscored"] == {"broken JSON": 1, "empty text": 1, "no text": 1}
+    assert result["unscored"] == {"broken JSON": 1, "no text": 2}
     rows = read(tmp_path / "scores" / "dump.scores.parquet")
     assert [row["row"] for row in rows] == list(range(1, 9))
     assert {row["file"] for row in rows} == {"dump.json"}
     assert {row["model_version"] for row in rows} == {"7"}
     assert [row["id"] for row in rows] == [0, None, 1, 8, 9, 2, 3, 4]
     reasons = [row["reason"] for row in rows]
-    assert reasons[:5] == [None, "broken JSON", None, "empty text", "no text"]
+    assert reasons[:5] == [None, "broken JSON", None, "no text", "no text"]
     for row in rows:
         found = [row[f"p.{label}"] for label in ("negative", "neutral", "positive")]
         if row["reason"]:
@@ -316,6 +316,6 @@ def test_a_text_that_a_spreadsheet_would_compute_is_marked_in_csv(model, tmp_pat
 def test_a_dump_that_takes_half_a_minute_uses_every_core(model, tmp_path, rows, mode):
     dump = tmp_path / "dump.csv"
     dump.write_text("text\n" + f"{'good ' * 100}\n" * rows)
-    paths = {"model": (str(model),), "input": ((str(dump),),), "output": str(tmp_path / "scores")}
+    paths = {"model": (str(model),), "input": (str(dump),), "output": str(tmp_path / "scores")}
     plan = scoring_plan.plan_scoring(build_settings(ScoringOptions, paths), [])
     assert f" {mode}, " in describe_engine(plan.engine)

@@ -97,7 +97,7 @@ def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch)
     printed = capsys.readouterr().out.splitlines()
     assert printed == [
         f"scores      {tmp_path / 'scores'}: 1 of 2 records have a label",
-        "            1 empty text",
+        "            1 no text",
     ]
     rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
     assert list(rows["id"]) == [7, 8]

@@ -67,7 +67,7 @@ def test_a_sheet_is_read_by_the_types_of_its_cells(tmp_path, above):
     rows = [*above, HEADER, *ROWS[:10], [None] * 4, *ROWS[10:]]
     dump = write_workbook(tmp_path / "shop.xlsx", Spring=rows, Notes=[["note"], ["none"]])
     result = run_job(tmp_path / "corpus", "--input", dump)
-    assert (result["read"], result["kept"], result["stars_scales"]) == (30, 30, ["1-5"])
+    assert (result["read"], result["kept"], result["stars_scale"]) == (30, 30, "1-5")
     assert {row["month"] for row in rows_of(tmp_path / "corpus")} == {"2023-03", "2023-04"}
     file = add_id_column(look_at(dump), None)
     [unit] = work_units.cut_file(file, 1 << 20, str(tmp_path / "cuts"))

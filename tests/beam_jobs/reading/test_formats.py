@@ -236,8 +236,8 @@ def test_an_encoding_that_is_not_cp1252_is_asked_for(tmp_path, text, encoding):
 
 
 COUNTS = {
-    "mcauley_2018/AMAZON_FASHION_5.json.gz": (3176, {"no text": None}),  # 16 have a title alone
-    "mcauley_2018/All_Beauty_5.json": (5269, {"no text": None}),
+    "mcauley_2018/AMAZON_FASHION_5.json.gz": (3176, {"no text": 16}),
+    "mcauley_2018/All_Beauty_5.json": (5269, {"no text": 5}),
     "mcauley_2014/reviews_crlf.json": (2973, {}),
     "mcauley_2014/Cell_Phones_and_Accessories_5_truncated_array.json.gz": (
         4777,
@@ -275,14 +275,16 @@ def test_an_object_around_the_reviews_is_unwrapped(tmp_path, indent, name):
     assert [item[1] for item in items] == reviews
 
 
-def test_of_several_lists_the_reviews_are_named(tmp_path):
+def test_of_several_lists_the_one_with_texts_is_read(tmp_path):
     record = {"data": {"page": [{"n": 1}], "reviews": [review(0), review(1)]}, "total": 2}
-    dump = write_lines(tmp_path / "d.json", [json.dumps(record)])
-    with pytest.raises(UserError, match=r"d\.json.*data\.reviews"):
-        run_job(tmp_path / "corpus", "--input", dump)
+    dump = write_lines(tmp_path / "d.json", [record])
+    assert run_job(tmp_path / "corpus", "--input", dump)["kept"] == 2
     with pytest.raises(UserError, match=r"data\.reviews"):
-        run_job(tmp_path / "corpus", "--input", dump, "--records", "reviews")
-    result = run_job(tmp_path / "corpus", "--input", dump, "--records", "data.reviews")
+        run_job(tmp_path / "named", "--input", dump, "--records", "reviews")
+    record["data"]["page"] = [review(2)]
+    with pytest.raises(UserError, match=r"d\.json.*data\.reviews"):
+        run_job(tmp_path / "two", "--input", write_lines(dump, [record]))
+    result = run_job(tmp_path / "chosen", "--input", dump, "--records", "data.reviews")
     assert (result["read"], result["kept"]) == (2, 2)
 
 

@@ -213,3 +213,12 @@ def test_mojibake_is_counted_and_the_setting_is_named(tmp_path, capsys):
     assert "--set dump.repair_mojibake=true" in said
     preview(tmp_path, path, repair_mojibake=True)
     assert "\nencoding" not in capsys.readouterr().out
+
+
+def test_titles_without_a_body_are_offered(tmp_path, capsys):
+    records = [{"text": f"It boils {i}." * (i % 2), "title": f"No. {i}"} for i in range(20)]
+    path = write_lines(tmp_path / "a.json", records)
+    preview(tmp_path, path)
+    assert "--set dump.columns=text=title" in capsys.readouterr().out
+    preview(tmp_path, path, columns="text=title")
+    assert "It boils" not in capsys.readouterr().out

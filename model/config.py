@@ -1,10 +1,8 @@
 """What can be set for training: each field with its meaning, unit, bounds, default and source.
 
-Sources, by their short names below:
-  paper    Clark et al. 2020, ELECTRA, arXiv 2003.10555, tables 6 and 7
-  google   google-research/electra: configure_pretraining.py, configure_finetuning.py,
-           util/training_utils.py and README
-  bert     Devlin et al. 2019, arXiv 1810.04805
+Sources: paper is Clark et al. 2020, ELECTRA, arXiv 2003.10555, tables 6 and 7; google is
+google-research/electra (configure_pretraining.py, configure_finetuning.py, util/training_utils.py,
+README); bert is Devlin et al. 2019, arXiv 1810.04805.
 """
 
 from collections.abc import Mapping

@@ -2,16 +2,8 @@
 
     python -m amazon_electra.model.contrastive --encoder DIR --corpus DIR --output DIR
 
-A title and the body below it were written by one person about one thing, so that the title is a
-label that nobody had to give. Both are encoded by the same network; the loss is the symmetric
-InfoNCE (van den Oord et al. 2018, arXiv 1807.03748; Radford et al. 2021, arXiv 2103.00020) of the
-cosines of a batch: each title has to find its body among all of the batch, and each body its title.
-The negatives are those of the whole batch however many pairs a device takes at once: embeddings are
-made first, then the gradient of the loss by them, then that of the weights, part by part (Gao et
-al. 2021, arXiv 2101.06983). With several processes each embeds its share, and all know all.
-
-The output has the layout of amazon_electra.model.pretrain: `encoder` is a transformers folder for
---start-from.
+The loss is the symmetric InfoNCE (arXiv 1807.03748, 2103.00020) of the cosines of a whole batch,
+whose gradients are made part by part (arXiv 2101.06983). `encoder` in the output is the folder.
 """
 
 import hashlib

@@ -1,9 +1,7 @@
 """Fine-tune an encoder on a task: `python -m amazon_electra.model.finetune --encoder DIR|random
---task NAME --data DIR --output DIR`. `--encoder ARM` or `--encoder ARM:DIR` fits another arm
-(model/arms).
+--task NAME --data DIR --output DIR`. `--encoder ARM` or `--encoder ARM:DIR` fits another arm.
 
-Every learning rate is trained from the same start and the best on held-out examples is kept: the
-same care for every arm of a comparison, a random encoder included.
+Every learning rate is trained from the same start and the best on held-out examples is kept.
 """
 
 import json

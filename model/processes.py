@@ -1,9 +1,7 @@
 """Several processes that train one model: start them on this machine, let them agree.
 
-Their numbers are those of `--processes`, of torchrun's environment, or of XLA's runtime on a TPU
-pod; a process that is alone is rank 0 of 1. `--processes` starts them by torch.multiprocessing and
-not by torchrun, which opens ports on all interfaces, with --standalone too; on several machines
-torchrun starts the same command.
+`--processes` starts them by torch.multiprocessing and not by torchrun, which opens ports on all
+interfaces, with --standalone too; on several machines torchrun starts the same command.
 """
 
 import json

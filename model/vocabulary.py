@@ -2,13 +2,8 @@
 
 `python -m amazon_electra.model.vocabulary --corpus DIR --output DIR --size 50000`
 
-`tokenizers` finds the pieces by byte-pair merges, most frequent pair first (its WordPieceTrainer
-wraps its BpeTrainer; the likelihood criterion of Schuster and Nakajima, 2012, was never published
-as code), and applies them as BERT does: longest match first. The trainer leaves two things to the
-order of a hash table, so that two runs may differ: which rare characters enter the alphabet, and
-the ids of `##x`, by which merges of equal count are ordered. Both are settled here before it
-starts, and the vocabulary is the same on every run, for any number of threads and any order of the
-files.
+The alphabet and the order of `##x` are fixed before `tokenizers` finds the pieces, which leaves
+both to a hash table: each run gives the same vocabulary.
 """
 
 import json

@@ -1,11 +1,8 @@
-"""Arms: the ways to fit a classifier that a run compares. An arm is one class in one file.
-
-Who asks for an arm by its name asks the class everything else: whether it reads an encoder, whether
-it takes seconds or minutes, which settings it reads, how its exported folder is loaded. Importing
-an arm loads neither torch nor scikit-learn.
+"""Arms: the ways to fit a classifier that a run compares. An arm is one class in one file, which
+says all that others ask of it. Importing one loads neither torch nor scikit-learn.
 
 An arm of another package is added by `register`; its module is an entry point of the group
-`amazon_electra.plugins` (beam_jobs/core/plugins.py), or the program that starts the run imports it.
+`amazon_electra.plugins`, or the program that starts the run imports it.
 """
 
 from importlib import import_module

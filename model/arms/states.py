@@ -1,10 +1,8 @@
 """Logistic regression on the states of a frozen encoder: what `pool_tokens` makes of each of its
-last four layers, the mean over the tokens or the first one. The folder has the encoder, and the
-regression in `model.skops`.
+last four layers. The folder has the encoder, and the regression in `model.skops`.
 
-States are computed once for the tasks, folds and curves of a run. A text has the same states to the
-bit whatever it is computed with, so that a cache decides nothing: every batch has ROWS rows, and a
-length that is the text's own, rounded up to STEP.
+A text has the same states to the bit whatever it is computed with, so that a cache decides nothing:
+every batch has ROWS rows, and a length that is the text's own, rounded up to STEP.
 """
 
 import hashlib

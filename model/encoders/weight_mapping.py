@@ -1,9 +1,6 @@
 """Maps the names of weights and of fields of config.json: those of each kind of published encoder
-to transformers' ELECTRA, and these to ours.
-
-Every kind is BERT's post-norm transformer with learned absolute positions, so each is a renaming.
-Sources: transformers' modeling_bert.py, modeling_electra.py, modeling_distilbert.py and their
-configurations.
+to transformers' ELECTRA, and these to ours. Every kind is BERT's post-norm transformer with learned
+absolute positions, so each is a renaming (modeling_bert.py, _electra.py, _distilbert.py).
 """
 
 from collections.abc import Mapping

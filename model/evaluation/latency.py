@@ -1,10 +1,6 @@
-"""Measures what a fine-tuned model costs.
-
-It times the way from text to answer, tokenizing included, on a fixed number of threads: p50 and p99
-per review, one at a time and in batches of 32 (each with the number of batches timed), reviews per
-second, parameters, bytes of the weights, and peak memory: on a GPU what torch allocated there; else
-the resident memory of the process, Python and torch included (ru_maxrss), so that two models differ
-by less than their weights.
+"""Measures what a fine-tuned model costs: milliseconds from text to answer, tokenizing included, on
+a fixed number of threads, one review at a time and in batches of 32; reviews a second, parameters,
+bytes of the weights, and peak memory (of a GPU what torch allocated, else that of the process).
 """
 
 import time

@@ -1,10 +1,6 @@
 """Metrics as functions of sums over examples, so that one matrix product gives a metric on every
-bootstrap sample.
-
-A metric turns predictions into columns of statistics, one row per example, and sums of those rows
-into its value. Accuracy sums one column; macro-F1 three per class; a correlation five. Values equal
-those of scikit-learn, scipy, seqeval and the official SQuAD script
-(tests/model/evaluation/test_metrics.py).
+bootstrap sample: columns of statistics, a row for each example, are summed, and the sums become the
+value. Values equal those of scikit-learn, scipy, seqeval and the official SQuAD script.
 """
 
 import math

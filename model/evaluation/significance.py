@@ -1,23 +1,8 @@
 """Intervals and paired tests: what a difference between two arms is worth.
 
-A result varies for three reasons: other test examples could have been drawn, another fine-tuning
-seed (head, order, training sample) gives another network, and another pre-training seed another
-encoder. Examples are resampled by a paired bootstrap. Seeds are random effects: pre-training and
-fine-tuning seeds are crossed where every encoder was fine-tuned with the same seeds, else nested.
-Their variance is added. Where there is one pre-training, nothing is known of others: the finding
-is about this checkpoint.
-
-Three seeds show little of how much seeds vary, and a variance that is small by chance is no
-evidence: it counts as a scaled inverse chi-squared one in the tails too (Fisher's fiducial solution
-of the Behrens-Fisher problem, 1935), and the comparisons of a study lend each other strength by how
-alike their variances are (empirical Bayes, Smyth 2004, doi:10.2202/1544-6115.1027).
-
-tests/model/evaluation/test_family_errors.py simulates studies of 6, 36 and 60 comparisons without a
-difference, three pre-trainings by three fine-tunings: in at most 6% of them any is found. With
-deviations of 0.3 and 1 point between pre-trainings and fine-tunings and 0.6 points of noise from
-examples, 44, 31 and 29% of differences of 3 points are found in them, and 92, 97 and 97% of 5.
-test_significance.py simulates single comparisons: intervals cover 95% or more; and comparisons
-pooled over six settings of unlike spread: 5% of studies without a difference find one.
+Examples are resampled by a paired bootstrap; seeds of fine-tuning and pre-training are random
+effects, crossed or nested, whose variances are added. docs/results.md says how the variance of few
+seeds is estimated, and what simulated studies find (tests/model/evaluation).
 """
 
 import math

@@ -1,9 +1,8 @@
 """Distil: a small student learns from a fine-tuned teacher's outputs as well as from the labels.
 
-Soft targets with a temperature (Hinton et al. 2015, arXiv 1503.02531); a student of some
-layers of the teacher (DistilBERT, arXiv 1910.01108); hidden states and attention as further targets
-(TinyBERT, arXiv 1909.10351). The teacher's logits are computed once; its hidden states are too
-large to keep and are computed where a loss needs them.
+Soft targets with a temperature (arXiv 1503.02531); a student of some layers of the teacher
+(DistilBERT, arXiv 1910.01108); hidden states and attention too (TinyBERT, arXiv 1909.10351). The
+teacher's logits are computed once, its hidden states where a loss needs them.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Declare tasks and examples, and sample them the same way for every arm.
 
-A task module (model/finetuning/tasks) knows a format; nothing outside it does. Sampling keeps the
-examples whose hash of (seed, example id) is smallest, so it streams through any number of records,
-does not depend on the order of files, and a larger sample contains the smaller one. A sample lies
-in memory: a million reviews take 0.8 GB.
+A sample has the examples whose hash of (seed, example id) is smallest: it does not depend on the
+order of files, and a larger one contains the smaller one. It lies in memory: a million reviews take
+0.8 GB.
 """
 
 import hashlib

@@ -1,9 +1,7 @@
 """Turn examples into what a network is given: token ids (a row a text or choice, or windows over a
 passage), packed into a few arrays, and cut into batches.
 
-Batches hold texts of like length and are padded to the longest of their own, not to the maximum:
-reviews are about 80 words, the maximum is for the few long ones. Sorting happens within pools of
-batches, so the order stays random.
+Batches hold texts of like length, sorted within pools of batches, and are padded to their longest.
 """
 
 from array import array

@@ -1,9 +1,7 @@
-"""Writes and reads checkpoints of training, each whole or absent.
+"""Writes and reads checkpoints of training, each whole or absent: a folder `step-00000500` with
+state.safetensors and state.json, written under a temporary name, fsynced, then renamed.
 
-A checkpoint is a folder `step-00000500` with state.safetensors (tensors) and state.json (numbers).
-It is written under a temporary name, every file and the folder itself fsynced, then renamed, so
-that a folder of that name is whole whatever happens while it is written. No pickle. Each holds what
-must be the same for it to be continued.
+Each holds what must be the same for it to be continued.
 """
 
 import json

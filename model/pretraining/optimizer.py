@@ -1,9 +1,7 @@
 """Builds AdamW and sets the learning rate of each step.
 
-Where this differs from google-research/electra, and why: google's Adam leaves out the bias
-correction of the moments, which makes its first steps several times larger than Kingma & Ba's at
-the same learning rate and leans on the long warm-up to survive them; here the correction is in, as
-in Loshchilov & Hutter 2019, so that short warm-ups are safe too.
+The moments' bias is corrected (Loshchilov & Hutter 2019), which google's Adam does not: its first
+steps are several times larger, and need a long warm-up.
 """
 
 from dataclasses import asdict, dataclass

@@ -1,13 +1,8 @@
-"""Measures the networks on text they do not train on, the same way every time.
+"""Measures the networks on text they do not train on, the same way every time: masked positions and
+random keys are fixed. The discriminator is measured on what the generator puts there now.
 
-Masked positions and the random keys of the samples are fixed, so that two measurements differ by
-the weights alone. The discriminator is measured on what the generator puts there now, which gets
-harder while the generator learns.
-
-At a small budget ELECTRA's discriminator may become a constant: then its AUC stays near 0.5. A
-longer run leaves that state; one that starts from a masked language model which has learned more
-than word frequencies was not in it at any validation: `git show ed7f0f0:docs/results.md`, "What
-gets ELECTRA off the plateau".
+At a small budget a discriminator may become a constant, whose AUC stays near 0.5; a longer run, or
+one that starts from a masked language model, leaves that state.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,9 +1,7 @@
-"""Mirrors in MLflow what the jobs write, and is never in the way of what they do.
+"""Mirrors in MLflow what the jobs write to metrics.jsonl, and is never in the way of what they do.
 
-Jobs append their metrics to metrics.jsonl. A thread sends what is new every few seconds, in the
-order in which it was asked for; MLflow's own asynchronous logging would hold the end of a run while
-the server is away. What could not be sent by the end of a run is sent by the next one, which finds
-the stage complete and MLflow without it. MLflow takes a point twice without doubling it.
+A thread sends what is new every few seconds. What could not be sent by the end of a run is sent by
+the next one, which finds the stage complete and MLflow without it; points sent twice count once.
 """
 
 import json

@@ -1,12 +1,8 @@
 """AmazonQA (Gupta et al. 2019, arXiv 1908.04364): questions about products, review snippets,
-answers, answerability.
+answers, answerability; JSON lines, which are read one at a time.
 
-The answers are written by people, not taken from the reviews. The authors make extractive ones: of
-all runs of up to nine words of the snippets the five whose BLEU-2 against the written answers is
-highest (find_answer_spans in src/lang_models/convert_squad.py of amazonqa/amazonqa, there from two
-words on and with case; src/prepro's later form takes runs of 10 and 20 words). The best one is
-trained on, each of the five counts as right. Files are JSON lines, {train,val,test}-qar.jsonl, 1.5
-GB; a line is read at a time, and spans are looked for only in the examples that are sampled.
+People wrote the answers. The extractive ones are, as the authors' (convert_squad.py), the five runs
+of up to nine words of the snippets with the highest BLEU-2; the best one is trained on.
 """
 
 import math

@@ -1,9 +1,8 @@
 """Read polarity, stars and the user's own labels from a corpus folder (beam_jobs.corpus_job).
 
-The corpus's dev and test splits are those of the tasks. A task trains on the labels of both other
-splits: the texts that an encoder is pre-trained on may teach with their labels too. The corpus may
-hold hundreds of millions of reviews: rows are chosen by a hash of their review id a batch at a
-time, and only the chosen ones become examples.
+A task trains on the labels of the splits pretrain and train: the texts that an encoder is
+pre-trained on may teach with their labels too. Rows are chosen by a hash of their review id, a
+batch at a time, and only the chosen ones become examples.
 """
 
 import re

@@ -1,16 +1,8 @@
-"""Chooses which tokens are masked, on the device, by random numbers that every device counts alike.
+"""Chooses which tokens are masked, on the device, by hashes of a key that the host gives each
+sequence (random_bits.py), so that every device masks alike.
 
-The host gives each sequence a key and the number of its masked tokens; all else is a hash of the
-key (random_bits.py), in shapes that depend on nothing but the length.
-
-Where this differs from google-research/electra, and why:
-  - positions are drawn without replacement: google draws with replacement, so that about 14.2%
-    instead of 15% are distinct;
-  - the probability is of the tokens that may be masked, not of all tokens including [CLS] and
-    [SEP]: reviews are short and several share a sequence, so that special tokens would push the
-    share of masked words far above it;
-  - rounding is shared by the batch, so that the share is exact to one token per batch, not per
-    sequence.
+Unlike google's, positions are drawn without replacement, as a share of words without [CLS] and
+[SEP], and rounding is shared by the batch (model/pretraining/README.md).
 """
 
 import math

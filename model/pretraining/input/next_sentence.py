@@ -1,10 +1,7 @@
-"""Makes pairs of segments for next-sentence prediction from the packed documents.
-
-Devlin et al. 2019: two segments A and B, half of the time B really follows A. Here a document of
-two or more sentences is cut at one of its sentence starts; for half of them the second part is
-exchanged for that of another document of the batch. Reviews of one sentence stay as they are and
-take no part in the loss. The [SEP] between the segments is one token more per document: what then
-no longer fits is cut off the row's last document.
+"""Makes pairs of segments for next-sentence prediction from the packed documents (Devlin et al.
+2019): a document is cut at one of its sentence starts, and for half of them the second part is
+exchanged for that of another document of the batch. Documents of one sentence take no part in the
+loss; what no longer fits beside the [SEP] is cut off the row's last document.
 """
 
 from itertools import pairwise

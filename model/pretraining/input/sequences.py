@@ -1,9 +1,8 @@
 """Reads shards into fixed-shape batches, in an order that a resumed run can take up anywhere.
 
-The order depends on the seed and the epoch alone: row groups are shuffled, then the sequences of
-each window of row groups. A place in it is one number, the sequences consumed so far over all
-processes, so that it can be stored in a checkpoint and does not change with the number of devices.
-Memory holds two windows, not the corpus.
+Row groups are shuffled by seed and epoch, then the sequences of each window of row groups. A place
+in that order is one number, the sequences consumed so far over all processes. Memory holds two
+windows.
 """
 
 import hashlib

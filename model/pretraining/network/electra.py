@@ -1,9 +1,8 @@
-"""Defines ELECTRA: a small generator proposes tokens, the discriminator finds the replaced ones.
+"""Defines ELECTRA: a small generator proposes tokens, the discriminator finds the replaced ones
+(Clark et al. 2020, arXiv 2003.10555).
 
-Clark et al. 2020, arXiv 2003.10555. The generator's vocabulary projection runs on the masked
-positions only; its samples carry no gradient from the discriminator; word, position and type
-embeddings are one module in both networks (google). Losses are sums divided by the totals of the
-whole batch over all devices, so that parts of a batch add up exactly.
+Samples carry no gradient from the discriminator; the embeddings are one module in both networks
+(google). Losses are sums over totals of the whole batch, so that its parts add up exactly.
 """
 
 import torch

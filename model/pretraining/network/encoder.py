@@ -1,20 +1,8 @@
-"""Defines the transformer of both networks: BERT's, post-norm, as in transformers' ElectraModel.
+"""Defines the transformer of both networks: BERT's, post-norm, as in transformers' ElectraModel,
+with one product for query, key and value, and nothing whose shape depends on the data.
 
-Own modules, not those of transformers: one matrix product for query, key and value, what attention
-may see made once per batch, and nothing whose shape depends on the data. Weights,
-states and LayerNorm are fp32; only the products are made in the narrower type of the device, as
-autocast does: tokens of a little-trained network differ by less than bf16 resolves. `small` on real
-reviews after 600 steps of 16: the discriminator's loss on dev was 0.4031 with bf16 states, what a
-constant scores, and 0.3964 with fp32 ones. model/encoders/weight_mapping.py holds the
-exact mapping of the weights.
-
-Attention stays within the documents of packed sequences, in one of two ways. DenseAttention runs
-on every device: a matrix of scores per sequence and a mask; the attention probabilities are dropped
-out as published. FusedAttention (CUDA, bf16, compiled) is torch's FlexAttention, which leaves out
-the blocks of 128 × 128 tokens that share no document. It has no dropout inside, so hidden states
-are dropped there, and probabilities are not. For rows of 128 tokens it takes 0.33 to 0.42 of the
-time of torch's varlen_attn, which makes a matrix for each document (tests/bench/gpu.py, row
-`attention`, on an H200).
+Weights, states and LayerNorm are fp32, the products of the device's type. Attention stays within
+the documents of packed sequences: by a mask, or on CUDA in bf16 by FlexAttention, without dropout.
 """
 
 import math

@@ -1,10 +1,8 @@
-"""Masked language modelling on transformers' own module, for encoders that ours does not hold.
+"""Masked language modelling on transformers' own module, for encoders that ours does not hold; a
+hook on its trunk hands the masked tokens alone to its head.
 
-The module is used as it is: its trunk encodes, and its head sees the masked tokens alone, because a
-hook on the trunk hands it those. Documents stay apart in one of two ways. Where the module takes
-a mask between single tokens and positions, packed sequences are encoded as they are; else
-(DeBERTa) each document becomes a row of its own, together with those of about its length.
-Which of the two is found out by `find_layout`, not by a list of names.
+Packed sequences are encoded as they are where the module takes a mask between tokens, and
+positions; else each document is a row of its own. `find_layout` finds out which.
 """
 
 from collections.abc import Iterator

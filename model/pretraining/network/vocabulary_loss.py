@@ -1,16 +1,8 @@
-"""Computes cross-entropy, samples and gradient of the masked tokens in one pass over the logits.
+"""Computes cross-entropy, samples and gradient of the masked tokens in one pass over the logits,
+the largest thing in a step: they are made a few rows at a time and stay in the cache.
 
-The logits (masked tokens × vocabulary) are the largest thing in a step. They are made a few rows
-at a time, stay in the cache, and give everything at once: the loss, the two stages of the
-Gumbel-max draw, whether the best guess is right, and the gradient of the loss with respect to the
-logits, kept in the type of the matrix products for the backward pass.
-
-Sampling: the plain trick adds one Gumbel number to every logit and takes the maximum; at 30,522
-entries that costs more than the exponentials. Here a block of entries is drawn first, by its
-log-sum-exp, then an entry within it: by the chain rule the same distribution, with about 2 ·
-sqrt(entries) random numbers per token instead of one per entry. They are a hash of one key
-per token (random_bits.py), so that every device, and every number of processes, draws the same
-tokens from the same logits.
+Sampling draws a block of entries by its log-sum-exp, then an entry within it: by the chain rule
+what the Gumbel-max trick draws, with 2 · sqrt(entries) random numbers a token (random_bits.py).
 """
 
 import math

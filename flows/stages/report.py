@@ -42,7 +42,7 @@ class ReportConfig(Settings):
 
 @dataclass(frozen=True)
 class Report(Stage):
-    """Evaluated cells → report.md, report.html and report.json.
+    """Evaluated cells → report.html, report.md (a summary) and report.json.
 
     The run, which knows its arms, describes them in study.json; the job renders it.
     """

@@ -1,5 +1,5 @@
-"""The report of a study, rendered from report.md.j2: report.md, report.html (self-contained) and
-report.json. All that it shows is computed from the cells' predictions.
+"""The report of a study: report.html (self-contained, rendered from report.md.j2), a summary of one
+page in report.md, and report.json. All that it shows is computed from the cells' predictions.
 """
 
 import itertools
@@ -75,11 +75,11 @@ class ReportResult(Result):
     report: str = ""
     """The page."""
     markdown: str = ""
-    """The same as Markdown."""
+    """A summary of it, in Markdown."""
 
 
 def write_report(study: ReportInput | str | Path, output: str | Path) -> ReportResult:
-    """Write report.md, report.html and report.json; return the last one's content.
+    """Write report.html, report.md and report.json; return the last one's content.
 
     `study` is what the report shows, or a file of it, to which its folders are relative.
     """
@@ -87,25 +87,24 @@ def write_report(study: ReportInput | str | Path, output: str | Path) -> ReportR
     if not isinstance(study, ReportInput):
         base = Path(study).parent
         study = read_report_input(Path(study))
-    results = load_results(study, base)
-    differences = results.compare_pairs(study.comparisons)
-    answer = compose_answer(results, differences)
-    content = gather(study, base, results, differences) | {"answer": answer}
+    content = gather(study, base)
     output.mkdir(parents=True, exist_ok=True)
-    markdown, page = (render_template("report.md.j2", page=one, **content) for one in (False, True))
-    (output / "report.md").write_text(markdown, encoding="utf-8")
-    (output / "report.html").write_text(convert_to_page(study.title, page), encoding="utf-8")
+    summary = render_template("summary.md.j2", **content)
+    page = convert_to_page(study.title, render_template("report.md.j2", **content))
+    (output / "report.md").write_text(summary, encoding="utf-8")
+    (output / "report.html").write_text(page, encoding="utf-8")
     for owner, model in zip(content["owners"], study.models, strict=True):
         write_errors_page(base / model, output / owner.page, study.title)
+    results, differences, answer = (content[n] for n in ("results", "differences", "answer"))
     result = ReportResult.of(summarize(study, results, differences, answer, output))
     write_json(output / "report.json", result.content)
     return result
 
 
-def gather(
-    study: ReportInput, base: Path, results: Results, differences: Sequence[Difference]
-) -> dict[str, Any]:
-    """Return what report.md.j2 shows, by the names that it has for it."""
+def gather(study: ReportInput, base: Path) -> dict[str, Any]:
+    """Return what the templates show, by the names that they have for it."""
+    results = load_results(study, base)
+    differences = results.compare_pairs(study.comparisons)
     tasks, arms = results.tasks, results.arms
     models = [base / model for model in study.models]
     cells = [results.list_cells(arm, task) for arm in arms for task in tasks]
@@ -121,6 +120,7 @@ def gather(
         "study": study,
         "results": results,
         "differences": differences,
+        "answer": compose_answer(results, differences),
         "pooled": pool_differences([results], pairs),
         "owners": [Owner.read(folder, place) for place, folder in enumerate(models)],
         "decision": find_decision(results, study.cells, models),

@@ -104,7 +104,7 @@ def test_a_study_goes_from_the_dump_to_its_report(place, tmp_path, monkeypatch):
         ("adapted", other, task) for other in ("as published", "TF-IDF", "frozen") for task in tasks
     ]
     assert (folder / "report.html").stat().st_size > 10_000
-    text = (folder / "report.md").read_text()
+    text = (folder / "report.html").read_text()
     assert (
         "They may include test texts, so the results of adapted, as published, frozen may be"
         in text

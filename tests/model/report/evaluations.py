@@ -13,6 +13,8 @@ from amazon_electra.model.evaluation.evaluate import summarize_predictions
 from amazon_electra.model.evaluation.predictions import Predictions
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.report import report
+from amazon_electra.model.report.document import render_template
+from amazon_electra.model.report.inputs import read_report_input
 
 
 def said(accuracy: float, seed: int, n: int = 400) -> Predictions:
@@ -53,4 +55,10 @@ def write_cells(folder, arms, pretraining_seeds=(None,), seeds=range(3), task="p
 def render(folder, cells, **content):
     (folder / "study.json").write_text(json.dumps({"cells": cells, **content}))
     result = report.write_report(folder / "study.json", folder / "report")
-    return result, (folder / "report" / "report.md").read_text()
+    return result, read_page(folder / "study.json")
+
+
+def read_page(file):
+    """Return the report of a file as Markdown, before it becomes a page."""
+    content = report.gather(read_report_input(file), file.parent)
+    return render_template("report.md.j2", **content)

@@ -13,7 +13,7 @@ from amazon_electra.model.evaluation import significance, spans
 from amazon_electra.model.evaluation.predictions import Predictions
 from amazon_electra.model.report import report, results
 from amazon_electra.model.report.inputs import ReportInput
-from tests.model.report.evaluations import render, said, write_cells
+from tests.model.report.evaluations import read_page, render, said, write_cells
 
 
 def test_one_sentence_answers_however_many_comparisons_there_are():
@@ -42,7 +42,7 @@ def test_named_pairs_are_compared_and_one_arm_is_not(study, tmp_path):
         told = {name: value for name, value in content.items() if name in ("title", "arms")}
         (tmp_path / "study.json").write_text(json.dumps(told | {"cells": cells} | changes))
         summary = report.write_report(tmp_path / "study.json", tmp_path)
-        return summary, (tmp_path / "report.md").read_text()
+        return summary, read_page(tmp_path / "study.json")
 
     summary, text = rendered(comparisons=[["random", "in-domain"]])
     assert {(d["a"], d["b"], d["words"]) for d in summary.differences} == {

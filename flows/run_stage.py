@@ -92,8 +92,7 @@ def make(store: Store, stage: Stage, tell: Tell = lambda event, **more: None) ->
             Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
         result = read_result_of_earlier_job(stage, folder)
         if not result:
-            with store.place.pin():
-                result = stage.run(store, folder)
+            result = stage.run(store, folder)
         peak = max(
             resource.getrusage(who).ru_maxrss
             for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)

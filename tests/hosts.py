@@ -28,7 +28,6 @@ class Shared:
         dotenv = {
             **s3.environment(),
             "AMAZON_ELECTRA_STORE": self.store,
-            "AMAZON_ELECTRA_LEASE_SECONDS": "20",
             "OMP_NUM_THREADS": "1",
         }
         self.compose = Compose(folder, database_port, dotenv)

@@ -1,5 +1,5 @@
 """Where the stage folders of a store lie: a local folder, in which stages stay where they are made.
-A bucket (flows/store/remote.py) has a local folder too, for the copies.
+A bucket (flows/store/bucket.py) has a local folder too, for the copies.
 """
 
 import shutil
@@ -102,19 +102,16 @@ class Place:
         self._checked |= {path: describe(path) for path in paths}
 
     @contextmanager
-    def hold(self, name: str, on_wait: Callable[[], None]) -> Iterator[None]:
+    def hold(
+        self, name: str, on_wait: Callable[[], None], kept: Sequence[str] = ()
+    ) -> Iterator[None]:
         """Let one maker at a time make a folder, which keeps what it writes; a lock dies with the
-        process that holds it.
+        process that holds it. `kept` are its folders of checkpoints.
         """
         folder = self.root / name
         folder.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(folder.with_suffix(".lock"), on_wait):
             yield
-
-    @contextmanager
-    def pin(self) -> Iterator[None]:
-        """Keep copies that this thread fetches until the block is left, where there are copies."""
-        yield
 
     def collect(self, name: str) -> None:
         """Bring what others wrote to a held folder below `root`."""

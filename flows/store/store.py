@@ -191,7 +191,7 @@ class Store:
         """Lock the stage for one process at a time and yield its folder; a process that died holds
         nothing.
         """
-        with self.place.hold(stage.path, waiting):
+        with self.place.hold(stage.path, waiting, stage.scratch):
             yield self.folder(stage)
 
     def list_manifests(self) -> list[Manifest]:
@@ -247,7 +247,7 @@ class Store:
 
 def open_place(given: str) -> Place:
     """Return the place of an address, of a folder, or of a machine's part of an address."""
-    from amazon_electra.flows.store.remote import open_remote_place, read_remote_address
+    from amazon_electra.flows.store.bucket import open_remote_place, read_remote_address
 
     if "://" in given:
         return open_remote_place(given)

@@ -3,7 +3,7 @@
 Two hosts, each a process with a part of the store of its own, make the same stages in one bucket of
 a local S3 server; their jobs count for some seconds. At random moments a job, the process that runs
 the stages, or all of a host is killed (SIGKILL); or the host stands still
-(SIGSTOP) until the other has taken over, or its clock jumps by an hour, forth or back. A reader
+(SIGSTOP) for a while. A reader
 compares the files of complete stages with their manifests all the while, and `prune --yes`
 is run again and again. After some kills the hosts finish in peace, and the files are compared with
 those that one host made alone.
@@ -29,24 +29,9 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.s3_server import BUCKET, connect, serve_s3
 
-ADDRESS, LEASE_SECONDS, KILLS_A_ROUND, PATIENCE = f"s3://{BUCKET}/kills", 5, 10, 300.0
-KINDS = ("job", "run", "host", "stands still", "clock")
-CLOCK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t id, struct timespec *now) {
-  int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
-  static int file = -1;
-  if (file < 0) file = open(getenv("JUMP"), O_RDONLY);
-  char text[16] = {0};
-  int failed = real(id, now);
-  if (id == CLOCK_REALTIME && pread(file, text, 15, 0) > 0) now->tv_sec += atol(text);
-  return failed;
-}"""
+ADDRESS, KILLS_A_ROUND, PATIENCE = f"s3://{BUCKET}/kills", 10, 300.0
+STILL_SECONDS = 10.0
+KINDS = ("job", "run", "host", "stands still")
 
 
 def make(address: str, stages: int) -> None:
@@ -79,19 +64,16 @@ def make(address: str, stages: int) -> None:
 
 
 class Host:
-    """A machine: its part of the store, its clock, and the process that makes the stages."""
+    """A machine: its part of the store, and the process that makes the stages."""
 
     def __init__(self, folder: Path, address: str, stages: int, environment: dict[str, str]):
         folder.mkdir()
-        self.folder, self.clock = folder, folder / "clock"
+        self.folder = folder
         own = {"AMAZON_ELECTRA_STATE": str(folder / "state"), "OMP_NUM_THREADS": "1"}
-        own |= {"AMAZON_ELECTRA_LEASE_SECONDS": str(LEASE_SECONDS), "JUMP": str(self.clock)}
-        own["LD_PRELOAD"] = str(folder.parent / "clock.so")
         self.environment = os.environ | environment | own
         self._words = [sys.executable, __file__, "--make", address, "--stages", str(stages)]
 
     def start(self) -> None:
-        self.clock.write_text("0")
         with open(self.folder / "output.txt", "a") as output:
             self.run = subprocess.Popen(self._words, env=self.environment, stderr=output)
 
@@ -106,18 +88,13 @@ class Host:
         jobs = self.list_jobs()
         if not jobs or self.run.poll() is not None:
             return False
-        if kind == "clock":
-            self.clock.write_text(random.choice(["3600", "-3600"]))
-            time.sleep(3)
-            self.clock.write_text("0")
-            return True
         every = [psutil.Process(self.run.pid), *jobs]
         chosen = {"job": jobs, "run": every[:1]}.get(kind, every)
         for process in chosen:
             with suppress(psutil.Error):
                 process.suspend() if kind == "stands still" else process.kill()
         if kind == "stands still":
-            time.sleep(2 * LEASE_SECONDS)
+            time.sleep(STILL_SECONDS)
             for process in chosen:
                 with suppress(psutil.Error):
                     process.resume()
@@ -166,8 +143,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kills-") as name, serve_s3(Path(name, "s3")) as s3:
         folder, there = Path(name), connect(s3)
         over, emptying = threading.Event(), threading.Lock()
-        shim = ["gcc", "-x", "c", "-shared", "-fPIC", "-o", str(folder / "clock.so"), "-", "-ldl"]
-        subprocess.run(shim, input=CLOCK, text=True, check=True)
         hosts = [Host(folder / n, ADDRESS, given.stages, s3.environment()) for n in ("a", "b")]
         pruner = Host(folder / "pruner", ADDRESS, given.stages, s3.environment())
         prune = [sys.executable, "-m", "amazon_electra.flows.cli.main", "prune", "--yes"]

@@ -11,7 +11,6 @@ import threading
 
 import pytest
 
-from amazon_electra.flows.store.attempt import VARIABLE
 from amazon_electra.flows.store.store import Store
 from tests.patience import eventually
 from tests.s3_server import BUCKET, connect, serve_s3
@@ -34,7 +33,7 @@ def command(store):
 
 def host(server, folder):
     """The environment of a host with nothing of its own yet, on which one thread trains."""
-    own = {"AMAZON_ELECTRA_STATE": str(folder), VARIABLE: "20", "OMP_NUM_THREADS": "1"}
+    own = {"AMAZON_ELECTRA_STATE": str(folder), "OMP_NUM_THREADS": "1"}
     return {**CLEAN, **server.environment(), **own}
 
 
@@ -59,7 +58,7 @@ def test_a_lost_host_and_a_lost_server_change_nothing(tmp_path, s3, monkeypatch)
     )
     there = connect(s3)
     eventually(
-        lambda: there.glob(f"{ADDRESS}/pretraining/*/*/checkpoints/step-*/state.json"),
+        lambda: there.glob(f"{ADDRESS}/pretraining/*/partial.json"),
         lambda: first.poll() is not None and first.stderr.read(),
     )
     os.killpg(first.pid, signal.SIGKILL)

@@ -8,7 +8,7 @@ from uuid import uuid4
 import fsspec
 import pytest
 
-from amazon_electra.flows.store.remote import open_remote_place
+from amazon_electra.flows.store.bucket import open_remote_place
 from amazon_electra.flows.store.store import Store
 from tests.gcs_server import serve_gcs
 from tests.s3_server import BUCKET, serve_s3
@@ -68,8 +68,7 @@ def gs(monkeypatch):
 @pytest.fixture
 def open_host(address, tmp_path, monkeypatch):
     """Opens the store as the host of a name sees it: with a folder of its own."""
-    monkeypatch.setattr("amazon_electra.flows.store.attempt.LOOK_SECONDS", 0.1)
-    monkeypatch.setenv("AMAZON_ELECTRA_LEASE_SECONDS", "2")
+    monkeypatch.setattr("amazon_electra.flows.store.bucket.LOOK_SECONDS", 0.1)
 
     def open_store(name: str) -> Store:
         store = Store(tmp_path)

@@ -284,6 +284,8 @@ def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, monkeypatc
 
     for name in ("AWS_ENDPOINT_URL", "AMAZON_ELECTRA_ADDRESS_SCHEMES"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # else it looks for them first
+        monkeypatch.setenv(name, "x")
     S3FileSystem.clear_instance_cache()
     monkeypatch.setattr(socket, "getaddrinfo", resolve_nothing)
     address = "s3://bucket/x.json"

@@ -69,10 +69,8 @@ def graph(run: RunPlan) -> Groups:
         )
 
     models = build_model_stages(cells, corpus, p.finetuning.target_accuracy)
-    for model in models:
-        yield Group.of(model)
-    for comparison in compare_with_champions(models, run.find_champion):
-        yield Group.of(comparison)
+    yield Group([[model] for model in models])
+    yield Group([[one] for one in compare_with_champions(models, run.find_champion)])
     about = report.format_command(p), p.recipe, run.dump, made, encoder, cells, curve, models
     yield Group.of(report.build_report_stage(*about))
 

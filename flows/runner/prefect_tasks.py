@@ -172,7 +172,11 @@ class PrefectStageMaker:
             return
         self.stages += stages
         make = partial(self._submit_chains, chains, at_once)
-        if not self._takes_accelerator or all(self.store.manifest(stage) for stage in stages):
+        undone = [stage for stage in stages if not self.store.manifest(stage)]
+        if not (
+            self._takes_accelerator
+            and any(stage.takes_accelerator or stage.runs_beside for stage in undone)
+        ):
             make()
         else:
             name = f"{stages[0].name} side by side"

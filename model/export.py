@@ -424,7 +424,7 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
         name=NAME,
         question=task.question or task.source,
         labels=", ".join(task.labels),
-        usage=cell.arm_class.usage,
+        format=cell.arm_class.format,
         results=results,
         encoder=encoder,
         rare=min(results["classes"], key=lambda one: one["n"], default=None),

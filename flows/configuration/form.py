@@ -263,8 +263,8 @@ class Finetuning(Settings):
         description="Where the encoder comes from. pre-trained: trained by this run; origin: the "
         "published encoder of pretraining.start_from as it is; random: untrained. Or a method "
         "beside these: "
-        + "; ".join(f"{one.name}: {one.description}" for one in list_ours()[1:])
-        + ". Empty: pre-trained and these, but on states alone only if there is a published start, "
+        + " ".join(f"{one.name}: {one.__doc__}" for one in list_ours()[1:])
+        + " Empty: pre-trained and these, but on states alone only if there is a published start, "
         "and origin unless it is adapted by contrast; else random",
     )
     tasks: list[Task] = Field(

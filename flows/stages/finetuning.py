@@ -110,7 +110,7 @@ def describe_finetuning(stage: Stage) -> dict[str, Any]:
     described = {"arm": config.arm, "task": config.task, "seed": config.seed}
     if arm.settings is not None:
         read = settings.model_dump(include=set(arm.settings))
-        is_same = not arm.uses_seed and settings.n_train is None  # with each seed
+        is_same = arm.is_cheap and settings.n_train is None  # with each seed
         return described | {"settings": read, **({"seed": 0} if is_same else {})}
     described["settings"] = settings.model_dump()
     if config.start == "trained":

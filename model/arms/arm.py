@@ -61,7 +61,7 @@ class Exported:
 
 
 class Arm(ABC):
-    """A fitted classifier; the class says what others ask of its kind.
+    """A fitted classifier; the class says what others ask of its kind, its docstring what it is.
 
     `model.finetune.finetune` calls `fit` and `save`, every evaluation `load` and `predict`,
     `model.export.export` calls `load` and `export`.
@@ -71,24 +71,20 @@ class Arm(ABC):
     """In FinetuneConfig.arm, forms and task.json."""
     title: ClassVar[str]
     """In reports; of an arm that reads an encoder the encoder's name stands before it."""
-    description: ClassVar[str]
     reads_encoder: ClassVar[bool] = False
     """Whether it needs the folder of an encoder."""
     is_cheap: ClassVar[bool] = True
-    """Whether a fit takes seconds on a CPU: the arms of the label curve."""
+    """Whether a fit takes seconds on a CPU (the arms of the label curve), and its seed decides
+    nothing but which examples are drawn."""
     cross_validates: ClassVar[bool] = False
     """Whether `fit` chooses by folds of the training examples, and sets `out_of_fold`."""
     combines: ClassVar[tuple[str, ...]] = ()
     """The arms whose fitted folders it is fitted from, `Start.parts`, with the same examples."""
-    uses_seed: ClassVar[bool] = False
-    """Whether the seed decides more than which examples are drawn."""
     shapes: ClassVar[tuple[Shape, ...]] = ("classification", "multilabel")
     """The shapes of task that it is for."""
     settings: ClassVar[tuple[str, ...] | None] = EXAMPLE_FIELDS
     """The fields of FinetuningSettings that it reads; None: all that the task reads."""
     format: ClassVar[Format]
-    usage: ClassVar[str]
-    """Lines of Python that load the exported folder, for its card."""
 
     facts: dict[str, Any]
     """What `fit` chose and counted, for result.json: `tried`, `n_train`, `parameters`, `device`,

@@ -17,20 +17,15 @@ if TYPE_CHECKING:
 
 @register
 class Finetuned(Arm):
+    """The whole network is trained further."""
+
     name = "finetuned"
     title = "fine-tuned"
-    description = "the whole network is trained further"
     reads_encoder = True
     is_cheap = False
-    uses_seed = True
     shapes = ("classification", "multilabel", "regression", "tokens", "span", "choice")
     settings = None
     format = "transformers"
-    usage = """from transformers import pipeline
-
-# truncation=True: no setting in the folder makes the pipeline cut a long text, which fails then.
-classify = pipeline("text-classification", model="THIS FOLDER", truncation=True)
-classify(["A lamp that broke on the first day."])"""
 
     def __init__(
         self,

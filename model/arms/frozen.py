@@ -17,33 +17,13 @@ from amazon_electra.model.finetuning.request import Request
 
 @register
 class Frozen(Arm):
+    """Logistic regression on the states of an encoder."""
+
     name = "frozen"
     title = "frozen"
-    description = "logistic regression on the states of an encoder"
     reads_encoder = True
     cross_validates = True
     format = "onnx"
-    usage = """# transformers has no class for this head: pipeline() does not load this folder.
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-tokenizer = Tokenizer.from_file("THIS FOLDER/tokenizer.json")
-tokenizer.enable_padding()
-session = onnxruntime.InferenceSession("THIS FOLDER/model.onnx")
-encoded = tokenizer.encode_batch(["A lamp that broke on the first day."])
-inputs = {
-    "input_ids": [one.ids for one in encoded],
-    "attention_mask": [one.attention_mask for one in encoded],
-    "token_type_ids": [one.type_ids for one in encoded],
-}
-names = [one.name for one in session.get_inputs()]
-[logits] = session.run(["logits"], {name: np.array(inputs[name], np.int64) for name in names})
-
-# Embeddings, what stands for a text in the encoder's last states:
-from sentence_transformers import SentenceTransformer
-
-SentenceTransformer("THIS FOLDER").encode(["A lamp that broke on the first day."])"""
 
     def __init__(
         self,

@@ -20,9 +20,10 @@ twice that beside the words, and as much again while a fold is fitted."""
 
 @register
 class Joined(Parts):
+    """One logistic regression on n-grams and the states of an encoder."""
+
     name = "joined"
     title = "joined"
-    description = "one logistic regression on n-grams and the states of an encoder"
     reads_encoder = True
     cross_validates = True
 

@@ -34,12 +34,6 @@ class Parts(Arm):
     """
 
     format = "parts"
-    usage = """# Models whose logits are added, each in a folder: pipeline() does not load this one.
-# `amazon-electra score` and `mlflow models serve` do; in Python:
-from amazon_electra.beam_jobs.scoring.classifier import load_classifier
-
-classifier = load_classifier("THIS FOLDER", "fp32")
-classifier.score(["A lamp that broke on the first day."])"""
 
     def __init__(self, parts: Sequence[Part], facts: dict[str, Any]) -> None:
         self.parts, self.facts = parts, facts

@@ -26,13 +26,13 @@ TEMPERATURES = (0.2, 10.0)
 
 @register
 class Stack(Parts):
+    """The logits of the fine-tuned network and of TF-IDF, weighted and added."""
+
     name = "stack"
     title = "stack"
-    description = "the logits of the fine-tuned network and of TF-IDF, weighted and added"
     reads_encoder = True
     is_cheap = False
     cross_validates = True
-    uses_seed = True
     combines = ("finetuned", "tfidf")
 
     @classmethod

@@ -16,15 +16,12 @@ from amazon_electra.model.finetuning.request import Request
 
 @register
 class Tfidf(Arm):
+    """Logistic regression on n-grams."""
+
     name = "tfidf"
     title = "TF-IDF"
-    description = "logistic regression on n-grams"
     cross_validates = True
     format = "skops"
-    usage = """import skops.io
-
-classifier = skops.io.load("THIS FOLDER/model.skops")
-classifier.predict(["A lamp that broke on the first day."])"""
 
     def __init__(self, pipeline: Any, labels: Sequence[str], facts: dict[str, Any]) -> None:
         self.pipeline, self.labels, self.facts = pipeline, labels, facts

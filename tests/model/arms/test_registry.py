@@ -17,9 +17,7 @@ from tests.model.corpora import write_corpus
 class Bayes(Arm):
     name = "bayes"
     title = "naive Bayes"
-    description = "counts of words"
     format = "skops"
-    usage = "import skops.io"
 
     def __init__(self, pipeline, labels):
         self.pipeline, self.labels, self.facts = pipeline, labels, {}

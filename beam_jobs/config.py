@@ -20,12 +20,10 @@ from amazon_electra.beam_jobs.reading import fields, formats, stars
 from amazon_electra.beam_jobs.reading.dates import Order
 from amazon_electra.beam_jobs.text import splits
 
-MAX_SAMPLE_BYTES = 1_000_000
-"""Bytes of text to train Punkt on; why so many: corpus/plan.py."""
+MAX_SAMPLE_BYTES = 1_000_000  # bytes of text to train Punkt on; why so many: corpus/plan.py
 CORPUS_VERSION, SCORES_VERSION = 31, 17
 """To be raised when the same dump gives another corpus, or other scores."""
-MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535
-"""Tokens; positions in a sequence are stored in 16 bits."""
+MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535  # tokens; positions in a sequence are stored in 16 bits
 
 Patterns = tuple[str, ...]
 Split = Literal["pretrain", "train", "dev", "test"]
@@ -55,8 +53,7 @@ class LimitConfig(Settings):
         return Limits(self.max_record_bytes, self.max_expansion)
 
 
-Place = str | Path
-"""A file, folder, glob or address."""
+Place = str | Path  # A file, folder, glob or address
 
 
 def list_patterns(given: Place | Sequence[Place]) -> Patterns:

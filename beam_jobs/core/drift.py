@@ -19,30 +19,24 @@ from typing import Any, Self
 
 import numpy as np
 
-PROFILE = "profile.json"
-"""Of a model folder."""
+PROFILE = "profile.json"  # of a model folder
 UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
 """A character of a script without spaces."""
 WORD = re.compile(rf"{UNSPACED}|[^\W\d_]+")
 """A run of letters; in scripts without spaces each character."""
-MAX_CHARACTERS = 5_000
-"""Of a text that are looked at."""
+MAX_CHARACTERS = 5_000  # of a text that are looked at
 MIN_TEXTS, MAX_WORDS = 2, 20_000
 """A known word is in so many texts; the most frequent ones are kept."""
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 """Between the groups of probabilities of answers."""
 QUANTILES = (0.5, 0.8, 0.9, 0.98)
 """Of the share of unknown words of tested texts, between its groups; above the last lie few."""
-PRIOR = 10
-"""Tested answers that the probabilities of a group weigh as much as."""
+PRIOR = 10  # tested answers that the probabilities of a group weigh as much as
 MIN_PROFILE, MIN_NEW = 50, 30
 """Tested texts below which there is no profile, new ones below which nothing is said."""
-Z = 3.5
-"""Standard errors from which on a difference is no chance: one in 2,000."""
-MIN_CHANGE = 0.1
-"""Of a share, below which nothing is said, however many texts show it."""
-MIN_LOSS = 0.02
-"""Of the accuracy that is expected at best."""
+Z = 3.5  # standard errors from which on a difference is no chance: one in 2,000
+MIN_CHANGE = 0.1  # of a share, below which nothing is said, however many texts show it
+MIN_LOSS = 0.02  # of the accuracy that is expected at best
 DOUBT = 1.5
 """Times the share of rare texts, by which the lower end of the expected accuracy goes down."""
 KEPT_WORDS, SHOWN_WORDS = 200, 5
@@ -56,14 +50,11 @@ class Tally:
     grid: np.ndarray
     """Float [groups of unknown words, groups of probabilities, 3]: answers, the sum of their
     probabilities, and how many of them are right (0 where nobody knows)."""
-    answers: np.ndarray
-    """int [classes]."""
-    unknown: float = 0.0
-    """Sum over texts of the share of their words that is unknown."""
+    answers: np.ndarray  # int [classes]
+    unknown: float = 0.0  # sum over texts of the share of their words that is unknown
     languages: Counter[str] = field(default_factory=Counter)
     """Texts by language; those of a few words are in none."""
-    words: Counter[str] = field(default_factory=Counter)
-    """Texts by unknown word."""
+    words: Counter[str] = field(default_factory=Counter)  # texts by unknown word
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(*(getattr(self, name) + getattr(other, name) for name in FIELDS))
@@ -100,12 +91,9 @@ class Profile:
     """The texts that a model was tested on."""
 
     labels: list[str]
-    words: np.ndarray
-    """uint32, ascending: checksums of the words of training texts."""
-    edges: np.ndarray
-    """Float [QUANTILES]: shares of unknown words between the groups."""
-    shares: list[float]
-    """Of the classes among the right answers."""
+    words: np.ndarray  # uint32, ascending: checksums of the words of training texts
+    edges: np.ndarray  # float [QUANTILES]: shares of unknown words between the groups
+    shares: list[float]  # of the classes among the right answers
     tested: Tally
     stars: dict[str, str] = field(default_factory=dict)
     """Class by number of stars, of a task that has its answers from stars."""
@@ -217,8 +205,7 @@ def measure_unknown(texts: Sequence[str], known: np.ndarray) -> tuple[np.ndarray
     return np.array(shares), Counter(word for words in listed for word in {*words} & unknown)
 
 
-Pair = tuple[float, float]
-"""Of the new texts, and of the tested ones."""
+Pair = tuple[float, float]  # of the new texts, and of the tested ones
 
 
 @dataclass(frozen=True)
@@ -226,27 +213,19 @@ class Drift:
     """How new texts differ from those that a model was tested on."""
 
     n: int
-    expected: float
-    """Accuracy, estimated without labels, with its 95% interval."""
+    expected: float  # accuracy, estimated without labels, with its 95% interval
     low: float
     high: float
-    tested: float
-    """Accuracy on the tested texts, as counted."""
-    unknown: Pair
-    """Mean share of unknown words."""
-    languages: dict[str, Pair]
-    """Share of texts by language, the most frequent ones."""
-    answers: dict[str, Pair]
-    """Share of the answers by class."""
-    findings: list[str]
-    """What a person should know; empty: the new texts are like the tested ones."""
+    tested: float  # accuracy on the tested texts, as counted
+    unknown: Pair  # mean share of unknown words
+    languages: dict[str, Pair]  # share of texts by language, the most frequent ones
+    answers: dict[str, Pair]  # share of the answers by class
+    findings: list[str]  # what a person should know; empty: the new texts are like the tested ones
     accuracy: float | None = None
     """By labels that the file itself has, and how many those are, without `trained`."""
     labelled: int = 0
-    trained: int = 0
-    """Labels of the file that the model was trained on."""
-    tested_on: int = 0
-    """Tested texts."""
+    trained: int = 0  # labels of the file that the model was trained on
+    tested_on: int = 0  # tested texts
 
     def describe(self) -> str:
         """Return a sentence."""

@@ -21,8 +21,7 @@ NETWORK_ERRORS = {
 """Names of classes of Python, botocore, aiohttp, requests, httpx and google.auth; a 502 of gs:// is
 ProxyError. By name, since a job in another process or on another host passes no more on.
 """
-AWAY_STATUSES = {408, 429, *range(500, 600)}
-"""Answers of a server that may answer a later request."""
+AWAY_STATUSES = {408, 429, *range(500, 600)}  # answers of a server that may answer a later request
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 

@@ -14,8 +14,7 @@ from typing import IO, Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
 
-FORMULAS = ("=", "+", "-", "@")
-"""What begins a cell that spreadsheets compute."""
+FORMULAS = ("=", "+", "-", "@")  # what begins a cell that spreadsheets compute
 
 
 @contextmanager

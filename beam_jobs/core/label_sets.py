@@ -1,7 +1,6 @@
 """How a corpus keeps the classes of a text: several of them, or those of copies that differ."""
 
-SEVERAL = "\x1f"
-"""Between the values of a list, which are in order; by itself an empty list."""
+SEVERAL = "\x1f"  # between the values of a list, which are in order; by itself an empty list
 CONTRADICTED = "contradictions"
 """Folder of JSON lines with the places of texts whose copies have several classes."""
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from amazon_electra.beam_jobs.core.errors import UserError
 
-UNLIMITED_BYTES = 1 << 26
-"""The expansion limit does not look at what stays below."""
+UNLIMITED_BYTES = 1 << 26  # the expansion limit does not look at what stays below
 
 COMMON_TEXTS = 100
 """Compare an n-gram with at most this many held-out texts, those with the smallest hashes, so that
@@ -17,8 +16,7 @@ class Limits:
     """The limits of one file."""
 
     max_record_bytes: int = 16_000_000
-    max_expansion: float = 200
-    """Times its size that a packed file may expand to; 0 for any."""
+    max_expansion: float = 200  # times its size that a packed file may expand to; 0 for any
     remedy: str = "raise `max_expansion`"
 
     def check_expansion(self, name: str, packed: int, unpacked: int) -> None:

@@ -17,8 +17,7 @@ from amazon_electra.beam_jobs.core.limits import Limits
 KEY = b"amazon_electra"
 BATCH_ROWS = 4096
 STRINGS = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
-ROW_BYTES = 50
-"""What a row takes besides its texts."""
+ROW_BYTES = 50  # what a row takes besides its texts
 
 
 def open_parquet(file: BinaryIO, name: str, limits: Limits) -> pq.ParquetFile:

@@ -39,12 +39,9 @@ Model = TypeVar("Model", bound="Settings")
 MAX_SEED = 2**32 - 1
 METAVARS = {int: "N", float: "X", bool: "BOOL", str: "TEXT", Path: "PATH"}
 BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-SET = "--set"
-"""Option of a job for a field that is a dictionary of settings."""
-BEAM_OPTIONS = ("runner", "job_endpoint", "flink_master")
-"""Options of Beam that messages name."""
-SECRET: LiteralString = "secret"
-"""Type of a pydantic error whose input is not to be shown."""
+SET = "--set"  # option of a job for a field that is a dictionary of settings
+BEAM_OPTIONS = ("runner", "job_endpoint", "flink_master")  # options of Beam that messages name
+SECRET: LiteralString = "secret"  # type of a pydantic error whose input is not to be shown
 
 
 class Settings(BaseModel):
@@ -232,8 +229,7 @@ class OptionParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.known: list[str] = []
-        self.shortcuts: dict[str, str] = {}
-        """Option by the path of the form's field that it fills."""
+        self.shortcuts: dict[str, str] = {}  # option by the path of the form's field that it fills
         super().__init__(*args, **{"allow_abbrev": False, **options})
 
     def add_argument(self, *names: Any, **options: Any) -> Any:

@@ -37,8 +37,7 @@ from amazon_electra.beam_jobs.core.errors import (
 from amazon_electra.beam_jobs.core.files import check_name
 from amazon_electra.beam_jobs.core.terminal import print
 
-PART_BYTES = 8 << 20
-"""Bytes that are read from a store, or sent to it, at once."""
+PART_BYTES = 8 << 20  # bytes that are read from a store, or sent to it, at once
 READS_AT_ONCE = 16
 """Requests for small stretches under way at a time: each then takes two thirds of the CPU time, 1.3
 to 1.8 in place of 2.0 to 2.9 ms, and waits beside the others (`git show
@@ -61,10 +60,8 @@ VERSIONS = (
     *("Last-Modified", "updated", "mtime", "created"),
 )
 """The fields of stores that distinguish versions of a file, the surest first."""
-RELIABLE_VERSIONS = VERSIONS[:3]
-"""Those that change with every write."""
-Identity = tuple[str, int, str]
-"""Of a file: path, bytes, and its version (`describe_identity`)."""
+RELIABLE_VERSIONS = VERSIONS[:3]  # those that change with every write
+Identity = tuple[str, int, str]  # of a file: path, bytes, and its version (`describe_identity`)
 Stretch = tuple[str, int, int]
 """Of a file: its path, the first byte, and the first one that is not in it."""
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
@@ -334,8 +331,7 @@ def expand_pattern(pattern: str, field: str = "input") -> list[str]:
         return list(_expand(pattern, field, places))
 
 
-Places = dict[str, tuple[Any, str]]
-"""The store of each pattern of one, and the pattern within it."""
+Places = dict[str, tuple[Any, str]]  # the store of each pattern of one, and the pattern within it
 
 
 @contextmanager

@@ -8,8 +8,7 @@ from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.reading.class_order import order_classes
 from amazon_electra.beam_jobs.reading.fields import MAX_CLASSES
 
-MIN_LABELLED = 10
-"""Reviews to train on that a class needs."""
+MIN_LABELLED = 10  # reviews to train on that a class needs
 SHOWN_CLASSES = 20
 TRAINED_SPLITS = ("pretrain", "train")
 

@@ -25,8 +25,7 @@ WORK_NAME = "_work-[0-9a-f]{16}"
 """Pattern of the name of the folder in which a job keeps what it has done, until it ends."""
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
 """Pattern of the files of a finished corpus."""
-LINES = ("rejects", CONTRADICTED)
-"""Folders of a corpus with a file of JSON lines a unit."""
+LINES = ("rejects", CONTRADICTED)  # folders of a corpus with a file of JSON lines a unit
 MIN_SAMPLE_BYTES = 250_000
 """Bytes of text to train Punkt on, at least; at most config.MAX_SAMPLE_BYTES. A byte of it costs
 four times what a byte of a review costs on all its way, so a hundredth of the text is 4% of the
@@ -34,12 +33,9 @@ time. Of 8,000 reviews outside the samples this many were cut as with a sample o
 with 250 kB, 95.7–95.9% with 500 kB, 96.3–96.5% with 1 MB, 96.6–96.7% with 2 MB; which texts are
 drawn matters as much as how many.
 """
-SAMPLE_SHARE = 0.01
-"""Of a dump's text, between the two bounds."""
-TEXT_SHARE = 0.5
-"""Of a dump's bytes, about: the rest are names of fields and identifiers."""
-FILES_TOGETHER = 16
-"""Of another corpus, whose held-out texts one worker writes to one file."""
+SAMPLE_SHARE = 0.01  # of a dump's text, between the two bounds
+TEXT_SHARE = 0.5  # of a dump's bytes, about: the rest are names of fields and identifiers
+FILES_TOGETHER = 16  # of another corpus, whose held-out texts one worker writes to one file
 
 
 @dataclass(frozen=True)
@@ -53,12 +49,9 @@ class Folders:
     written: str = field(init=False)
     others: str = field(init=False)
     """Runs of texts that are held out and are no reviews of the dump."""
-    matches: str = field(init=False)
-    """What reviews share with held-out texts, and with one another."""
-    failed: str = field(init=False)
-    """Why units failed."""
-    languages: str = field(init=False)
-    """File of reviews of the sample by language."""
+    matches: str = field(init=False)  # what reviews share with held-out texts, and with one another
+    failed: str = field(init=False)  # why units failed
+    languages: str = field(init=False)  # file of reviews of the sample by language
 
     def __post_init__(self) -> None:
         for name in ("cuts", "prepared", "written", "others", "matches", "failed", "languages"):
@@ -98,12 +91,10 @@ class CorpusPlan:
     options: CorpusOptions
     preparation: Preparation
     withheld_files: tuple[str, ...]
-    withheld_names: tuple[str, ...]
-    """Names and digests of these (`evaluation_texts.identify_file`)."""
+    withheld_names: tuple[str, ...]  # names and digests of these (`evaluation_texts.identify_file`)
     withheld_corpus: tuple[tuple[str, ...], ...]
     """The Parquet files of the corpus whose dev and test reviews are withheld, in groups."""
-    withheld_digest: str
-    """SHA-256 of its corpus.json; "" without one."""
+    withheld_digest: str  # SHA-256 of its corpus.json; "" without one
     engine: PipelineOptions
 
 

@@ -71,16 +71,11 @@ SCHEMA = pa.schema(
         pa.field("month", pa.string()),  # of its date, such as 2026-06, where it has one
     ]
 )
-RECORD = ("row", "id", "month")
-"""Columns of a draft that stay as they are."""
-NO_KEY = "split_by_missing"
-"""Note that counts the reviews without what the split is by."""
-MAX_RATINGS = 1000
-"""Distinct ratings that are counted in a unit."""
-MAX_ID = 200
-"""Characters of an id; what is longer is none."""
-MAX_VALUES = 10_000
-"""Distinct values of a label in a unit: a column with more holds no classes."""
+RECORD = ("row", "id", "month")  # columns of a draft that stay as they are
+NO_KEY = "split_by_missing"  # note that counts the reviews without what the split is by
+MAX_RATINGS = 1000  # distinct ratings that are counted in a unit
+MAX_ID = 200  # characters of an id; what is longer is none
+MAX_VALUES = 10_000  # distinct values of a label in a unit: a column with more holds no classes
 
 
 def make_schema(labels: Sequence[str]) -> pa.Schema:
@@ -121,16 +116,12 @@ class Draft(NamedTuple):
     identity: str
     rating: float | None
     labels: tuple[str | None, ...]
-    item: int
-    """Hash of the product; 0: it has none."""
+    item: int  # hash of the product; 0: it has none
     key: bytes | None
     """Hash of the product or user, if the split is by one; None for a review that has it not."""
-    day: int | None
-    """If the split is by time and the review has one."""
-    row: int
-    """Number of the record in its unit, from 1."""
-    id: str | None
-    """The user's own."""
+    day: int | None  # if the split is by time and the review has one
+    row: int  # number of the record in its unit, from 1
+    id: str | None  # the user's own
     month: str | None
 
 
@@ -164,15 +155,12 @@ def build_binary_array(values: bytes) -> pa.Array:
 class TimeSplit(NamedTuple):
     """How a split by time is made: decided by all reviews before any is prepared."""
 
-    dev: int
-    """The first day of dev, in days since 1970-01-01."""
+    dev: int  # the first day of dev, in days since 1970-01-01
     test: int
-    order: Order | None
-    """Of the dates."""
+    order: Order | None  # of the dates
 
 
-DateCounts = Counter[str]
-"""How often each date occurs (`dates.count_dates`)."""
+DateCounts = Counter[str]  # how often each date occurs (`dates.count_dates`)
 
 
 def count_unit(unit: Unit, preparation: Preparation) -> DateCounts:
@@ -315,8 +303,7 @@ class UnitReader:
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
         self.ratings: Counter[tuple[float, float]] = Counter()
-        self.codes: list[tuple[int, ...]] = []
-        """Hashes of the classes of each review."""
+        self.codes: list[tuple[int, ...]] = []  # hashes of the classes of each review
         self.values: list[Counter[str]] = [Counter() for _ in preparation.labels]
 
     def read_tables(self) -> Iterator[pa.Table]:

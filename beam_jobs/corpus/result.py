@@ -35,8 +35,7 @@ from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
 TRAINED_SPLITS = ("pretrain", "train")
-TRAINED_BYTES = 1 << 23
-"""Of products' hashes that are looked up at once."""
+TRAINED_BYTES = 1 << 23  # of products' hashes that are looked up at once
 
 
 def list_finished(folder: str) -> list[str]:

@@ -59,14 +59,12 @@ def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
     return pa.schema([*CORPUS_SCHEMA, *labels])
 
 
-LANGUAGE_TEXTS = 1_000
-"""Reviews whose languages are counted, in a tenth of a second."""
+LANGUAGE_TEXTS = 1_000  # reviews whose languages are counted, in a tenth of a second
 MAX_PRODUCTS = 1 << 23
 """Of test reviews that are counted, about: 64 MiB, and twice that while they are sorted."""
 WRITE_REASONS = ("duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
-STAYS = len(WRITE_REASONS)
-"""Instead of the number of a reason: the review is kept."""
+STAYS = len(WRITE_REASONS)  # instead of the number of a reason: the review is kept
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,7 @@ class WrittenUnit:
 
     unit: str
     kept: int
-    dropped: dict[str, int]
-    """Reviews by the reason, each of WRITE_REASONS, why they are not kept."""
+    dropped: dict[str, int]  # reviews by the reason, each of WRITE_REASONS, why they are not kept
     sentences: int
     splits: dict[str, int]
     stars: dict[str, int]
@@ -84,8 +81,7 @@ class WrittenUnit:
     """Reviews by split and class, `split.class`, of each column of the user's own labels."""
     trained_items: int
     """Products of pretrain and train that are counted, whose hashes `.items` has first, uint64."""
-    test_items: int
-    """Test reviews of products that are counted, whose hashes follow there."""
+    test_items: int  # test reviews of products that are counted, whose hashes follow there
     contradicted: dict[str, dict[str, int]] = field(default_factory=dict)
     """Texts whose copies have several classes, by label and these classes."""
     withheld_phrases: dict[str, int] = field(default_factory=dict)
@@ -296,8 +292,7 @@ class UnitTables:
     """The rows of a unit that stay, batch by batch, and their counts."""
 
     prepared: PreparedUnit
-    rows_before: int
-    """Records of its file."""
+    rows_before: int  # records of its file
     reasons: np.ndarray
     splitter: SentenceSplitter
     scale: Scale

@@ -1,14 +1,8 @@
 """Cuts files of hashes into buckets by their first bits, so that workers share what is compared.
 
 A file begins with the hashes of the first bucket; where each of MAX_BUCKETS begins in it is a small
-file beside it, and those of many files are joined in one (`join_starts`), of which each worker
-reads the buckets that it compares. Fewer, larger buckets are made of several of these.
-
-Who searches reads a bucket as one stretch of each unit's file. In a store each is a request, of
-1.6 ms of CPU time and 0.4 millionths of a dollar, and there are as many as units times buckets. So
-a part, which a worker is given, is several buckets where there are many: it fetches the stretches
-of all of them at once, into a temporary file of its worker. Then there are MAX_PARTS requests for
-each file at most, and a worker holds no more than one bucket.
+file beside it, and those of many files are joined in one (`join_starts`). A worker reads a bucket
+as one stretch of each unit's file, and several buckets at once, since in a store each is a request.
 """
 
 import mmap
@@ -22,8 +16,7 @@ import numpy as np
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, measure_units
 
-MAX_BUCKETS = 1024
-"""Whose places in a file are known."""
+MAX_BUCKETS = 1024  # whose places in a file are known
 MOST_BUCKETS = 1 << 17
 """Of more than MAX_BUCKETS, the worker that compares one takes it out of what it reads, so that its
 rows are no more where a dump has billions of reviews."""
@@ -34,12 +27,9 @@ Part = tuple[int, int, int]
 STARTS = np.dtype("<u8")
 KINDS = ("hashes", "runs", "heldout", "bands")
 """Endings of the files of a prepared unit, in the order in which `.starts` has them."""
-JOINED = "all.starts"
-"""Beside them: the starts of all units."""
-FILES_JOINED = 1024
-"""Files whose starts are held at once, 8 MiB for each kind."""
-SPOOLED_ROWS = 1 << 16
-"""Rows that are sorted together, at least, while they are collected."""
+JOINED = "all.starts"  # beside them: the starts of all units
+FILES_JOINED = 1024  # files whose starts are held at once, 8 MiB for each kind
+SPOOLED_ROWS = 1 << 16  # rows that are sorted together, at least, while they are collected
 BucketReader = Callable[[int], Iterator[np.ndarray]]
 """Yields the rows of a bucket, by its number, file by file."""
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
@@ -68,10 +58,8 @@ class BucketedFiles:
     """Files of rows, bucket by bucket."""
 
     paths: tuple[str, ...] = ()
-    starts: str = ""
-    """The file that `join_starts` wrote of them."""
-    kind: int = 0
-    """Which of its kinds they are."""
+    starts: str = ""  # the file that `join_starts` wrote of them
+    kind: int = 0  # which of its kinds they are
     kinds: int = 1
 
     def read_starts(self, part: Part) -> np.ndarray:
@@ -176,8 +164,7 @@ class BucketedRows:
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed by save
         self._counts: list[np.ndarray] = []
         self._waiting: list[np.ndarray] = []
-        self._rows = 0
-        """How many wait."""
+        self._rows = 0  # how many wait
 
     def add_rows(self, rows: np.ndarray) -> None:
         """Add rows, which are not changed any more."""

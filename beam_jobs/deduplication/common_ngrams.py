@@ -1,16 +1,5 @@
-"""N-grams that many reviews share: a disclaimer under each e-mail, "for free in exchange for my
-honest review", the words of a template. They say nothing about whether a review repeats another
-one, so they count for nothing in that comparison (held_out.py).
-
-Many are COMMON_SHARE of a dump's reviews, at least MIN_TEXTS distinct texts, and MIN_HELD of them
-are dev or test reviews. Of 79,278 Amazon reviews 157 are withheld with this limit, as with none;
-with one of 80 texts, which makes "one of the best books I have ever read" common, 80. Of 600
-tickets with the disclaimer of an e-mail below none are withheld, and 521 without a limit; of 3,000
-reviews that are random sentences of a list 56, and 2,119.
-
-A text counts once, and MIN_HELD keeps copies among what is trained on, however many and however
-changed, from weakening the protection of a held-out text. Texts of evaluation files do not count,
-as a paragraph stands in them once for each question about it.
+"""N-grams that many reviews share, such as a disclaimer, count for nothing where reviews are
+compared with held-out texts (held_out.py).
 
 MATCHES/NNN.common    hashes, uint64, of the common n-grams of a part of the buckets
 MATCHES/FILE.counts   TEXT_NGRAMS of a file of held-out texts
@@ -34,10 +23,8 @@ MIN_OWN = 8
 """N-grams beside common ones that a text needs to be compared by them: with fewer there are fewer
 words beside the phrase, and it is withheld only if the words are equal, like any text of so few
 words. "Nice product. I received this …" has two."""
-CHUNK_ROWS = 1 << 20
-"""Rows of a file of held-out n-grams that are held at once, 24 MiB."""
-SLOTS = 8
-"""Of a HashFilter, for each hash: one of 8 others passes."""
+CHUNK_ROWS = 1 << 20  # rows of a file of held-out n-grams that are held at once, 24 MiB
+SLOTS = 8  # of a HashFilter, for each hash: one of 8 others passes
 
 
 def is_whole(runs: np.ndarray) -> np.ndarray:

@@ -33,15 +33,13 @@ from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
 from amazon_electra.beam_jobs.text.word_runs import space_words
 
 MIN_WORDS = 3
-HEAD_CHARACTERS = 100_000
-"""Of a file, by which its form is recognized."""
+HEAD_CHARACTERS = 100_000  # of a file, by which its form is recognized
 MAX_FIELD_CHARACTERS = 1 << 26
 """Characters of a table's field; an unclosed quote would make one of the whole file."""
 Lines = Callable[[], Iterator[str]]
 """The lines of a file without their ends, from its beginning each time."""
 TAGGED_WORD = re.compile(r"O|[BIES]-\S+")
-NO_ANSWER = "ANSWERNOTFOUND"
-"""Stands at the end of every review of SubjQA; it is none of its words."""
+NO_ANSWER = "ANSWERNOTFOUND"  # stands at the end of every review of SubjQA; it is none of its words
 
 
 def list_forms(raw: str, mends: bool = False) -> set[str]:

@@ -22,14 +22,12 @@ from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
 PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
 ROW_NUMBER = np.dtype("<u4")
-BUCKET_ROWS = 1 << 20
-"""Rows of a bucket: 28 MiB, some 100 MiB while it is sorted."""
+BUCKET_ROWS = 1 << 20  # rows of a bucket: 28 MiB, some 100 MiB while it is sorted
 MAX_CODES = 3
 CONTRADICTION = np.dtype([("row", "<u4"), ("column", "<u4"), ("codes", "<u4", (MAX_CODES,))])
 """A review that stays, the number of a label of which copies of it have other classes, and the
 hashes of the first MAX_CODES classes (`label_values.hash_value`); 0: there are fewer."""
-UnitRows = tuple[str, bytes]
-"""The name of a unit and rows of a kind, packed."""
+UnitRows = tuple[str, bytes]  # the name of a unit and rows of a kind, packed
 
 
 def hash_text(text: str) -> bytes:

@@ -11,12 +11,7 @@ UNIT.heldout         HELD_RUN of the dev and test reviews, each run once a revie
 00000.heldout        those of the dev and test reviews of another corpus
 withheld.heldout     those of evaluation files
 
-A bucket has the runs of all reviews that begin with the same bits. Which of them are common is
-counted by buckets first, and how many common ones each held-out text has by files. Who compares a
-bucket holds the held-out ones and reads the others unit by unit; what both have is counted by pairs
-of reviews, by blocks of a unit's rows, in one file for each part of the buckets. The second pass
-over a unit adds up what the parts say of some blocks. So no worker ever holds more than a bucket or
-BLOCK_MATCHES, the common runs and the sizes of all units.
+No worker holds more than a bucket or BLOCK_MATCHES, the common runs and the sizes of all units.
 """
 
 import itertools
@@ -50,8 +45,7 @@ from amazon_electra.beam_jobs.text.spans import expand_spans, find_runs, mark_fi
 from amazon_electra.beam_jobs.text.splits import SPLITS
 from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
-HELD_OUT_SPLITS = ("dev", "test")
-"""The splits that models are chosen and judged by."""
+HELD_OUT_SPLITS = ("dev", "test")  # the splits that models are chosen and judged by
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
 """A hash, the hash of the words of a text that has it, the number of the review with that text, and
 how many distinct runs of 8 words it has. Copies of a text have the same hash."""
@@ -60,21 +54,15 @@ MATCH = np.dtype([("text", "<u8"), ("row", "<u4"), ("size", "<u4"), ("shared", "
 has; how many both have in a bucket. COMMON instead of a text: how many common runs the review
 has."""
 COMMON = np.uint64(0xFFFFFFFFFFFFFFFF)
-EQUAL = 1 << 30
-"""Runs that texts of equal words count as sharing: more than any text has."""
+EQUAL = 1 << 30  # runs that texts of equal words count as sharing: more than any text has
 BLOCK_MATCH = np.dtype([("place", "<u8"), ("match", MATCH)])
 """A match, and the number of its block among those of all units, shifted so that its first bits are
 those of the highest number."""
-EVALUATION = "withheld"
-"""Name of the file of the texts of evaluation files."""
-BUCKET_RUNS = 1 << 22
-"""Held-out runs of a bucket at most, 96 MiB."""
-CHUNK_TEXTS = 4096
-"""Evaluation texts whose forms are held at once."""
-BLOCK_ROWS = 1 << 12
-"""Rows of a unit between two places where its matches can be cut."""
-BLOCK_MATCHES = 1 << 21
-"""Matches that are added up at once, 32 MiB, unless one block has more."""
+EVALUATION = "withheld"  # name of the file of the texts of evaluation files
+BUCKET_RUNS = 1 << 22  # held-out runs of a bucket at most, 96 MiB
+CHUNK_TEXTS = 4096  # evaluation texts whose forms are held at once
+BLOCK_ROWS = 1 << 12  # rows of a unit between two places where its matches can be cut
+BLOCK_MATCHES = 1 << 21  # matches that are added up at once, 32 MiB, unless one block has more
 
 
 def mark_held_out(sides: np.ndarray) -> np.ndarray:

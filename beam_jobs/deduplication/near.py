@@ -37,20 +37,16 @@ if TYPE_CHECKING:
 
 RUN_WORDS = 3
 PERMUTATIONS = 128
-MAX_BAND_THRESHOLD = 0.98
-"""The highest threshold that bands are made for: above they find as much."""
+MAX_BAND_THRESHOLD = 0.98  # the highest threshold that bands are made for: above they find as much
 MIN_RECALL = 0.95
 """Of the pairs whose signatures agree in the threshold, so many share a band: of a threshold of 0.8
 18 bands of 7 values find 98%."""
-NO_RUNS = np.uint32(0xFFFFFFFF)
-"""Stands first in the signature of a text without runs."""
+NO_RUNS = np.uint32(0xFFFFFFFF)  # stands first in the signature of a text without runs
 BAND = np.dtype([("run", "<u8"), ("text", "<u8"), ("key", "<u8"), ("row", "<u4")])
 """A hash of a band and its number, the first half of the hash of the text, the key that orders
 copies (exact.py), and the number of the review in its unit."""
-SIGNATURE = 4 * PERMUTATIONS
-"""Bytes of one."""
-PAIRS = 1 << 16
-"""Pairs of texts whose signatures are compared at once, 128 MiB at most."""
+SIGNATURE = 4 * PERMUTATIONS  # bytes of one
+PAIRS = 1 << 16  # pairs of texts whose signatures are compared at once, 128 MiB at most
 ReadSignatures = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Returns the signatures, uint32 [texts, PERMUTATIONS], of rows by the indices of their units, both
 ascending."""

@@ -16,8 +16,7 @@ from amazon_electra.beam_jobs.text.word_runs import Words
 
 RUN_WORDS = 8
 MIN_OVERLAP = 0.5
-MATCHES = 1 << 18
-"""Pairs of a run and a held-out text that has it, which are counted at once."""
+MATCHES = 1 << 18  # pairs of a run and a held-out text that has it, which are counted at once
 RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("words", "<u4")])
 """The hash of a run, the number of a text that has it, and half of the hash of its words."""
 WHOLE = np.uint64(1)

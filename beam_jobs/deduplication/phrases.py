@@ -12,13 +12,10 @@ from amazon_electra.beam_jobs.text.word_runs import list_words, split_words
 
 MIN_SHARE = 0.05
 """Of the reviews to train on: when so many are withheld, it is reported with the phrases."""
-MAX_TEXTS = 256
-"""Withheld reviews of a unit that are looked at."""
-MAX_COUNTED = 100
-"""N-grams of a unit that are kept."""
+MAX_TEXTS = 256  # withheld reviews of a unit that are looked at
+MAX_COUNTED = 100  # N-grams of a unit that are kept
 SHOWN, MAX_SHOWN_WORDS = 3, 16
-SAME_SHARE = 0.8
-"""Of a phrase's reviews have the n-gram by which it is longer."""
+SAME_SHARE = 0.8  # of a phrase's reviews have the n-gram by which it is longer
 
 
 def count_phrases(texts: Sequence[str], common: np.ndarray) -> dict[str, int]:

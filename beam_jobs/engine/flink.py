@@ -31,8 +31,7 @@ from amazon_electra.beam_jobs.engine.failures import AGAIN, describe_failure
 CONNECT_SECONDS = 5.0
 SETTLE_SECONDS = 6.0
 """Flink answers with states that are up to three seconds old (`web.refresh-interval`)."""
-AWAY_SECONDS = 120.0
-"""How long a JobManager may give no answer before the job is given up."""
+AWAY_SECONDS = 120.0  # how long a JobManager may give no answer before the job is given up
 NO_ANSWER = (OSError, HTTPException, ValueError, LookupError, TypeError)
 """Errors of a server that is away, or is not Flink."""
 
@@ -96,12 +95,9 @@ def name_job(options: PipelineOptions) -> None:
 class FlinkJob:
     """The job of this command, as Flink's REST API reports it."""
 
-    address: str
-    """Of the JobManager's REST API (find_address)."""
-    name: str
-    """Flink's name of the job begins with it."""
-    id: str = ""
-    """Empty until Flink has the job: the job server hands it 150 MB of jars before."""
+    address: str  # of the JobManager's REST API (find_address)
+    name: str  # flink's name of the job begins with it
+    id: str = ""  # empty until Flink has the job: the job server hands it 150 MB of jars before
 
     def __post_init__(self) -> None:
         self._answered = time.monotonic()

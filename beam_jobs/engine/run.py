@@ -32,8 +32,7 @@ POLL_SECONDS = 0.5
 POLL_PAUSE, MAX_POLL_PAUSE = 100, 60.0
 """After a look at what is done the next waits so many times as long as it took, at most so many
 seconds: listing a store's folders of many units takes CPU time beside the workers'."""
-NOTICE_SECONDS = 2.0
-"""Time for the runner to end by itself once one of its threads has died."""
+NOTICE_SECONDS = 2.0  # time for the runner to end by itself once one of its threads has died
 CANCEL_SECONDS = 10.0
 """Until the engine has the job that is to be cancelled: a job has a grace of 20 s."""
 

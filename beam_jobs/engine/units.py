@@ -20,12 +20,10 @@ from amazon_electra.beam_jobs.core.errors import (
 from amazon_electra.beam_jobs.engine.failures import AGAIN
 
 T = TypeVar("T")
-ATTEMPTS = 4
-"""As many as Dataflow makes."""
+ATTEMPTS = 4  # as many as Dataflow makes
 PAUSE_SECONDS = 1.0
 """After the first attempt that a store or network made fail; then twice and four times as long."""
-MAX_FAILED = 10
-"""Units that may fail before the next one that does ends the job at once."""
+MAX_FAILED = 10  # units that may fail before the next one that does ends the job at once
 
 
 def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterator[T]:

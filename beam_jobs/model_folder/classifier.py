@@ -55,8 +55,7 @@ class Classifier:
 
     config: ModelConfig
     compute_logits: Compute
-    words: WordWeights | None = None
-    """What a word adds to the logits of TF-IDF."""
+    words: WordWeights | None = None  # what a word adds to the logits of TF-IDF
     parts: Sequence[tuple["Classifier", float]] = ()
     """Models whose logits are added, each with its weight."""
     fail: Fail = ValueError

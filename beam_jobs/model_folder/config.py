@@ -16,8 +16,7 @@ WRITTEN_BY = "`python -m amazon_electra.model.export` writes such a folder"
 ScoringPrecision = Literal["fp32", "int8"]
 Read = Callable[[str], bytes]
 """A file's name in the folder → its content; FileNotFoundError where there is none."""
-Fail = Callable[[str], Exception]
-"""A message → the error to raise."""
+Fail = Callable[[str], Exception]  # A message → the error to raise
 
 
 def shorten_task(task: str) -> str:
@@ -44,8 +43,7 @@ class Details(BaseModel):
     max_length: int = Field(default=512, ge=2)
     decided_from: float | None = None
     """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for it."""
-    numbers: list[float] = []
-    """That the classes stand for, such as 1 to 5 stars."""
+    numbers: list[float] = []  # that the classes stand for, such as 1 to 5 stars
     thresholds: list[float] = []
     """Probability from which on a text has a class, for each class of a multi-label model."""
     parts: list[Part] = []

@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 
-Text = str | tuple[str, str]
-"""A text, or a pair of texts."""
-Compute = Callable[[Sequence[Text]], np.ndarray]
-"""Texts → logits [texts, classes]."""
+Text = str | tuple[str, str]  # A text, or a pair of texts
+Compute = Callable[[Sequence[Text]], np.ndarray]  # texts → logits [texts, classes]
 BATCH_TOKENS = 2_048  # padding included: small enough for the caches of a core
 MAX_TEXTS = 4_096
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

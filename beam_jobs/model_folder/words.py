@@ -19,8 +19,7 @@ from .network import Compute, Text, check_scores
 
 WORD = re.compile(r"\S+")
 EDGES = re.compile(r"^\W+|\W+$")
-MIN_TEXTS, MAX_TOP = 3, 10
-"""Texts that a top word is in, and top words of a class."""
+MIN_TEXTS, MAX_TOP = 3, 10  # texts that a top word is in, and top words of a class
 
 
 def list_regressions(model: Any) -> list[Any]:
@@ -37,10 +36,8 @@ class WordWeights:
     """
 
     union: Any
-    hashers: list[Any]
-    """A HashingVectorizer for each part of the union."""
-    weights: np.ndarray
-    """Float [classes, features], in the order of the labels."""
+    hashers: list[Any]  # A HashingVectorizer for each part of the union
+    weights: np.ndarray  # float [classes, features], in the order of the labels
 
     @classmethod
     def of_pipeline(cls, pipeline: Any, labels: Sequence[str]) -> Self | None:

@@ -17,12 +17,9 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes, hash_stream
 
-TARGET_UNITS = 64
-"""Enough to keep many workers evenly busy, between the two bounds."""
-MIN_UNIT_ROWS = 4096
-"""Fewer reviews leave packing too little to choose from."""
-MAX_UNIT_ROWS = 1 << 17
-"""More reviews take long to repeat when a worker dies."""
+TARGET_UNITS = 64  # enough to keep many workers evenly busy, between the two bounds
+MIN_UNIT_ROWS = 4096  # fewer reviews leave packing too little to choose from
+MAX_UNIT_ROWS = 1 << 17  # more reviews take long to repeat when a worker dies
 WINDOW_ROWS = 8_192
 """Reviews tokenized and packed at a time; twice as many fill as well and take 75 MB more."""
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 from amazon_electra.beam_jobs.packing.filling import fill_sequences
 from amazon_electra.beam_jobs.text.spans import drop_repeats, expand_spans
 
-SPECIALS = 2
-"""Tokens around each piece: [CLS] and [SEP]."""
+SPECIALS = 2  # tokens around each piece: [CLS] and [SEP]
 
 
 @dataclass(frozen=True)

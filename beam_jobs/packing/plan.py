@@ -18,11 +18,9 @@ from amazon_electra.beam_jobs.packing.corpus_units import CorpusUnit
 from amazon_electra.beam_jobs.packing.tokenization import load_tokenizer
 
 FOOTER_VERSION = 1
-PACKING_VERSION = 4
-"""Has to be raised when the same corpus gives other bytes."""
+PACKING_VERSION = 4  # has to be raised when the same corpus gives other bytes
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json")
-WORDS = "vocab.txt"
-"""Beside them where the tokenizer is WordPiece: its entries, one a line."""
+WORDS = "vocab.txt"  # beside them where the tokenizer is WordPiece: its entries, one a line
 REVIEW_BYTES = 500
 """Of a review's text, on average: only to choose how many workers are worth starting."""
 
@@ -66,14 +64,11 @@ class ShardsPlan:
     packing: Packing
     units: Sequence[CorpusUnit]
     engine: PipelineOptions
-    corpus: str
-    """Path of its corpus.json."""
-    documents: int | None
-    """Reviews in the split as corpus.json counts them, where it does."""
+    corpus: str  # path of its corpus.json
+    documents: int | None  # reviews in the split as corpus.json counts them, where it does
     made_of: dict[str, Any]
     """What pre-training will see: the corpus, and the evaluation texts kept out of it."""
-    is_sample: bool
-    """Whether some reviews of the split are enough, or none where it has none."""
+    is_sample: bool  # whether some reviews of the split are enough, or none where it has none
 
 
 def plan_shards(

@@ -1,16 +1,8 @@
 """Token ids of sentences, equal to the tokenizer's own for every text, at several times its speed.
 
-BERT's normaliser and pre-tokeniser never join what a space separates, so the ids of a text are
-those of its space-separated chunks ("great!") one after another, and those of a chunk of plain
-ASCII are those of its words and punctuation marks ("great", "!"). Chunks and words repeat: Arrow
-splits a batch and numbers its distinct chunks, only words never seen before reach the tokenizer's
-model, and numpy gathers the ids, without a Python object per word. Whatever is not plain ASCII
-(accents, CJK, emoji, control characters, other white space) goes to the tokenizer whole, and so
-does every chunk with a bracket, which may be one of its special entries, such as [MASK]. A
-tokenizer that was given entries without a bracket besides gets every chunk whole.
-
-All other tokenizers (byte-level BPE, Unigram, WordPiece with another normalizer) join what a space
-separates: they get each document whole, in batches.
+BERT's tokenizer joins nothing that a space separates, so each distinct chunk of plain ASCII is
+tokenized once, and numpy gathers the ids. Chunks with other characters or a bracket, and texts of
+other tokenizers, go to the tokenizer whole.
 """
 
 from itertools import repeat
@@ -23,12 +15,9 @@ from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.text.spans import expand_spans
 
-PLAIN = r"^[!-Z\\\]^-~]+$"
-"""Printable ASCII without the space and the opening bracket."""
-NOTHING = r"[^\x00-\x{10FFFF}]"
-"""Matches no chunk."""
-PUNCTUATION = r"([!-/:-@\[-`{-~])"
-"""Of ASCII: each mark is a word of its own to BERT."""
+PLAIN = r"^[!-Z\\\]^-~]+$"  # printable ASCII without the space and the opening bracket
+NOTHING = r"[^\x00-\x{10FFFF}]"  # matches no chunk
+PUNCTUATION = r"([!-/:-@\[-`{-~])"  # of ASCII: each mark is a word of its own to BERT
 MAX_REMEMBERED = 1 << 19
 """Chunks, and as many words: about 150 MB. All are forgotten when full, which costs one batch."""
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from amazon_electra.beam_jobs.reading.stars import BEST, NUMBERED, PLAIN, REVERSED, parse_rating
 
-MIN_STEPS = 3
-"""Of two classes an order says nothing."""
+MIN_STEPS = 3  # of two classes an order says nothing
 SCALES = (
     "terrible/horrible/awful/worst, very bad/very poor, bad/poor, fair/ok/okay/average/neutral/"
     "mediocre/so-so, good, very good/great, excellent/outstanding/perfect/best",

@@ -45,12 +45,10 @@ MAGIC: dict[Compression, bytes] = {
     "zst": b"\x28\xb5\x2f\xfd",
     "zip": b"PK\x03\x04",
 }
-PACKED = tuple(MAGIC)
-"""Endings of names of packed files."""
+PACKED = tuple(MAGIC)  # endings of names of packed files
 UTF16, UTF32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), codecs.BOM_UTF32_LE
 SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
-MAX_ZIP_MEMBERS = 10_000
-"""Each becomes a unit."""
+MAX_ZIP_MEMBERS = 10_000  # each becomes a unit
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
 SHOWN_BYTES = 24
@@ -238,8 +236,7 @@ class PlainStream:
             self._member_bytes = min(listed, storage.get_size(path))
         self._limits = Limits(max_expansion=max_expansion)
         self._block, self._left = PLAIN_BLOCK, sys.maxsize
-        self.delivered = 0
-        """Bytes that were read."""
+        self.delivered = 0  # bytes that were read
         self.damage = ""
 
     def read(self, size: int = PLAIN_BLOCK) -> bytes:

@@ -18,13 +18,11 @@ MAX_CHARACTERS = 100
 YEARS = range(1900, 2100)
 LAST_SHORT_YEAR = 68  # 69 is 1969, as POSIX has it
 EPOCH = datetime.date(1970, 1, 1).toordinal()
-DAYS = range(-25_567, 47_482)
-"""From 1900 to 2099."""
+DAYS = range(-25_567, 47_482)  # from 1900 to 2099
 SECONDS_OF_A_DAY = 86_400
 SERIALS = range(20_000, 80_000)
 """A spreadsheet's numbers of days, which as Unix time all are one day in 1970."""
-MIN_SHARE = 0.99
-"""Of a column's dates that must be read: the others would be taken for old ones."""
+MIN_SHARE = 0.99  # of a column's dates that must be read: the others would be taken for old ones
 MAX_SHOWN = 3
 UNREAD = "?"
 MISSING = {"", "-", "--", "n/a", "na", "nan", "nat", "none", "null", "0000-00-00"}
@@ -47,8 +45,7 @@ class Numbers(NamedTuple):
     first: int
     second: int
     last: int
-    sign: str
-    """What separates them."""
+    sign: str  # what separates them
 
     def find_day(self, order: Order | None) -> int | None:
         """Return the day, or None where this order gives none; with points the day comes first."""

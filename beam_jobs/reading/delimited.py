@@ -26,24 +26,19 @@ from amazon_electra.beam_jobs.reading.lines import (
 )
 
 DELIMITERS = "\t,;|"
-MAX_HEADER, MAX_HEADER_LINES = 200, 10
-"""Characters of the first name, and lines of all names."""
+MAX_HEADER, MAX_HEADER_LINES = 200, 10  # characters of the first name, and lines of all names
 TOO_LONG, BROKEN = "record too long", "broken CSV"
 FEWER, MORE = "fewer columns", "more columns"
 csv.field_size_limit(2**31 - 1)
 """Of the whole process; `RecordLines` keeps to the layout's own limit."""
 SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([\t,;|])\r?\n", re.IGNORECASE)
 BLANK_LINES = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*\r?\n)+")
-FIRST_ROWS = 50
-"""Records that show how a file's rows end, and what the first of them are."""
+FIRST_ROWS = 50  # records that show how a file's rows end, and what the first of them are
 SMALL_WINDOW_BYTES = 1 << 12
-DESCRIPTION = "description of columns"
-"""Why a row is no review."""
+DESCRIPTION = "description of columns"  # why a row is no review
 MAX_DESCRIPTIONS = 3
-MIN_NUMBERS = 5
-"""In a column, from which on it is one of numbers."""
-MAX_GROUPS = 4
-"""Rows of groups of columns, or of a title, above the header."""
+MIN_NUMBERS = 5  # in a column, from which on it is one of numbers
+MAX_GROUPS = 4  # rows of groups of columns, or of a title, above the header
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 IMPORT_ID = '{"ImportId"'
 """What the third row of a Qualtrics export has in each column; the second has the questions."""
@@ -356,8 +351,7 @@ class Tried(NamedTuple):
     layout: Layout
     records: int
     unread: int
-    misplaced: int
-    """Quotes."""
+    misplaced: int  # quotes
 
 
 def _try_layout(candidate: Layout, whole: bytes, text: str) -> Tried:

@@ -38,8 +38,7 @@ from amazon_electra.beam_jobs.reading.lines import (
 HEAD_BYTES = 1 << 18
 MAX_NESTING = 4
 MAX_NAME_CHARACTERS, MAX_NAME_WORDS = 100, 6
-FIRST_RECORDS = 100
-"""Of which one at least must have a text."""
+FIRST_RECORDS = 100  # of which one at least must have a text
 NUMBER = re.compile(r"\d+([.,]\d+)?")
 FOREIGN = re.compile(
     rb"<|%|//|/\*|--\s|[\w.$ ]+[=(]\s*[\[{]|\[\s*+\[\s*+[^\s{\[\]]|version https://git-lfs"

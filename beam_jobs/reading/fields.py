@@ -97,8 +97,7 @@ AMAZON_COLUMNS = {
     *(("reviewText", "overall"), ("review_body", "star_rating"), ("review/text", "review/score"))
 }
 """Columns of text and stars of Amazon's releases, whose scale is known."""
-NO_FIELDS = {"_score"}
-"""Of search engines: how well a document answers a query."""
+NO_FIELDS = {"_score"}  # of search engines: how well a document answers a query
 HINT = (
     "name the one with 1 to 5 stars: `columns='stars=NAME'`, or one with classes of your own: "
     "`labels='NAME'`"
@@ -106,8 +105,7 @@ HINT = (
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 MAX_SHOWN, SHOWN_CHARACTERS = 20, 60  # in a message
-MIN_ALIKE = 3
-"""Objects with a text each that are reviews by their keys."""
+MIN_ALIKE = 3  # objects with a text each that are reviews by their keys
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
 LABEL = "label."
@@ -115,8 +113,7 @@ LABEL = "label."
 MAX_LABEL_CHARACTERS = 200
 OWN = re.compile(r"my\b", re.IGNORECASE)
 """How a column begins that is the person's own: beside "My Review", "Title" is the product's."""
-MAX_CLASSES = 200
-"""Of a label."""
+MAX_CLASSES = 200  # of a label
 WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
 
 
@@ -125,8 +122,7 @@ WRAPPERS = {
     *("S", "N", "BOOL", "label", "value", "#text"),
 }
 """The only key of an object that stands for its value."""
-JOIN = "+"
-"""Between the names of columns whose texts are one: `--columns text=pros+cons`."""
+JOIN = "+"  # between the names of columns whose texts are one: `--columns text=pros+cons`
 PAIRS = (
     *(("pros", "cons"), ("advantages", "disadvantages"), ("positive", "negative")),
     *(("positives", "negatives"), ("liked", "disliked"), ("likes", "dislikes")),
@@ -136,18 +132,15 @@ PAIRS = (
 )
 """Names of two columns that are one text, as `strip_column_name` gives them."""
 LANGUAGE_CODE = 2  # letters
-MIN_TEXT_WORDS = 5
-"""On average, of a column that seems to hold texts."""
+MIN_TEXT_WORDS = 5  # on average, of a column that seems to hold texts
 FEW_WORDS = 3
 """A shorter body is one text with a title that is not: "Good" alone is no review of its own."""
-MAX_BODY_CHARACTERS = 40
-"""Of such a body."""
+MAX_BODY_CHARACTERS = 40  # of such a body
 LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
 """How a cell with a list of reviews begins, as Python or JSON writes one."""
 MIN_REPEATED = 2 / 3
 """Of a column's values occur again, with a few words each, where it holds answers."""
-MIN_ANSWERS = 30
-"""Values from which on that is evidence."""
+MIN_ANSWERS = 30  # values from which on that is evidence
 
 
 def choose_text(text: Any, title: Any) -> tuple[Any, Any]:

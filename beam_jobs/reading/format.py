@@ -31,8 +31,7 @@ UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
 class Format:
     """A format that is a stream of text: any file of it can be cut at the ends of records."""
 
-    name: ClassVar[str]
-    """What `--format` takes."""
+    name: ClassVar[str]  # what `--format` takes
     endings: ClassVar[tuple[str, ...]] = ()
     """Of names of its files, without the dot, by which the watcher finds them. What a file holds is
     decided by its content alone."""
@@ -80,8 +79,7 @@ class Piece:
 
     start: int
     stop: int
-    plain_size: int
-    """Bytes, estimated."""
+    plain_size: int  # bytes, estimated
 
 
 class RowFormat(Format):

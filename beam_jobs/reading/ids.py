@@ -16,8 +16,7 @@ from amazon_electra.beam_jobs.reading.work_units import DumpFile
 
 ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
 """Of a column with ids of the records: in small letters, without separators and `review`."""
-ID = "id"
-"""Key of that column in a layout's mapping, beside the fields of a review."""
+ID = "id"  # key of that column in a layout's mapping, beside the fields of a review
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 ROUNDED = re.compile(r"[-+]?\d+(?:[.,]\d+)?[eE]\+?\d+")
 """A number as spreadsheets show it, without its last digits."""

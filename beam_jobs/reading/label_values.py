@@ -1,12 +1,9 @@
 """Classes as people type them: which spellings are one class, what stands for no value, and which
 values are several.
 
-Decided from all values of a column, like the scale of stars: `Yes`, `yes ` and `YES` are one class
-(and `1`, `01`, `1,0` and `True`), called by the spelling that most reviews have. A column whose
-values are those of others with a `|`, `;` or `,` between them has several in a cell, as lists have.
-Where MIN_SEVERAL of the cells have several the column is that of a multi-label task, and an empty
-list says that a text has none of the classes; in another column a cell with several gives no class,
-and is counted. With `--fold-labels false` all values stay as typed.
+Decided from all values of a column. Values with a `|`, `;` or `,` between other values are several.
+Where MIN_SEVERAL of the cells have several the task is multi-label, and an empty list says that a
+text has none of the classes; elsewhere such a cell gives no class, and is counted.
 """
 
 import re
@@ -21,8 +18,7 @@ import xxhash
 from amazon_electra.beam_jobs.core.label_sets import SEVERAL
 from amazon_electra.beam_jobs.core.progress import format_count
 
-MIN_SEVERAL = 0.01
-"""Of the cells with a value, from which on a column is multi-label."""
+MIN_SEVERAL = 0.01  # of the cells with a value, from which on a column is multi-label
 MISSING = frozenset(
     {
         *("n/a", "na", "n.a.", "n.a", "#n/a", "#na", "<na>", "null", "none", "nan", "nil"),
@@ -44,8 +40,7 @@ MISSING = frozenset(
 )
 """What stands for no value, folded."""
 INVISIBLE = dict.fromkeys([0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0xAD])
-AROUND_SIGNS = re.compile(r"\s*([>/|])\s*")
-"""Spaces around the signs of a path."""
+AROUND_SIGNS = re.compile(r"\s*([>/|])\s*")  # spaces around the signs of a path
 PATH_SIGNS = (">", "/")
 NUMBER = re.compile(r"([-+]?)0*(\d+)(?:[.,]0+)?")
 DECIMAL = re.compile(r"[-+]?\d+,\d+")
@@ -88,8 +83,7 @@ class LabelValues:
     delimiters: str = ""
     """Signs between several values in a cell; empty: there are none, or they are lists."""
     names: Mapping[str, str] = field(default_factory=dict)
-    is_multilabel: bool = False
-    """Whether a text may have several of the classes."""
+    is_multilabel: bool = False  # whether a text may have several of the classes
 
     def find_class(self, value: str | None) -> str | None:
         """Return the class of a value as typed; None without one, or with several. Of a multi-label

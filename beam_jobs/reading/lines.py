@@ -15,8 +15,7 @@ BLOCK_BYTES = 1 << 20
 GIVE_UP_FACTOR = 4
 """A stretch without a boundary for so many times its size is cut where a record may begin."""
 RAW_REJECT_BYTES = 1 << 16
-STOPS = tuple(".!?…。！？:;,)")
-"""How a text ends that needs no full stop."""
+STOPS = tuple(".!?…。！？:;,)")  # how a text ends that needs no full stop
 LIST = "[]"
 """In the name of a field: what is before it is a list, and what follows is in each of its items."""
 

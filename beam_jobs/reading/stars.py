@@ -40,8 +40,7 @@ BEST = re.compile(
     r"|eccellente|ottimo|ótimo|muito bom|uitstekend|zeer goed)",
     re.IGNORECASE,
 )
-REVERSED = -1
-"""Instead of what a number is out of: it is 1, and its words call it the best."""
+REVERSED = -1  # instead of what a number is out of: it is 1, and its words call it the best
 FACES = {
     **dict.fromkeys("😡😠🤬👿💀😤🤮", 1),
     **dict.fromkeys("🙁😞😟😕😔😢☹😦😒", 2),
@@ -53,8 +52,7 @@ THUMBS = {"👍": True, "👎": False}
 STYLE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
 """Of an emoji: as text or in colour, and of which skin."""
 MAX_CHARACTERS = 40  # what is longer is no number of stars, and not worth remembering
-NO, YES = 1e6, 1e6 + 1
-"""What booleans stand for among numbers."""
+NO, YES = 1e6, 1e6 + 1  # what booleans stand for among numbers
 MIN_SHARE = 0.99
 """Of a column's numbers that 1 to 5 must hold: others, such as 0 for "not rated", are unknown."""
 MIN_VALUES = 100

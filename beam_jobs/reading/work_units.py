@@ -1,13 +1,9 @@
 """Cuts dump files into units of work, the same whatever the number of workers.
 
-A unit is a stretch of one file that begins and ends at record boundaries, so a worker that has the
-unit needs nothing else. How large it is depends on the size of the dump alone. A plain file is cut
-where it lies. A large packed one, as the public releases are, is unpacked once by one worker, which
-writes each stretch to a file of its own, so that all workers share what costs time: of the ways to
-keep all cores busy with one gz (378 MB of reviews, 142 packed; CPU seconds: re-cut with ISA-L 0.8,
-zlib 2.2; rapidgzip with two threads 2.7 and 430 MB of memory, its index 2.4 and 1.5 to seek;
-indexed_gzip 1.5 and 5.1) this is the cheapest, and the only one that keeps what can be read of a
-broken file.
+A unit is a stretch of one file that begins and ends at record boundaries; its size depends on the
+size of the dump alone. A plain file is cut where it lies. A large packed one is unpacked once, and
+each stretch written to a file of its own: that is the cheapest way to keep all cores busy with one
+gz, and keeps what can be read of a broken file.
 """
 
 import itertools
@@ -110,18 +106,14 @@ class Unit:
 class PreparedUnit:
     """What preparing a unit left and counted; its file of JSON marks the unit as done."""
 
-    unit: str
-    """The unit's name."""
-    prepared: int
-    """Reviews that are left."""
+    unit: str  # the unit's name
+    prepared: int  # reviews that are left
     file: str = ""
-    short_name: str = ""
-    """Of the file."""
+    short_name: str = ""  # of the file
     source: str = ""
     read: int = 0
     lines: int = 0
-    bytes: int = 0
-    """Uncompressed."""
+    bytes: int = 0  # uncompressed
     dropped: dict[str, int] = field(default_factory=dict)
     """Reviews by the reason why they are not left."""
     notes: dict[str, int] = field(default_factory=dict)
@@ -129,8 +121,7 @@ class PreparedUnit:
     """How often each rating occurs (`stars.encode_ratings`)."""
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
     """How often each value of a label occurs as typed (`label_values.keep_frequent`)."""
-    held_out_runs: int = 0
-    """Rows of `.heldout`."""
+    held_out_runs: int = 0  # rows of `.heldout`
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +131,8 @@ class UnitSize:
     unit: str
     prepared: int
     held_out_runs: int
-    lines_before: int
-    """Of its file."""
-    rows_before: int = 0
-    """Records of its file."""
+    lines_before: int  # of its file
+    rows_before: int = 0  # records of its file
 
 
 def measure_units(units: Iterable[PreparedUnit]) -> list[UnitSize]:

@@ -1,23 +1,11 @@
 """Writes a synthetic review dump of any size: readable, deterministic, with the mess of real dumps
 in known amounts.
 
-The records have the field names of the 2018 release (Ni et al. 2019): JSON lines, gzip when the
-path ends in `.gz`. Line i depends on (seed, i) alone (a repeated line copies an earlier one of the
-same thousand), so memory does not grow with the size, and the first lines of a large dump are the
-small dump of the same seed. Words and sentence frames are in lexicon.json.
-
-What the language is designed to show. A review talks about two or three aspects of a product
-(durability, taste, …) and describes each with a few opinion words of one family, that is of one
-aspect and one polarity; every opinion word belongs to exactly one. There are some 1,300 such words,
-so a few hundred labelled reviews contain each about once or not at all, and all else in a review
-(frames, purchase stories, subjects) is the same for praise and for blame. In unlabelled text,
-however, words of a family keep company with each other, and praise keeps company with praise, so
-pre-training can learn from the dump what the labels are too few to teach. Real reviews are not that
-simple: on them minutes of pre-training are worth nothing. The sample shows that the path works, not
-how much it brings.
-
-How opinions agree with the stars (`_OPINIONS`): 5 and 1 stars are unanimous, 4 and 2 are hedged
-("fairly …") or have one aspect of the other polarity among three, 3 stars are split.
+Line i depends on (seed, i) alone (a repeated line copies an earlier one of the same thousand). A
+review describes two or three aspects of a product with opinion words of one aspect and one polarity
+each; there are some 1,300, so a few hundred labels contain each about once, while unlabelled text
+shows which words keep company. 5 and 1 stars are unanimous, 4 and 2 hedged or mixed, 3 are split
+(`_OPINIONS`). Words and frames are in lexicon.json.
 """
 
 import gzip

@@ -26,8 +26,7 @@ from amazon_electra.beam_jobs.reading.stars import (
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.classifier import read_config, read_profile
 
-SAMPLED = 300
-"""Texts of a unit that are compared: 0.1 CPU seconds, for their languages above all."""
+SAMPLED = 300  # texts of a unit that are compared: 0.1 CPU seconds, for their languages above all
 LABEL = "label:"
 """What the name of a task of the user's own labels begins with; the name of the column follows."""
 GivenLabels = dict[str, dict[str, int]]

@@ -24,8 +24,7 @@ WORD = re.compile(rf"{UNSPACED}|\S+\s*")
 MAX_PHRASES, MAX_WORDS = 24, 300
 """Of a text that are left out: of networks, and of other models, to which one more text costs
 microseconds."""
-MIN_SENTENCES = 3
-"""Of a text with more words than MAX_PHRASES, to take them for phrases."""
+MIN_SENTENCES = 3  # of a text with more words than MAX_PHRASES, to take them for phrases
 SHOWN, SHOWN_CHARACTERS = 3, 60
 MIN_PROBABILITY = 1e-9
 Weights = list[tuple[str, float]]

@@ -25,8 +25,7 @@ from amazon_electra.beam_jobs.scoring.classifier import (
     read_config,
 )
 
-COSTLIER = 8
-"""Units are so much smaller than those of a corpus."""
+COSTLIER = 8  # units are so much smaller than those of a corpus
 COMPUTING = 25
 """CPU seconds to score a byte with a network, divided by those to prepare it: from 2 MB on (some
 4,000 reviews, 25 s) a worker process on each core gains more than it takes to start.
@@ -38,11 +37,9 @@ class ScoringPlan:
     """What is scored, by which models, and where the scores go."""
 
     options: ScoringOptions
-    prefixes: tuple[str, ...]
-    """What the columns of each model begin with."""
+    prefixes: tuple[str, ...]  # what the columns of each model begin with
     files: tuple[DumpFile, ...]
-    outputs: tuple[str, ...]
-    """Name of the file of scores of each."""
+    outputs: tuple[str, ...]  # name of the file of scores of each
     unit_bytes: int
     folders: Folders
     engine: PipelineOptions

@@ -69,20 +69,16 @@ from amazon_electra.beam_jobs.text.cleaning import clean_text
 from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
 
 FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
-MAX_IDS = 1 << 20
-"""Rows of a file whose ids are compared, in memory."""
+MAX_IDS = 1 << 20  # rows of a file whose ids are compared, in memory
 
 
 @dataclass(frozen=True)
 class ScoredUnit(PreparedUnit):
     """What scoring a unit counted; what is `prepared` has a label, what is `dropped` a reason."""
 
-    index: int = 0
-    """Of its file."""
-    ids: int = 0
-    """Rows that have one."""
-    integers: int = 0
-    """Rows whose id is an integer."""
+    index: int = 0  # of its file
+    ids: int = 0  # rows that have one
+    integers: int = 0  # rows whose id is an integer
     tallies: list[dict[str, Any] | None] = field(default_factory=list)
     """Of a sample of the texts (drift.Tally), for each model, where it has a profile."""
     given: list[GivenLabels] = field(default_factory=list)
@@ -101,8 +97,7 @@ class Rows:
     """Such as 2026-06, where the date shows it."""
     texts: list[str] = field(default_factory=list)
     """As the classifier reads them; empty where there is a reason."""
-    reasons: list[str | None] = field(default_factory=list)
-    """Why a record is not classified."""
+    reasons: list[str | None] = field(default_factory=list)  # why a record is not classified
     tally: Tally = field(default_factory=Tally)
     integers: int = 0
     given: list[list[str | None]] = field(default_factory=list)

@@ -19,12 +19,9 @@ import pyarrow.parquet as pq
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path, write_json
 
-CANDIDATES = 3
-"""Times the number that is wanted, of the best scores."""
-MIN_SHARE = 0.005
-"""Of a class: a rarer one weighs no more."""
-COMPONENTS = 30
-"""Of the words of the candidates, by which they are clustered."""
+CANDIDATES = 3  # times the number that is wanted, of the best scores
+MIN_SHARE = 0.005  # of a class: a rarer one weighs no more
+COMPONENTS = 30  # of the words of the candidates, by which they are clustered
 PROBABILITY = "p."
 Row = dict[str, Any]
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ftfy import TextFixerConfig
 
-CONTEXT = 12
-"""Characters of an example around what is mended."""
+CONTEXT = 12  # characters of an example around what is mended
 
 
 @cache

@@ -35,10 +35,8 @@ NON_ASCII_SIGNS = re.compile(
 class Words:
     """The words of some texts, one after another."""
 
-    hashes: np.ndarray
-    """uint64 [words]"""
-    owners: np.ndarray
-    """uint32 [words]: the index of the text of each, ascending."""
+    hashes: np.ndarray  # uint64 [words]
+    owners: np.ndarray  # uint32 [words]: the index of the text of each, ascending
     texts: int
 
     def count_words(self) -> np.ndarray:

@@ -93,7 +93,7 @@ class ContrastiveResult:
 
 
 @dataclass
-class Totals:
+class ContrastTotals:
     """What all runs of one output have done."""
 
     step: int = 0
@@ -162,7 +162,7 @@ class Contrast:
         self, config: ContrastiveConfig, network: Any, texts: Texts, device: Device, steps: int
     ) -> None:
         self.config, self.texts, self.device, self.steps = config, texts, device, steps
-        self.totals = Totals()
+        self.totals = ContrastTotals()
         self.network = network.to(device.torch).eval()  # no dropout
         self.network.set_attn_implementation("eager")  # fused ones are slower for such short texts
         words = self.network.get_input_embeddings().weight
@@ -398,7 +398,7 @@ def resume(contrast: Contrast, folder: Path, identity: dict[str, Any], output: P
         checkpoint.restore_tensors(
             state.tensors, contrast.network, contrast.optimizer, device.fused_optimizer
         )
-        contrast.totals = Totals(**state.numbers["totals"])
+        contrast.totals = ContrastTotals(**state.numbers["totals"])
 
 
 def train(

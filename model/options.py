@@ -9,7 +9,7 @@ from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
 from amazon_electra.model.config import AUTO_PRECISION, Precision, RecipeName
 from amazon_electra.model.encoders.places import FORMS
 
-SMALLEST_VOCABULARY = 200
+MIN_VOCABULARY = 200
 """Entries; fewer leave no room for words beside letters."""
 DEV_REVIEWS = 20_000
 """Enough for the third digit of a rate."""
@@ -24,7 +24,7 @@ class VocabularyConfig(Settings):
     """What decides a vocabulary besides its corpus."""
 
     size: int = Field(
-        default=50_000, ge=SMALLEST_VOCABULARY, description="entries, special tokens included"
+        default=50_000, ge=MIN_VOCABULARY, description="entries, special tokens included"
     )
     lower_case: bool = Field(default=True, description="fold case and accents")
     strip_accents: bool | None = Field(

@@ -24,7 +24,7 @@ from amazon_electra.beam_jobs.core.files import hash_file, write_json
 from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.model.options import (
     DEV_REVIEWS,
-    SMALLEST_VOCABULARY,
+    MIN_VOCABULARY,
     VocabularyConfig,
     VocabularyOptions,
 )
@@ -61,10 +61,10 @@ def train_vocabulary(
     corpus, output = Path(corpus), Path(output)
     if output.exists() and not output.is_dir():
         raise UserError(f"{output} is a file; give a folder", "output")
-    if config.size - config.unused < SMALLEST_VOCABULARY:
+    if config.size - config.unused < MIN_VOCABULARY:
         raise UserError(
             f"{config.size} entries with {config.unused} [unused] slots leave too few "
-            f"for words; give `size={SMALLEST_VOCABULARY + config.unused}` or more, or fewer "
+            f"for words; give `size={MIN_VOCABULARY + config.unused}` or more, or fewer "
             "`unused`",
             "size",
         )

@@ -43,7 +43,7 @@ ABSENT = -30.0
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Candidate:
     """One regression that was tried, with its figures on the held-out folds."""
 
     C: float
@@ -53,7 +53,7 @@ class Attempt:
     accuracy: float
 
 
-Trial = tuple[Attempt, np.ndarray]
+Trial = tuple[Candidate, np.ndarray]
 """An attempt, and the logits of each example by the model that was fitted without its fold."""
 
 
@@ -67,7 +67,7 @@ class Fitted:
     """Of each example by the model that was fitted without its fold, float32 [n, classes]."""
     folds: np.ndarray
     """Int64 [n]."""
-    tried: list[Attempt]
+    tried: list[Candidate]
     """The best first."""
 
     def describe(self, examples: Sequence[Example]) -> OutOfFold:
@@ -253,10 +253,10 @@ def cross_validate(
         answers = logits >= choose_thresholds(logits, labels)
     found = f1_score(labels, answers, average="macro", zero_division=0)
     accuracy = float(accuracy_score(labels, answers))
-    return Attempt(strength, class_weight, loss, float(found), accuracy), logits
+    return Candidate(strength, class_weight, loss, float(found), accuracy), logits
 
 
-def summarize_attempts(tried: Sequence[Attempt]) -> dict[str, Any]:
+def summarize_attempts(tried: Sequence[Candidate]) -> dict[str, Any]:
     """Return what result.json says of the regressions that were tried, the best first."""
     best = tried[0]
     return {

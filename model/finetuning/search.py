@@ -88,7 +88,7 @@ def search(
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
     )
-    objective = Objective(request, prepared, device, loaded, space)
+    objective = TrialTraining(request, prepared, device, loaded, space)
     for number in range(len(_list_finished_trials(study)), trials):
         study.sampler = optuna.samplers.TPESampler(seed=(config.seed + number) % 2**32)
         study.optimize(objective, n_trials=1)
@@ -101,7 +101,7 @@ def _list_finished_trials(study: Any) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Objective:
+class TrialTraining:
     """One training with the settings drawn, which reports its dev metric after every part."""
 
     request: Request

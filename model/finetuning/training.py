@@ -48,7 +48,7 @@ where there is no dev: then the last state is the best."""
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSetup:
     """Everything that a training needs but the network and the learning rate."""
 
     features: Sequence[Feature]
@@ -86,7 +86,7 @@ class Training:
         return max(1, self.steps_per_epoch // self.settings.evaluations_per_epoch)
 
 
-def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt:
+def train(model: nn.Module, training: TrainingSetup, learning_rate: float) -> Attempt:
     """Return the attempt with the best state; the network itself ends where training ended."""
     settings = training.settings
     learning = nn.ModuleList([model, training.loss] if training.loss is not None else [model])
@@ -118,7 +118,7 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     return attempt
 
 
-def _stream_batches(training: Training) -> Iterator[tuple[np.ndarray, int]]:
+def _stream_batches(training: TrainingSetup) -> Iterator[tuple[np.ndarray, int]]:
     """Yield the indices of the features of a batch, and the tokens it is padded to, epoch after
     epoch without end, the same for the same seed.
     """
@@ -135,7 +135,7 @@ def _stream_batches(training: Training) -> Iterator[tuple[np.ndarray, int]]:
 
 def _train_step(
     model: nn.Module,
-    training: Training,
+    training: TrainingSetup,
     optimizer: torch.optim.Optimizer,
     members: np.ndarray,
     pad_to: int,
@@ -161,7 +161,9 @@ def _train_step(
     return loss.detach()
 
 
-def compute_supervised_loss(output: Any, targets: torch.Tensor, training: Training) -> torch.Tensor:
+def compute_supervised_loss(
+    output: Any, targets: torch.Tensor, training: TrainingSetup
+) -> torch.Tensor:
     """Return the loss of a network's output against the labels."""
     if training.shape == "span":
         return losses.compute_span_loss(output.start_logits, output.end_logits, targets)
@@ -175,7 +177,7 @@ def compute_supervised_loss(output: Any, targets: torch.Tensor, training: Traini
 
 
 def _evaluate_on_dev(
-    model: nn.Module, training: Training, attempt: Attempt, position: Position, rate: float
+    model: nn.Module, training: TrainingSetup, attempt: Attempt, position: Position, rate: float
 ) -> None:
     """Measure the network on dev; keep its state if it is better, or find that it has diverged."""
     loss = float(torch.stack(position.losses).mean())

@@ -16,7 +16,7 @@ from amazon_electra.model.pretraining.validation import describe_collapse
 EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
 
 
-class Diverged(RuntimeError):
+class LossDiverged(RuntimeError):
     """The loss is not a number any more, or is far above where it began."""
 
 
@@ -53,7 +53,7 @@ class Divergence(Callback):
     def _end(self, training: Training, loss: str) -> None:
         training.writer.wait()
         kept = [path.name for path in checkpoint.list_checkpoints(training.writer.folder)]
-        raise Diverged(
+        raise LossDiverged(
             f"the loss was {loss} in the {training.config.log_every} steps up to step "
             f"{training.totals.step}; the last good state is "
             f"{kept[-1] if kept else 'the beginning'}. Try a lower `learning_rate`, a longer "

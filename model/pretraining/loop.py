@@ -384,7 +384,7 @@ def train(training: Training) -> None:
 
 
 def log_window(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
-    """Log the means and rates of some steps; Diverged before bad weights are kept."""
+    """Log the means and rates of some steps; LossDiverged before bad weights are kept."""
     totals = training.totals
     norm = window.read(training.device)
     numbers = {**training.model.compute_means(window.sums), "gradient_norm": norm}

@@ -15,7 +15,7 @@ import numpy as np
 from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms, take_probabilities
 
 TOKEN = re.compile(r"\w+|[^\w\s]+")
-LONGEST = 3
+MAX_WORDS = 3
 """Words of a phrase."""
 MAX_TEXTS = 2_000
 """That are looked at."""
@@ -23,7 +23,7 @@ MIN_TEXTS = 100
 """Below which nothing is shown."""
 MIN_GAIN = 0.05
 """Nats that a model must know of a label: of less, a rule may hold most by chance."""
-MOST = 0.5
+MAX_SHARE = 0.5
 """Share of a model's gain from which on a rule explains most of it."""
 ROUNDS = 8
 """Of masking: where one mark is gone, another may be left."""
@@ -89,17 +89,17 @@ def find_giveaway(texts: Sequence[str], labels: np.ndarray, loss: float) -> Give
         return None
     first = choose_rule(tokens, own)
     explained, accuracy = measure_rule(first, own)
-    if explained < MOST * gain:
+    if explained < MAX_SHARE * gain:
         return None
     # A model with class weights, or a poor one, may know less than words show.
     gain = max(gain, cross_validate_words(tokens, own)[0])
-    if explained < MOST * gain:
+    if explained < MAX_SHARE * gain:
         return None
     masked, rule = tokens, first
     for _ in range(ROUNDS):
         masked = [mask(words, rule.phrases, rule.shortest) for words in masked]
         rule = choose_rule(masked, own)
-        if measure_rule(rule, own)[0] < MOST * gain:
+        if measure_rule(rule, own)[0] < MAX_SHARE * gain:
             break
     return Giveaway(
         phrases=first.shown,
@@ -120,12 +120,14 @@ def tokenize(text: str) -> list[str]:
 
 
 def list_phrases(words: Sequence[str]) -> set[str]:
-    """Return the phrases of a text: runs of LONGEST words at most in small letters, and of words
+    """Return the phrases of a text: runs of MAX_WORDS words at most in small letters, and of words
     with digits what they begin with.
     """
     small = [word.lower() for word in words]
     found = {
-        " ".join(small[i : i + n]) for n in range(1, LONGEST + 1) for i in range(len(small) - n + 1)
+        " ".join(small[i : i + n])
+        for n in range(1, MAX_WORDS + 1)
+        for i in range(len(small) - n + 1)
     }
     return found | {shape for word in small if (shape := shape_number(word))}
 

@@ -35,7 +35,7 @@ from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device, open_device
 from amazon_electra.model.finetuning.features import Feature, collate_features
 from amazon_electra.model.finetuning.network import open_autocast, predict_logits
-from amazon_electra.model.finetuning.training import Training, train
+from amazon_electra.model.finetuning.training import TrainingSetup, train
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.batches import prefetch
@@ -346,7 +346,7 @@ def measure_finetuning() -> Numbers:
     texts = draw_texts(examples, longest)
     model = build_classifier().to(device.torch)
     settings = FinetuningSettings(epochs=1, batch=32, max_length=longest)
-    training = Training(
+    training = TrainingSetup(
         features=texts,
         shape="classification",
         settings=settings,

@@ -8,7 +8,7 @@ import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.pretraining import checkpoint
-from amazon_electra.model.pretraining.callbacks import Diverged
+from amazon_electra.model.pretraining.callbacks import LossDiverged
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.loop import EXIT_TERMINATED, run_step
 from amazon_electra.model.recipes import RECIPES, apply_settings
@@ -155,7 +155,7 @@ def test_what_would_continue_another_run_is_refused_by_name(shards, tmp_path):
 
 
 def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(shards, tmp_path):
-    with pytest.raises(Diverged, match="learning_rate"):
+    with pytest.raises(LossDiverged, match="learning_rate"):
         train(shards, tmp_path, learning_rate="1e30", clip="1e30")
     for path in checkpoint.list_checkpoints(tmp_path / "checkpoints"):
         for tensor in checkpoint.load_state(path).tensors.values():
@@ -164,7 +164,7 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(sh
 
 def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
     """Numbers still, but three times what the networks lost when they knew nothing."""
-    with pytest.raises(Diverged, match="learning_rate"):
+    with pytest.raises(LossDiverged, match="learning_rate"):
         train(shards, tmp_path, learning_rate="20")
     assert not (tmp_path / "discriminator").exists()
 

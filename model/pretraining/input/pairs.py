@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import yaml
 
 from amazon_electra.beam_jobs.core.errors import UserError
 
@@ -31,30 +32,11 @@ SCRIPTS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 """Characters of scripts that write no spaces between words, and Hangul; each counts as a word."""
 WORD = re.compile(rf"[{SCRIPTS}]|[^\W{SCRIPTS}]+")
 
-NUMBERS = {
-    *("1", "2", "3", "4", "5"),
-    *("one", "two", "three", "four", "five"),
-    *("ein", "eine", "zwei", "drei", "vier", "funf", "fuenf"),
-    *("un", "une", "deux", "trois", "quatre", "cinq"),
-    *("una", "uno", "dos", "tres", "cuatro", "cinco"),
-    *("due", "tre", "quattro", "cinque"),
-    *("um", "uma", "dois", "duas", "quatro"),
-    *("een", "twee", "drie", "vijf"),
-    *("jedna", "dwie", "trzy", "cztery", "piec"),
-    *("bir", "iki", "uc", "dort", "bes"),
-    *("en", "ett", "tva", "fyra", "fem"),
-    *("одна", "две", "три", "четыре", "пять"),
-}
-STAR_WORDS = {
-    *("star", "stars", "stern", "sterne", "sternen", "etoile", "etoiles", "estrella", "estrellas"),
-    *("stella", "stelle", "estrela", "estrelas", "ster", "sterren", "gwiazdka", "gwiazdki"),
-    *("gwiazdek", "yıldız", "yildiz", "stjarna", "stjarnor", "звезда", "звезды", "звезд"),
-}
-FILLERS = {
-    *("0", "a", "out", "of", "von", "sur", "de", "su", "van", "na", "av", "из", "review", "rating"),
-    *("only", "solid", "nur", "solo"),
-}
-"""May stand beside the number and the stars: "4.0 out of 5 stars"."""
+_WORDS = yaml.safe_load(Path(__file__).with_name("star_titles.yaml").read_text(encoding="utf-8"))
+NUMBERS, STAR_WORDS, FILLERS = (
+    {*" ".join(_WORDS[name]).split()} for name in ("numbers", "stars", "fillers")
+)
+"""Fillers may stand beside the number and the stars: "4.0 out of 5 stars"."""
 STARS_ALONE = re.compile(
     r"[\s★☆⭐*]+|[1-5]\s*/\s*5|"
     r"[1-5一二三四五１-５하나둘셋넷다섯두세네한]?\s*[つ个颗顆]?\s*[星별](점|级|評価|评价)?\s*"

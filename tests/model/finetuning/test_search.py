@@ -49,7 +49,7 @@ def tried(made, name):
 
 def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypatch):
     look(made, "whole", 5)
-    train_once, started = search.Objective.__call__, []
+    train_once, started = search.TrialTraining.__call__, []
 
     def die_in_the_fourth(objective, trial):
         started.append(trial)
@@ -59,7 +59,7 @@ def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypat
         return train_once(objective, trial)
 
     with monkeypatch.context() as patched:
-        patched.setattr(search.Objective, "__call__", die_in_the_fourth)
+        patched.setattr(search.TrialTraining, "__call__", die_in_the_fourth)
         with pytest.raises(KeyboardInterrupt):
             look(made, "killed", 5)
     best = look(made, "killed", 5)

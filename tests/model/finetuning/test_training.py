@@ -49,7 +49,7 @@ def tiny_training(tmp_path, epochs=6.0, scores=None, **changes):
         evaluations_per_epoch=1,
         **changes,
     )
-    return loop.Training(
+    return loop.TrainingSetup(
         features=features(np.random.default_rng(0).integers(5, 20, 64)),
         shape="classification",
         settings=settings,

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.model_folder.probabilities import sum_logits
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Exported, Resources, write_config
 from amazon_electra.model.finetuning.examples import Example, Task
@@ -47,7 +48,7 @@ class Parts(Arm):
         return sum_logits(
             [np.asarray(part.arm.predict_logits(examples)) for part in self.parts],
             [part.weight for part in self.parts],
-        )
+        ).astype(np.float32)
 
     def save(self, folder: Path) -> None:
         head = json.loads((folder / "task.json").read_text(encoding="utf-8"))
@@ -87,9 +88,3 @@ class Parts(Arm):
             listed.append({"folder": part.folder, "weight": part.weight / temperature})
             facts.append({**listed[-1], "arm": part.arm.name, **exported.facts})
         return Exported(1.0, {"parts": listed}, {"parts": facts})
-
-
-def sum_logits(logits: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
-    """Return the weighted sum, float32 [examples, classes]."""
-    parts = zip(logits, weights, strict=True)
-    return np.asarray(sum(weight * one.astype(np.float64) for one, weight in parts), np.float32)

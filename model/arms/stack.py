@@ -8,10 +8,11 @@ from typing import Any, Self
 import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.model_folder.probabilities import sum_logits
 from amazon_electra.model.arms import find_arm, register
 from amazon_electra.model.arms.arm import Resources
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.arms.parts import Part, Parts, sum_logits
+from amazon_electra.model.arms.parts import Part, Parts
 from amazon_electra.model.evaluation.predictions import compute_log_loss
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.request import Request
@@ -67,7 +68,7 @@ class Stack(Parts):
             "device": results[0]["device"],
         }
         arm = cls(parts, facts)
-        logits = sum_logits([one.logits for one in own], weights)
+        logits = sum_logits([one.logits for one in own], weights).astype(np.float32)
         arm.out_of_fold = OutOfFold(ids, own[0].labels, logits, own[0].folds)
         return arm
 
@@ -98,7 +99,7 @@ def choose_weights(
 
     def compute_loss(share: float, temperature: float) -> float:
         weights = [share / temperature, (1 - share) / temperature]
-        return compute_log_loss(sum_logits(logits, weights), labels)
+        return compute_log_loss(sum_logits(logits, weights).astype(np.float32), labels)
 
     tried = []
     for share in SHARES if len(labels) >= MIN_LABELS else (0.5,):

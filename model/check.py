@@ -24,13 +24,13 @@ from amazon_electra.model.finetuning.examples import Example
 CHECKED = 300
 """Examples that int8 answers; every third is answered in fp32."""
 ALONE = 20
-"""Of these, texts that are answered alone too."""
+"""How many of these are answered alone too."""
 MAX_DIFFERENCE = 1e-4
-"""Of a probability: a label that changes with it is a tie."""
+"""Largest difference of a probability at which a changed label counts as a tie."""
 MAX_CHANGED = 0.01
 """Share of the labels that int8 may change."""
 MAX_SHIFT = 1e-3
-"""Of a probability in int8, between a text alone and the same text among others."""
+"""Largest shift of an int8 probability between a text alone and the same text in a batch."""
 
 
 def load_folder(folder: Path, precision: ScoringPrecision = "fp32") -> Classifier:

@@ -40,6 +40,7 @@ from amazon_electra.model.finetuning.network import (
 )
 from amazon_electra.model.options import (
     ALL_CORES,
+    CONTRASTIVE_VERSION,
     FREE_CONTRASTIVE_SETTINGS,
     ContrastiveConfig,
     ContrastiveOptions,
@@ -55,8 +56,6 @@ from amazon_electra.model.processes import check_processes, run_processes
 from amazon_electra.model.report.document import render_template
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
-COMPUTATION_VERSION = 1
-"""Raise this whenever the numbers of a step change: no checkpoint is then continued."""
 SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
 """Where `epochs` is not set, passes until so many pairs were seen: 10,089 once gained 1.2 to 4.7
 points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170.
@@ -78,7 +77,7 @@ class ContrastiveResult:
     epochs: int
     steps: int
     tokens: int
-    """Of titles and bodies, over all epochs."""
+    """Tokens of titles and bodies, over all epochs."""
     loss: float
     """Mean of the last logged steps."""
     accuracy: float
@@ -323,7 +322,7 @@ def _adapt(
     texts = Texts(pairs, tokenizer, config)
     contrast = Contrast(config, network, texts, device, epochs * (len(pairs) // batch))
     identity = {
-        "contrastive": COMPUTATION_VERSION,
+        "contrastive": CONTRASTIVE_VERSION,
         **{n: v for n, v in config.model_dump().items() if n not in FREE_CONTRASTIVE_SETTINGS},
         "epochs": epochs,
         "encoder": hash_file(encoder / "model.safetensors"),

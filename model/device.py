@@ -36,7 +36,7 @@ CUDA_PEAK_FLOPS = {  # dense bf16 and fp32, NVIDIA's data sheets; the first name
 }
 
 MAX_FP32_ERROR = 1e-5
-"""Of a product of 256 × 256 matrices: fp32 has 3e-7, bf16 3e-3."""
+"""Error of a product of 256 × 256 matrices: fp32 has 3e-7, bf16 3e-3."""
 CPU_INFO = Path("/proc/cpuinfo")
 
 

@@ -30,11 +30,11 @@ class PretrainResult(Result):
     steps: int
     sequences: int
     tokens: int
-    """Of all steps, padding apart."""
+    """Tokens of all steps, without padding."""
     matrix_flops: float
     """Operations of matrix products."""
     seconds: float
-    """Of all calls that continued this training; without validations."""
+    """Time of all calls that continued this training, without validations."""
     tokens_per_second: int
     parameters: int
     device: str
@@ -70,7 +70,7 @@ class EvaluationResult(Result):
     metrics: dict[str, dict[str, float]]
     """Each as `value`, `low` and `high`, its bootstrap 95% interval."""
     labels: list[str] = field(default_factory=list)
-    """Of a task of classes, in the order of `confusion`."""
+    """Classes of the task, in the order of `confusion`."""
     confusion: list[list[int]] = field(default_factory=list)
     """Examples by label (rows) and prediction."""
 

@@ -12,13 +12,17 @@ from amazon_electra.flows.stages.origin import get_name, locate_origin
 from amazon_electra.flows.stages.pretraining import divide_cores
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.options import FREE_CONTRASTIVE_SETTINGS, ContrastiveConfig
+from amazon_electra.model.options import (
+    CONTRASTIVE_VERSION,
+    FREE_CONTRASTIVE_SETTINGS,
+    ContrastiveConfig,
+)
 
 
 class ContrastiveAdaptation(Stage):
     """`origin` and `corpus` → an encoder."""
 
-    name, version, Config = "contrastive-adaptation", 1, ContrastiveConfig
+    name, version, Config = "contrastive-adaptation", CONTRASTIVE_VERSION, ContrastiveConfig
     headline = ("pairs", "steps", "loss", "accuracy")
     ends_run = True
     shorter = "--set pretraining.epochs=1 goes through the pairs once"

@@ -20,6 +20,7 @@ from amazon_electra.model.encoders.config import (
     describe_start,
     write_architecture,
 )
+from amazon_electra.model.finetuning import VERSION
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.finetuning.request import change_settings
 from amazon_electra.model.pretraining.input.sequences import Shards
@@ -40,7 +41,7 @@ class Finetuned(Stage):
     `search` finds the settings that the config leaves open.
     """
 
-    name, version, Config = "finetuning", 22, FinetuneConfig
+    name, version, Config = "finetuning", VERSION, FinetuneConfig
     headline = ("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1")
     shorter = "`finetuning.labels=2000` takes fewer labels (in a study n_train)"
     tracked = True

@@ -24,6 +24,7 @@ from amazon_electra.flows.stages.origin import MODEL_TYPE, locate_origin
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.options import PretrainConfig, TrainingResources
+from amazon_electra.model.pretraining import VERSION
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import (
     GENERATOR_DEPTH,
@@ -73,7 +74,7 @@ class Pretraining(Stage):
     begins with random weights. `dev_shards` measure it and decide no weight.
     """
 
-    name, version, Config = "pretraining", 15, TrainingConfig
+    name, version, Config = "pretraining", VERSION, TrainingConfig
     headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
     ends_run = True
     shorter = "`pretraining.steps` takes fewer steps"

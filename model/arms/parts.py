@@ -26,7 +26,7 @@ class Part:
     """Name of its folder in that of the arm, fitted or exported."""
     arm: Arm
     weight: float = 1.0
-    """Of its logits."""
+    """Factor of its logits."""
 
 
 class Parts(Arm):

@@ -36,8 +36,8 @@ from amazon_electra.model.finetuning.examples import Example
 STEPS = 200
 """Most iterations of the solver; L-BFGS needs 30 to 120, Newton's method 4 to 12."""
 WORTH_BALANCING = 0.01
-"""Of macro-F1, from which on balanced classes are taken, unless accuracy loses more: their log-loss
-cannot be compared."""
+"""Take balanced classes if macro-F1 gains so much, and accuracy loses no more: log-losses of the
+two cannot be compared."""
 ABSENT = -30.0
 """Logit of a class that no training example has."""
 
@@ -62,9 +62,9 @@ class Fitted:
     """What `fit_regression` found."""
 
     model: LogisticRegression
-    """Of the best attempt, fitted to all examples."""
+    """The best candidate, fitted to all examples."""
     logits: np.ndarray
-    """Of each example by the model that was fitted without its fold, float32 [n, classes]."""
+    """Float32 [n, classes]: of each example by the model that was fitted without its fold."""
     folds: np.ndarray
     """Int64 [n]."""
     tried: list[Candidate]

@@ -18,7 +18,7 @@ from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.request import Request
 
 SHARES = tuple(number / 10 for number in range(1, 10))
-"""Of the first part that are tried; the rest is the second one's."""
+"""Shares of the first part that are tried; the rest is the second one's."""
 MIN_LABELS = 100
 """Held-out examples below which both parts count the same: fewer choose no share."""
 TEMPERATURES = (0.2, 10.0)

@@ -42,13 +42,13 @@ STRENGTHS = (0.0001, 0.001, 0.01, 0.1)
 LAYERS = 4
 """The last layer alone knows more of its own objective than of opinions."""
 ROWS = {"cpu": 8}
-"""Of a batch by kind of device; 64 on others. More would be no faster on a core (tried to 64)."""
+"""Rows of a batch by kind of device; 64 on others. More are no faster on a core (tried to 64)."""
 STEP = 16
 DEAD = 1e-5
 """A state whose deviation is less than this share of the median state's carries no information:
 three of MiniLM's 1,536 have 1e-8 and 1e-32 of it, the others at least 0.4."""
 MAX_BYTES = 1 << 28
-"""Of the states of an encoder in the cache: 43,000 texts where its width is 384."""
+"""Size of the cached states of an encoder: 43,000 texts where its width is 384."""
 
 
 def open_encoder(folder: str, task: Task, head: Head, device: Device) -> nn.Module:

@@ -28,11 +28,11 @@ N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
 4,661 reviews, and read what is misspelt.
 """
 HASHED_FEATURES = 1 << 20
-"""Of each kind of n-gram; 4,000 reviews have 330,000 distinct ones in all."""
+"""Columns of each kind of n-gram; 4,000 reviews have 330,000 distinct ones in all."""
 STRENGTHS = (1.0, 4.0, 16.0)
 """Values of C that are tried: on 3,300 and 22,000 labels the best lies between them."""
-MEMORY_TOLD = 2 << 30
-"""Bytes of features from which on they are logged."""
+LOG_ABOVE_BYTES = 2 << 30
+"""Log the size of features that take more."""
 AT_ONCE = 10_000
 """Texts that are predicted together."""
 
@@ -87,7 +87,7 @@ def count_words(texts: Sequence[str]) -> tuple[FeatureUnion, Any, np.ndarray]:
     )
     features = vectorizer.fit_transform(texts).tocsr()
     size = sum(part.nbytes for part in (features.data, features.indices, features.indptr))
-    if size > MEMORY_TOLD:
+    if size > LOG_ABOVE_BYTES:
         print(
             f"TF-IDF: the features of {len(texts):,} labels take {size / 1e9:.1f} GB of memory; "
             "finetuning.labels (of model.finetune n_train) caps the labels",

@@ -35,9 +35,7 @@ START = "pretraining_start"
 """
 HEAD_RANGE = 0.02  # google
 DROPOUT = 0.1
-"""Of a further training of an exported encoder, as the architecture has it (google); pre-training
-has a setting of its own.
-"""
+"""Rate in config.json, for further training of an exported encoder (google)."""
 EXACT_GELU = ("gelu", "gelu_python")  # gelu_new and others are approximations: other numbers
 MIN_TYPES = 2
 """Rows of token types; an encoder with fewer gets copies of its first."""
@@ -57,7 +55,7 @@ _TYPES = {
         *("vocab_size", TRAINED_LENGTH),
     ),
 }
-"""Of fields that are read before pydantic or transformers check them."""
+"""Bounds of fields that are read before pydantic or transformers check them."""
 COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
 """Architectures whose first position is the one after the padding's index."""
 

@@ -16,7 +16,7 @@ from amazon_electra.model.encoders.places import POOLING_FILE, PROMPTS_FILE
 MULTILINGUAL = "multilingual"
 """What cards say of about a hundred languages."""
 MIN_SHARE = 0.2
-"""Of the reviews, from which on it matters that an encoder does not read their language."""
+"""Warn if so many reviews are in a language that the encoder does not read."""
 SAME = {"nb": "no", "nn": "no"}
 """Codes of one written language."""
 

@@ -24,7 +24,7 @@ FORMS = (
     "package:MODULE"
 )
 POOLING_FILE, PROMPTS_FILE = "1_Pooling/config.json", "config_sentence_transformers.json"
-"""Of sentence-transformers."""
+"""Files of sentence-transformers."""
 DESCRIBED_BY = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
     *("README.md", "data_config.json"),
@@ -43,7 +43,7 @@ class Found:
     revision: str | None = None
     """Commit on the hub."""
     version: str | None = None
-    """Of a package or a registered model."""
+    """Version of a package or a registered model."""
 
 
 def find_kind(place: str) -> Kind | None:

@@ -28,7 +28,7 @@ BY_ENTRY = {  # weights with one row per vocabulary entry
 FAST_TOKENIZER = "PreTrainedTokenizerFast"
 """The class of transformers that takes tokenizer.json as it is."""
 PREFIX = "prefix"
-"""Of each text, in the template of a tokenizer.json."""
+"""Id of the prefix in the template of a tokenizer.json."""
 PREFIXED = ("The lamp isn't great.", "good book", "3 stars", "Überhaupt nicht!", "蓋が壊れました。")
 """Texts by which it is found whether prefix and text are cut as they are together."""
 PADDED_TO = 128

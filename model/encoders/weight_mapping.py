@@ -20,7 +20,7 @@ _BERT_FIELDS = {
     "layer_norm_eps": "layer_norm_eps",
 }
 DEFAULTS = {"max_positions": 512, "type_vocabulary_size": 2, "layer_norm_eps": 1e-12}
-"""Of the fields that config.json may lack."""
+"""Values of the fields that config.json may lack."""
 _OLD_NORMS = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 UNTIED = "decoder.weight"
 """Our name of an output table that a head has besides the word embeddings."""
@@ -31,7 +31,7 @@ class Kind:
     """One model_type of transformers."""
 
     prefix: str
-    """Of the trunk's weights in a model with a head; a bare trunk has none."""
+    """Begins the names of the trunk's weights in a model with a head."""
     fields: Mapping[str, str]
     """Name in config.json of each field of Architecture."""
     names: tuple[tuple[str, str], ...] = ()

@@ -13,7 +13,7 @@ import numpy as np
 from amazon_electra.model.evaluation.predictions import Predictions
 
 BINS = 15
-"""Of the expected calibration error (Guo et al. 2017, arXiv 1706.04599)."""
+"""Bins of the expected calibration error (Guo et al. 2017, arXiv 1706.04599)."""
 
 
 Columns = Callable[[Predictions], np.ndarray]

@@ -35,11 +35,11 @@ class Spread:
     """The variance of a mean over seeds, or of a difference of two: what is known of it."""
 
     known: float
-    """Of the examples, beside what each seed makes of them: the bootstrap's."""
+    """Variance over examples, by the bootstrap."""
     between: float
-    """Between seeds, estimated from few; that each meets the examples in its own way is in it."""
+    """Variance between seeds, with the interaction of seed and example."""
     least: float
-    """Of that own way alone, which `between` is at least: the bootstrap's."""
+    """Variance of that interaction alone, by the bootstrap; a lower bound of `between`."""
     freedom: float
     """Degrees of freedom of `between`."""
 

@@ -1,4 +1,4 @@
 """Fine-tune encoders on tasks."""
 
-VERSION = 12
-"""The version of what a fine-tuning computes: results of another version are made anew."""
+VERSION = 22
+"""Version of the output; results of another version are made anew."""

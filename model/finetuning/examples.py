@@ -85,7 +85,7 @@ class Task:
     """Stars → class, of a task whose examples are a corpus's reviews with stars; others are left
     out."""
     numbers: tuple[float, ...] = ()
-    """Of classes that stand for numbers, such as stars, the number of each."""
+    """The number that each class stands for, such as stars."""
     trained_as: tuple[str, ...] = ()
     """Tasks with the same training examples: a model of theirs can be measured on this one."""
 

@@ -19,11 +19,9 @@ from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures
 
 FORMAT = 3
 MAX_EXAMPLES = 200_000
-"""Of a file; 60 MB where texts have 100 tokens. More are tokenized again."""
+"""Examples whose features are kept, at most: 60 MB where texts have 100 tokens."""
 FOLDER_BYTES = 1 << 30
-"""Of all files, those of states too (model/arms/states.py); beyond it those go that were
-unused for longest.
-"""
+"""Size of the folder, states included; the files that were unused for longest go first."""
 
 
 def load_features(

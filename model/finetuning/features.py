@@ -237,7 +237,7 @@ class PackedFeatures(Sequence[Feature]):
         self.first_rows = arrays["first_rows"]
         """[features + 1]: the first row of each, and the end of the last."""
         self.places = np.arange(len(arrays["examples"]), dtype=np.int32)
-        """Of the features that are used."""
+        """Rows of the features that are used."""
 
     @classmethod
     def pack(cls, features: Iterable[Feature]) -> "PackedFeatures":

@@ -21,7 +21,7 @@ from amazon_electra.beam_jobs.core.nesting import load_json
 TABBED = (".tsv", ".txt")
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 LIMITS = Limits(remedy="unpack it first")
-"""Of a task's file; those of a dump are options of its jobs."""
+"""Limits of a task's file; those of a dump are options of its jobs."""
 
 
 @contextmanager

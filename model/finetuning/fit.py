@@ -53,7 +53,7 @@ class PreparedData:
     train: Sequence[Example]
     """Empty without a teacher, who alone reads them again."""
     labels: np.ndarray
-    """Of the training examples of a classification."""
+    """Classes of the training examples, in a classification."""
     n_train: int
     """Training examples, without swapped copies."""
     dev: Sequence[Example]

@@ -29,7 +29,7 @@ class Start:
     architecture: str | None = None
     teacher: Path | None = None
     initializer_range: float | None = None
-    """Of a random encoder; None: as the pre-training of its architecture began."""
+    """Deviation of random weights; None: as the pre-training of their architecture began."""
     arm: str = "finetuned"
     parts: tuple[Path, ...] = ()
     """Fitted folders that an arm combines."""

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.device import Device
+from amazon_electra.model.pretraining import VERSION
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.recipes import Recipe
 
@@ -37,13 +38,6 @@ FREE_SETTINGS = {
     "validate_sequences",
     "compile",
 }
-COMPUTATION_VERSION = 5
-"""Raise this whenever the numbers of a training step change.
-
-No checkpoint is then continued with other arithmetic. tests/model/pretraining/test_checkpoint.py
-fails if the numbers change and this does not.
-"""
-
 Identity = dict[str, Any]
 
 
@@ -53,7 +47,7 @@ def identify_run(recipe: Recipe, shards: Shards) -> Identity:
     """
     settings = recipe.architecture.model_dump() | recipe.pretraining.model_dump()
     return {
-        "computation": COMPUTATION_VERSION,
+        "version": VERSION,
         "vocabulary": shards.vocabulary_fingerprint,
         "shards": shards.fingerprint,
         **{name: value for name, value in settings.items() if name not in FREE_SETTINGS},

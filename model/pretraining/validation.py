@@ -16,12 +16,10 @@ from amazon_electra.model.pretraining.input.batches import Batches
 from amazon_electra.model.pretraining.network.masked_prediction import PretrainingModel, Scores
 
 VALIDATIONS = 10
-"""Of a run that does not say how often."""
+"""Validations of a run that does not say how often."""
 VALIDATED_SHARE = 0.03
-"""Sequences that such a run is measured on for each that it trains on, at most; one costs up to
-three quarters of what training on it does: the forward passes of the objective, and another of an
-ELECTRA.
-"""
+"""Validated sequences for each that is trained on, at most; one costs up to three quarters of a
+step's."""
 CONSTANT_AUC = 0.55  # a discriminator below finds replaced tokens hardly better than by chance
 
 

@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 
 MIN_POINTS = 3
-"""Of the curve."""
+"""Points of a curve that is forecast."""
 PRIOR_SLOPE = (0.25, 0.25)
 """Mean and standard deviation of b before any point is seen: curves of reviews have 0.1 to 0.5."""
 SCATTER = 0.1

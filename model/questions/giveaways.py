@@ -18,15 +18,15 @@ TOKEN = re.compile(r"\w+|[^\w\s]+")
 MAX_WORDS = 3
 """Words of a phrase."""
 MAX_TEXTS = 2_000
-"""That are looked at."""
+"""Texts that are looked at."""
 MIN_TEXTS = 100
-"""Below which nothing is shown."""
+"""With fewer texts nothing is shown."""
 MIN_GAIN = 0.05
 """Nats that a model must know of a label: of less, a rule may hold most by chance."""
 MAX_SHARE = 0.5
 """Share of a model's gain from which on a rule explains most of it."""
 ROUNDS = 8
-"""Of masking: where one mark is gone, another may be left."""
+"""Rounds of masking: where one mark is gone, another may be left."""
 SENTENCE = 15
 """Words of a sentence that is masked as a whole."""
 LENGTH, CAPITALS = "⟨the number of words⟩", "⟨capitals⟩"
@@ -39,14 +39,14 @@ class Giveaway:
     phrases: list[str]
     """One for most classes; or LENGTH or CAPITALS."""
     shares: list[list[float]]
-    """Of the reviews of each class [phrase, class] that have it; of LENGTH and CAPITALS the mean
+    """[phrase, class]: share of the class's reviews that have it; for LENGTH and CAPITALS the mean
     number and share."""
     explained: float
     """Share of the model's gain over the class frequencies, in log-loss, that the rule has too."""
     accuracy: float
-    """Of the rule, on reviews that did not choose it."""
+    """Accuracy of the rule on reviews that did not choose it."""
     masked_accuracy: float
-    """Of TF-IDF, cross-validated, where the phrases are masked."""
+    """Cross-validated accuracy of TF-IDF with the phrases masked."""
     majority: float
     """Accuracy of the most frequent class."""
 

@@ -17,11 +17,11 @@ from amazon_electra.beam_jobs.core.languages import count_words, find_language
 from amazon_electra.model.evaluation.significance import compute_exact_interval
 
 MIN_REVIEWS = 20
-"""Of a slice."""
+"""Reviews of a slice, at least."""
 MAX_VALUES = 20
 """Slices by one field: those of most reviews."""
 MAX_REVIEWS = 5_000
-"""That are looked at, for their languages."""
+"""Reviews that are looked at: finding their languages takes time."""
 LEVEL = 0.05
 SEEN = {True: "seen in training", False: "not seen in training", None: "unknown"}
 LENGTHS = (10, 30, 100)

@@ -15,9 +15,9 @@ import numpy as np
 from amazon_electra.model.evaluation.significance import compute_exact_interval
 
 LEVEL = 0.95
-"""With which a promise holds."""
+"""Confidence of a promise."""
 SHARES_TO_BEGIN = (0.2, 0.4)
-"""Of the reviews above the first threshold that is tried: of few, one wrong answer ends the search.
+"""Share of the reviews above the first threshold: with few, one wrong answer ends the search.
 The first share, or up to the second where that has less than three times what the bound needs."""
 GRID = 1 / (1 + np.exp(-np.arange(9.0, -5.0, -0.1)))
 """Probabilities from 0.9999 down to 0.007."""

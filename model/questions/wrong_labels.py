@@ -13,8 +13,8 @@ from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.model.evaluation.significance import compute_exact_interval
 
 SUREST = 1 / 5
-"""Of the answers of each class, which count as right. Of more the model's own mistakes are counted;
-of fewer the interval is wide (docs/results.md)."""
+"""Share of each class's answers that count as right. A larger one counts the model's own mistakes,
+a smaller one has a wide interval (docs/results.md)."""
 MISTAKES = 0.15
 """Share of the answers that the model gets wrong, from which on these are counted too."""
 
@@ -24,7 +24,7 @@ class Suspicion:
     """A label that looks wrong."""
 
     place: int
-    """Of the example in the arrays."""
+    """Row of the example in the arrays."""
     suggested: int
     """Class that the model gives it."""
     confidence: float

@@ -62,7 +62,7 @@ class CellFacts(Facts):
     labels: int = 0
     """Training examples of a point of the label curve; 0: all."""
     cpu_seconds: float = 0
-    """Of its training and all that it was made of, but the corpus; 0: nobody knows."""
+    """CPU seconds of its training and of all its inputs but the corpus; 0: unknown."""
 
 
 class ReportInput(Facts):

@@ -19,7 +19,7 @@ ERRORS, MAX_ERRORS = "errors.html", 5_000
 FILTERED = ("file", "month", "given", "suggested")
 """Columns of that page whose values can be chosen."""
 COST = "cost.json"
-"""Of a model folder: its megabytes, and the milliseconds of a review."""
+"""File of a model folder with its megabytes and the milliseconds of a review."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ FEW = 4
 MANY = 10
 """Comparisons above which those without evidence are counted and not named."""
 MAX_CLASSES = 10
-"""Of a task whose classes have a row each; corpora may have 200."""
+"""Up to so many classes of a task have a row each; corpora may have 200."""
 MAX_RIVALS = 3
 """Arms that the best one is compared with: TF-IDF and those that are nearest."""
 MORE_LABELS = 200
@@ -161,7 +161,7 @@ class Decision:
     seconds: dict[str, float]
     """CPU seconds by arm, of its training and all that it was made of."""
     cost: dict[str, float]
-    """Of the model that is kept (`read_cost`)."""
+    """Cost of the model that is kept (`read_cost`)."""
 
 
 def find_decision(

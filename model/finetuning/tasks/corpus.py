@@ -38,7 +38,7 @@ SLICED = ("split", "month", "product")
 TRAINED = ("pretrain", "train")
 """Column that names the dump of a review, where a corpus joins several."""
 HASH = re.compile("[0-9a-f]{32}")
-"""Of a review's id in examples."""
+"""A review's id in examples."""
 LABEL = "label:"
 """What the name of a task of the user's own labels begins with; the name of the column follows."""
 BATCH_ROWS = 8_192

@@ -27,7 +27,7 @@ MIN_PAIRS = 16
 MIN_WORDS = 3
 """Words of a body."""
 CHARACTERS_PER_TOKEN = 16
-"""Of a text that is tokenized at most; what follows would be cut off anyway."""
+"""Tokenize at most so much of a text; what follows would be cut off anyway."""
 SCRIPTS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 """Characters of scripts that write no spaces between words, and Hangul; each counts as a word."""
 WORD = re.compile(rf"[{SCRIPTS}]|[^\W{SCRIPTS}]+")
@@ -56,7 +56,7 @@ class Pairs:
     titles: list[str]
     bodies: list[str]
     reviews: int
-    """Of the pretrain split; those that gave no pair are in `left_out` by reason."""
+    """Reviews of the pretrain split; those that gave no pair are in `left_out` by reason."""
     left_out: Counter[Reason] = field(default_factory=Counter)
 
     def __len__(self) -> int:

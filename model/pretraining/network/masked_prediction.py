@@ -38,8 +38,8 @@ class PretrainingModel(nn.Module):
     """The base of every network that is pre-trained here."""
 
     trunk_name = ""
-    """Of the network that is fine-tuned later. A network whose objective has a generator calls it
-    `generator`; the head of each is called after it, such as `generator_head`."""
+    """Name of the network that is fine-tuned later. Where the objective has a generator, that one
+    is called `generator`; the head of each is called after it, such as `generator_head`."""
 
     def __init__(self, config: PretrainingConfig, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ class Layout:
 
     is_packed: bool
     first_position: int = 0
-    """Of a document's first token: RoBERTa counts from the one after the padding's id."""
+    """Position of a document's first token: RoBERTa counts from the one after the padding's id."""
     window: int | None = None
     """Tokens that local layers see on each side; None: there are no such layers."""
 

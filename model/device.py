@@ -298,9 +298,7 @@ def open_device(kind: str, precision: str) -> Device:
 
 
 def expect_document_attention(kind: str, precision: str) -> bool:
-    """Return whether a device of this kind will have `has_document_attention`, without opening it;
-    a GPU that multiplies no bf16 is not distinguished from others.
-    """
+    """Return whether a device of this kind will have `has_document_attention`, unopened."""
     is_gpu = kind == "cuda" or (kind == "auto" and torch.cuda.is_available())
     return is_gpu and precision != "fp32"
 

@@ -35,9 +35,7 @@ def list_ours() -> list[type[Arm]]:
 
 
 def list_methods(has_encoder: bool) -> list[str]:
-    """Return the arms that a run compares beside networks unless it names others; those on states
-    alone where there is a published encoder.
-    """
+    """Return the arms beside networks; those on states alone need a published encoder."""
     kinds = list_ours()[1:]
     return [one.name for one in kinds if has_encoder or one.combines or not one.reads_encoder]
 

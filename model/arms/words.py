@@ -105,9 +105,8 @@ def spread_weights(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
 
 
 def drop_addresses(pipeline: Pipeline) -> None:
-    """Replace the vectorizers by fresh ones: one that has read texts keeps an address in memory,
-    with which equal pipelines would be written in other bytes.
-    """
+    """Replace the vectorizers by fresh ones, so that equal pipelines are written in equal bytes."""
+    # one that has read texts keeps an address in memory
     for _, part in pipeline[0].transformer_list:
         part.steps[0] = (part.steps[0][0], clone(part.steps[0][1]))
 

@@ -34,10 +34,8 @@ def convert_to_transformers(
 
 
 def copy_type_row(weights: dict[str, Tensor]) -> None:
-    """Give all token types the vector of type 0, for weights that were trained on no other.
-
-    A row that was never trained is noise as large as a word's vector.
-    """
+    """Give all token types the vector of type 0, for weights that were trained on no other."""
+    # a row that was never trained is noise as large as a word's vector
     types = weights[EMBEDDINGS["embeddings.token_type"]]
     types[1:] = types[0].clone()
 

@@ -101,10 +101,7 @@ def fit_vocabulary(
 
 
 def map_vocabulary(old: list[str], new: list[str]) -> list[list[int]]:
-    """Return for each new entry the old ids it is the mean of.
-
-    These are its own id, or those of its pieces, or that of [UNK].
-    """
+    """Return for each new entry its old id, or the ids of its pieces, or that of [UNK]."""
     ids = {token: i for i, token in enumerate(old)}
     unknown = [ids[UNKNOWN]]
     return [[ids[t]] if t in ids else split_into_pieces(t, ids) or unknown for t in new]

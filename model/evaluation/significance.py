@@ -141,11 +141,10 @@ def _clip_interval(metric: Metric, value: float, half: float, lift: float) -> tu
 
 
 def _estimate_lift(sums: np.ndarray, resampled: np.ndarray) -> float:
-    """Estimate how far noise lifts a calibration error, whose bins add up by absolute value.
-
-    sums [BINS + 1], resampled [samples, BINS + 1]. A bin within two standard errors of zero is
-    taken to have no error.
+    """Estimate how far noise lifts a calibration error, whose bins add up by absolute value; sums
+    [BINS + 1], resampled [samples, BINS + 1].
     """
+    # a bin within two standard errors of zero is taken to have no error
     error, noise = sums[:BINS], resampled[:, :BINS] - sums[:BINS]
     shown = np.where(np.abs(error) > 2 * noise.std(0), error, 0.0)
     return float((np.abs(shown + noise).sum(1).mean() - np.abs(shown).sum()) / sums[BINS])

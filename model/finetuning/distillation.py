@@ -193,11 +193,6 @@ def compute_attention_loss(
 
 
 def pair_layers(student: int, teacher: int, embeddings: bool = False) -> list[tuple[int, int]]:
-    """Return pairs of student layer and teacher layer, the last with the last (TinyBERT's uniform
-    strategy).
-
-    Where the student is deeper, several of its layers learn from the same one, its first ones from
-    the teacher's first.
-    """
+    """Return pairs of student layer and teacher layer (TinyBERT's uniform strategy)."""
     pairs = [(i, max(1, round(i * teacher / student))) for i in range(1, student + 1)]
     return [(0, 0), *pairs] if embeddings else [(i - 1, j - 1) for i, j in pairs]

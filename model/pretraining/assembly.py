@@ -129,12 +129,8 @@ def build_model(recipe: Recipe, vocabulary_size: int, dtype: torch.dtype) -> Own
 
 
 def set_output_bias(bias: nn.Parameter, shards: Shards) -> None:
-    """Set the bias [vocabulary] to the logarithm of each entry's share of the first sequences.
-
-    Adam moves a bias by about the learning rate a step, and rare words stand ten below frequent
-    ones: without this a new head takes thousands of steps to learn how frequent words are, and
-    shakes the loaded trunk meanwhile.
-    """
+    """Set the bias [vocabulary] to the logarithm of each entry's share of the first sequences."""
+    # Adam would take thousands of steps to learn how frequent words are, and shake the loaded trunk
     rows = shards.sample_rows()
     real = rows.input_ids[np.arange(rows.input_ids.shape[1]) < rows.lengths[:, None]]
     counts = np.bincount(real, minlength=len(bias)) + 1.0

@@ -192,9 +192,7 @@ def find_state(folder: Path, device: Device, identity: Identity, output: Path) -
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the whole checkpoints of a folder, oldest first. One without its numbers, which are
-    written last, is what was left where a copy was cut.
-    """
+    """Return the whole checkpoints of a folder, those with their numbers, oldest first."""
     return sorted(path.parent for path in folder.glob(f"{PREFIX}*/{NUMBERS}"))
 
 

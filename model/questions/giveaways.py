@@ -133,9 +133,7 @@ def list_phrases(words: Sequence[str]) -> set[str]:
 
 
 def shape_number(word: str) -> str:
-    """Return `8…(6)` for the number 863595, which stands for all of six characters that begin so;
-    empty for words without digits.
-    """
+    """Return `8…(6)` for 863595 and others like it; empty for words without digits."""
     return f"{word[0]}…({len(word)})" if any(map(str.isdigit, word)) and len(word) > 1 else ""
 
 

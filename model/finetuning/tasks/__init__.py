@@ -56,10 +56,7 @@ def count_labelled(name: str, result: Mapping[str, Any]) -> int:
 
 
 def has_dev(names: Iterable[str], result: Mapping[str, Any]) -> bool:
-    """Return whether a corpus has enough labels to choose by its dev split: DEV_FROM of the task
-    with most. Of fewer the dev split is too small; FinetuningSettings.selection is then
-    cross-validation.
-    """
+    """Return whether the task with most labels has enough to choose by the dev split."""
     return max((count_labelled(name, result) for name in names), default=0) >= DEV_FROM
 
 

@@ -38,10 +38,7 @@ def count_slots(length: int, fraction: float) -> int:
 def draw_counts(
     rng: np.random.Generator, maskable: NDArray[np.int64], fraction: float
 ) -> NDArray[np.int64]:
-    """Return how many tokens each sequence masks, within one of its own exact share.
-
-    The sum is the exact share of the batch.
-    """
+    """Return how many tokens each sequence masks; the sum is the exact share of the batch."""
     ends = np.floor(np.cumsum(maskable) * fraction + rng.random()).astype(np.int64)
     return np.diff(ends, prepend=0)
 

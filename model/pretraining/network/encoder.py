@@ -152,9 +152,8 @@ class _FewRows(torch.autograd.Function):
 
 
 def look_up_few(ids: Tensor, table: Tensor) -> Tensor:
-    """Return rows of a small table. The gradient is a matrix product, of which a GPU makes the same
-    bits each time; of the sum that torch's own look-up makes it does not where ids repeat often.
-    """
+    """Return rows of a small table."""
+    # the gradient is a product, with the same bits each time; torch's sum differs between runs
     rows: Tensor = _FewRows.apply(ids, table)
     return rows
 

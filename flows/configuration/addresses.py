@@ -8,11 +8,11 @@ import re
 from typing import Annotated
 from urllib.parse import unquote
 
+from fsspec import available_protocols
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from amazon_electra.beam_jobs.core.settings import SECRET
-from amazon_electra.beam_jobs.core.variables import read_names
 
 SECRET_PARAMETER = re.compile(
     r"[?&;#](x-(amz|goog)-(signature|credential|security-token)|sig|signature|\w*token|jwt"
@@ -24,10 +24,6 @@ SECRET_PARAMETER = re.compile(
 """Parameters of an address by which servers know who asks."""
 USER_SCHEMES = ("abfs", "abfss", "ssh", "sftp")
 """Kinds in which a name without a password may stand before an @: Azure's container, a user."""
-SCHEMES = ("file", "http", "https", "s3", "gs", "az", "abfs", "abfss")
-"""Kinds of addresses that are opened; the last three are Azure's names of the same."""
-SCHEMES_VARIABLE = "AMAZON_ELECTRA_ADDRESS_SCHEMES"
-"""Environment variable with further kinds that fsspec knows, separated by commas."""
 
 
 def _check_address(address: str) -> str:
@@ -85,10 +81,4 @@ def explain_refusal(address: str) -> str:
     if "::" in address.split("[")[0]:
         return "chained addresses (a::b) are not opened; download the file first"
     scheme = address.partition("://")[0].lower()
-    allowed = [*SCHEMES, *read_names(SCHEMES_VARIABLE)]
-    if scheme not in allowed:
-        return (
-            f"{scheme}:// addresses are not opened, only {', '.join(allowed)}; "
-            f"{SCHEMES_VARIABLE}={scheme} allows them"
-        )
-    return ""
+    return "" if scheme in available_protocols() else f"fsspec knows no {scheme}:// addresses"

@@ -4,10 +4,12 @@ these tests.
 
 import os
 import shutil
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
+from amazon_electra.flows.servers.access import read_password
 from tests import served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -47,9 +49,16 @@ def browser():
 
 
 @pytest.fixture
-def page(browser):
-    """A page that may only talk to this machine."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+def page(browser, servers):
+    """A page that may only talk to this machine, of a person who is logged in to both servers."""
+    word = read_password(servers.store)
+    name, _, secret = word.partition(":")
+    context = browser.new_context(
+        viewport={"width": 1400, "height": 1000},
+        http_credentials={"username": name, "password": secret},
+    )
+    known = b64encode(word.encode()).decode()
+    context.add_init_script(f"try {{ localStorage['prefect-password'] = '{known}' }} catch {{}}")
     outside = []
 
     def watch(request):

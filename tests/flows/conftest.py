@@ -79,12 +79,6 @@ def call_in_flow(prefect_home):
     return call
 
 
-@pytest.fixture(autouse=True)
-def _object_store_in_memory(monkeypatch):
-    """Stands for the object stores; elsewhere such addresses are refused."""
-    monkeypatch.setenv("AMAZON_ELECTRA_ADDRESS_SCHEMES", "memory")
-
-
 @pytest.fixture
 def encoder(tmp_path):
     """A folder that looks like a published encoder's."""

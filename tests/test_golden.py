@@ -149,7 +149,7 @@ def test_shards_of_general_text(words, tmp_path):
 
 def test_a_pre_training(shards, tmp_path):
     sets = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 16, "batch": 8}
-    sets |= {"dropout": 0.1, "log_every": 1, "precision": "fp32", "seed": 7}
+    sets |= {"dropout": 0.0, "log_every": 1, "precision": "fp32", "seed": 7}
     folders = ["--shards", str(shards), "--output", str(tmp_path), "--recipe", "sample"]
     given = [f"--set={name}={value}" for name, value in sets.items()]
     result = pretrain.run([*folders, "--device=cpu", "--threads=1", "--steps=6", *given])
@@ -161,16 +161,16 @@ def test_a_pre_training(shards, tmp_path):
     curve = [line["loss"] for line in read_metrics(tmp_path) if "loss" in line]
     assert curve == pytest.approx(
         [
-            40.06010581403736,
-            38.521207494169616,
-            37.05111468279803,
-            35.4815365009662,
-            34.85884243027769,
-            35.012393043821376,
+            39.8939299717522,
+            38.39041357171046,
+            36.84196076569734,
+            35.383374515199534,
+            34.53368387237742,
+            34.71310187290204,
         ],
         rel=1e-4,
     )
-    for name, norm in {"discriminator": 143.84906985043577, "generator": 79.91563218982512}.items():
+    for name, norm in {"discriminator": 143.8322453017861, "generator": 79.92010044635484}.items():
         weights = load_file(tmp_path / name / "model.safetensors")
         squares = sum(float(np.square(part.astype(np.float64)).sum()) for part in weights.values())
         assert squares == pytest.approx(norm, rel=1e-4), name

@@ -30,6 +30,8 @@ found = {
     "commands": [list(COMMANDS), []],
 }
 for module in pkgutil.walk_packages(amazon_electra.__path__, "amazon_electra."):
+    if module.name == "amazon_electra.model.tracking.serving":
+        continue  # only MLflow loads it, from a copy beside the model
     there = importlib.import_module(module.name)
     if module.name.startswith(tasks.__name__ + "."):
         found["tasks"][1] += [task.name for task in getattr(there, "TASKS", ())]

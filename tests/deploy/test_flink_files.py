@@ -1,7 +1,6 @@
 """deploy/flink: compose file, image, script and README say the same."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import yaml
 
 from amazon_electra.flows.configuration.form import Engine
-from tests.beam_jobs.engine.rest import serve_flink
 
 ROOT = Path(__file__).parents[2]
 FLINK = ROOT / "deploy" / "flink"
@@ -79,22 +77,3 @@ def test_the_job_server_says_in_one_line_what_it_lacks(tmp_path, environment, wo
     assert done.returncode == 2
     assert done.stderr.startswith(words)
     assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.skipif(not (shutil.which("curl") or shutil.which("wget")), reason="needs curl or wget")
-def test_the_job_server_does_not_start_with_jars_for_another_flink(tmp_path):
-    (tmp_path / "beam").mkdir()
-    (tmp_path / "beam" / "beam-runners-flink-1.19-2.62.0.jar").touch()
-    with serve_flink(2) as flink:
-        assert start_job_server(tmp_path, {}, flink.address).returncode == 0
-    assert start_job_server(tmp_path, {}, flink.address).returncode == 0, "Flink is away"
-    with serve_flink(2, version="1.20.1") as flink:
-        done = start_job_server(tmp_path, {}, flink.address)
-    assert done.returncode == 2
-    assert done.stderr == (
-        f"error: the JobManager at {flink.address} is Flink 1.20.1, and the jars in {tmp_path} are "
-        "of Beam for Flink 1.19\n"
-    )
-    (tmp_path / "beam" / "beam-runners-flink-1.20-2.62.0.jar").touch()
-    done = start_job_server(tmp_path, {}, flink.address)
-    assert done.stderr.startswith("error: jars of several versions of Beam in ")

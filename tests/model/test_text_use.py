@@ -24,6 +24,7 @@ from amazon_electra.model.encoders.config import POOLING
 from amazon_electra.model.encoders.known import KNOWN, find_known, warn_of_amazon
 from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.encoders.vocabulary import add_prefix
+from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.network import load_tokenizer
 from amazon_electra.model.options import ContrastiveConfig, TrainingResources
 from tests.beam_jobs.dumps import run_shard_steps
@@ -88,7 +89,8 @@ def test_the_served_folder_reads_texts_as_its_card_wants(name, tmp_path):
     tune(tmp_path, "cell", encoder=f"frozen:{tmp_path / 'origin'}")
     arm = Frozen.load(tmp_path / "cell", Resources("cpu", "fp32"))
     expected = compute_expected(published, TEXTS, pooling, prefix)
-    assert np.abs(arm.compute_text_states(TEXTS) - expected).max() < 1e-4
+    states = arm.compute_states([Example(str(row), text) for row, text in enumerate(TEXTS)])
+    assert np.abs(states - expected).max() < 1e-4
 
     folder = tmp_path / "exported"
     cells = ["--cells", f"arm={tmp_path / 'cell'}", "--data", str(tmp_path / "corpus")]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 from contextlib import suppress
 
@@ -82,15 +81,6 @@ def test_a_list_of_training_data_that_cannot_be_read_says_nothing(tmp_path):
     folder = write_checkpoint(tmp_path / "published")
     nest(folder / "data_config.json")
     assert bring(folder, tmp_path / "origin")["training_data"] == "unknown"
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "README.md"])
-def test_a_fifo_is_refused(tmp_path, name):
-    folder = write_checkpoint(tmp_path / "published")
-    (folder / name).unlink(missing_ok=True)
-    os.mkfifo(folder / name)
-    with pytest.raises(UserError, match=re.escape(str(folder / name))):
-        bring(folder, tmp_path / "origin")
 
 
 def test_license_and_all_that_is_said_of_the_training_data_are_read(tmp_path):

@@ -14,9 +14,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
@@ -176,7 +176,7 @@ class Store:
             "result": dict(result),
             "code": read_code_version(),
             "packages": read_package_versions(),
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
             **cost,
         }
         published = dict(self.place.complete(stage.path, manifest, [LOG]))

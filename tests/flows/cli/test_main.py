@@ -43,18 +43,6 @@ def test_whatever_fails_for_want_of_room_is_one_line(full_disk, capsys, failure)
     assert capsys.readouterr().err == told
 
 
-def test_a_database_that_sqlite_could_not_use_is_told_before_anything_is_made(
-    tmp_path, capsys, monkeypatch
-):
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    far = tmp_path.joinpath(*["x" * 150] * 4)
-    words = ["run", "--dump", "sample:20", "--store", str(far)]
-    assert main.attempt(main.build_parser().parse_args(words)) == 2
-    told = f"error: --store {far}: the path is too long for SQLite; shorten it\n"
-    assert capsys.readouterr().err == told
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("words", [["run", "--dump", "sample:20"], ["runs"], ["score"]])
 def test_a_word_that_is_not_utf_8_is_refused_in_one_line(tmp_path, capsys, words):
     store = tmp_path / os.fsdecode(b"caf\xe9")

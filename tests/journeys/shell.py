@@ -68,18 +68,7 @@ ASPECTS = {
     "price": "dear money bargain costs discount",
     "size": "large tiny wide narrow huge",
 }
-THINGS = [
-    "kettle",
-    "lamp",
-    "chair",
-    "phone",
-    "blanket",
-    "knife",
-    "clock",
-    "radio",
-    "basket",
-    "mirror",
-]
+THINGS = "kettle lamp chair phone blanket knife clock radio basket mirror"
 
 
 def write_shop(path: Path, count: int, first: int = 0, labelled: bool = True) -> Path:
@@ -96,8 +85,7 @@ def write_shop(path: Path, count: int, first: int = 0, labelled: bool = True) ->
         for number in range(first, first + count):
             stars, reason = draw.choice([*STARS]), draw.choice([*REASONS])
             aspects = [name for name in ASPECTS if draw.random() < 0.4]
-            thing = draw.choice(THINGS)
-            text = f"Our {thing}, number {number}, is {say(STARS[stars], 3)}. "
+            text = f"Our {say(THINGS, 1)}, number {number}, is {say(STARS[stars], 3)}. "
             text += f"It was about the {say(REASONS[reason])}."
             text += "".join(f" And the {say(ASPECTS[name])}." for name in aspects)
             given = [stars, reason, "|".join(aspects)] if labelled else []

@@ -201,7 +201,7 @@ def execute_graph(form: Parameters) -> dict[str, Any]:
         # apart: Prefect keeps the settings with which it was imported, those of no server
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
             made = apart.submit(show_finished, form, plan).result()
-    made = made or terminal.run_in_terminal(form, run)
+    made = made or terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
     terminal.print_results(Path(made["folder"]))
     up = prefect_server.find_running_servers(store.root)
     how = f"amazon-electra up --store {store.address}"
@@ -285,8 +285,7 @@ def label_dump(form: Scoring) -> dict[str, Any]:
 
         return score(**{name: getattr(form, name) for name in type(form).model_fields})
 
-    parameters = Parameters(dump=form.dump, store=form.store)
-    made = terminal.run_in_terminal(parameters, run)
+    made = terminal.run_in_terminal(store.root, run)
     print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
     show_drift(made["results"])
     return made

@@ -94,7 +94,9 @@ def run_study(arguments: argparse.Namespace) -> None:
         return study(study=choice, **{name: getattr(parameters, name) for name in FORM_SECTIONS})
 
     began = time.monotonic()
-    folder = Path(terminal.run_in_terminal(parameters, run)["folder"])
+    folder = Path(
+        terminal.run_in_terminal(store.root, run, parameters.promotion.mode != "off")["folder"]
+    )
     terminal.print_results(folder)
     print(
         f"answer      {json.loads((folder / 'report.json').read_text(encoding='utf-8'))['answer']}"

@@ -21,9 +21,9 @@ from rich.text import Text
 
 from amazon_electra.beam_jobs.core.progress import ProgressBars, format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls
-from amazon_electra.flows.configuration.form import Parameters, spell_for_commands
+from amazon_electra.flows.configuration.form import spell_for_commands
 from amazon_electra.flows.store.stage import Stage
-from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.flows.store.store import Manifest
 from amazon_electra.flows.ui.headlines import summarize_manifest
 from amazon_electra.model.report.formats import format_change, format_with_interval, get_title
 
@@ -114,14 +114,17 @@ def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Te
     return Text.assemble((mark, colour), " ", shown, (escape_controls(aside), "dim"))
 
 
-def run_in_terminal(form: Parameters, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what `run` returns: it imports and calls a flow, once the Prefect server is known."""
+def run_in_terminal(
+    root: Path, run: Callable[[], dict[str, Any]], promotes: bool = True
+) -> dict[str, Any]:
+    """Return what `run` returns: it imports and calls a flow, once the Prefect server is known.
+    `root` is the store's folder, `promotes`: a registry of models is asked.
+    """
     from amazon_electra.flows.servers import health, prefect_server
 
     health.check_named_server("PREFECT_API_URL")
-    if form.promotion.mode != "off":
+    if promotes:
         health.check_named_server("MLFLOW_TRACKING_URI")
-    store = Store(form.store)
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # failures are printed here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
     health.interrupt_on_signals(signal.SIGTERM)
@@ -130,7 +133,7 @@ def run_in_terminal(form: Parameters, run: Callable[[], dict[str, Any]]) -> dict
         importlib.import_module("amazon_electra.flows.runs.graph_run")
         importlib.import_module("mlflow")
 
-    prefect_server.connect_prefect(store.root, load_libraries)
+    prefect_server.connect_prefect(root, load_libraries)
 
     from prefect import tags
     from prefect.exceptions import Abort

@@ -1,5 +1,7 @@
 """The automations are about our runs, by their tag, and nobody else's on the same server."""
 
+from pathlib import Path
+
 import pytest
 
 from amazon_electra.flows.cli import terminal
@@ -70,5 +72,7 @@ def test_a_run_started_in_a_terminal_is_one_of_ours(prefect_home, monkeypatch):
 
     monkeypatch.setattr(health, "interrupt_on_signals", lambda *signals: None)
     form = fill_parameters(dump={"paths": ["sample:100"]}, store=str(prefect_home))
-    seen = terminal.run_in_terminal(form, lambda: {"tags": TagsContext.get().current_tags})
+    seen = terminal.run_in_terminal(
+        Path(form.store), lambda: {"tags": TagsContext.get().current_tags}
+    )
     assert TAG in seen["tags"]

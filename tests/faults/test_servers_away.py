@@ -34,7 +34,7 @@ class Server:
 
     def start(self):
         self._process = self._begin(self.port)
-        eventually(lambda: is_healthy(self.url + self._health), self._process.find_last_line)
+        eventually(lambda: is_healthy(self.url + self._health))
 
     def end(self):
         self._process.end()

@@ -15,7 +15,7 @@ from amazon_electra.model.evaluation.significance import compute_exact_interval
 SUREST = 1 / 5
 """Share of each class's answers that count as right. A larger one counts the model's own mistakes,
 a smaller one has a wide interval (docs/results.md)."""
-MISTAKES = 0.15
+MISTAKES = 0.12
 """Share of the answers that the model gets wrong, from which on these are counted too."""
 
 

@@ -150,14 +150,13 @@ def test_the_jobs_of_a_study_make_what_the_study_finds_complete(made, tmp_path):
     assert "0 chains" in again
 
 
-def test_the_data_of_the_results_leave_out_what_the_recipes_were_chosen_on(tmp_path):
-    releases = tmp_path / "data/reviews/mcauley_2014"
-    releases.mkdir(parents=True)
-    lines = [json.dumps({"reviewText": f"review {i}", "overall": 5, "asin": i}) for i in range(200)]
-    (releases / "cut_array.json").write_text("[" + ",\n".join(lines) + ',\n{"reviewText": "a')
-    output = tmp_path / "evidence"
-    run(BENCHES / "evidence.py", "--data", tmp_path / "data", "--output", output)
-    assert 0.8 < len((output / "fresh.jsonl").read_text().splitlines()) / 200 < 0.96
+def test_choices_and_wrong_labels_are_judged(made, tmp_path):
+    words = ["--corpus", made / "corpus", "--work", tmp_path, "--output", tmp_path / "labels.json"]
+    words += ["--arms", "tfidf", "--counts", 60, "--samples", 1, "--flipped", 0.2]
+    row = json.loads(run(BENCHES / "labels.py", *words).splitlines()[-1])
+    assert (row["labels"], row["all"]["chosen"]) == (60, "tfidf")
+    assert row["fifth"]["labels"] < row["all"]["labels"]
+    assert 0.1 < row["all"]["wrong"] / row["all"]["labels"] < 0.3
 
 
 def test_fine_tuning_is_measured_without_the_trainer(dump, made):

@@ -12,7 +12,10 @@ from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
-TRAINS = "--recipe sample --set finetuning.tasks=polarity --set finetuning.arms=pre-trained,tfidf"
+TRAINS = (
+    "--recipe sample --set finetuning.tasks=polarity --set finetuning.arms=pre-trained,tfidf "
+    "--set promotion.mode=off"
+)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])

@@ -17,6 +17,9 @@ SUREST = 1 / 5
 a smaller one has a wide interval (docs/results.md)."""
 MISTAKES = 0.12
 """Share of the answers that the model gets wrong, from which on these are counted too."""
+MIN_SHARE = 0.01
+"""Share of labels that the lower end of an estimate has to exceed: the surest answers of a model of
+few labels err as often where no label is wrong (docs/results.md)."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,12 @@ class WrongLabels:
             return (
                 f"How many of {self.n:,} labels are wrong cannot be said: the model is too weak "
                 "for that, its own mistakes are too many."
+            )
+        assert self.low is not None
+        if self.low <= MIN_SHARE * self.n:
+            return (
+                f"At most {self.high:,.0f} of {self.n:,} labels are wrong, by the reviews that the "
+                "model is surest of: too few to tell them from its own mistakes."
             )
         return (
             f"About {self.estimate:,.0f} ({self.low:,.0f} to {self.high:,.0f}) of {self.n:,} "

@@ -3,7 +3,7 @@
 import numpy as np
 
 from amazon_electra.model.evaluation.significance import compute_exact_interval
-from amazon_electra.model.questions.wrong_labels import find_wrong_labels
+from amazon_electra.model.questions.wrong_labels import MIN_SHARE, find_wrong_labels
 
 
 def simulate(seed: int, n: int, flips: int, classes: int = 3, strength: float = 5):
@@ -38,6 +38,13 @@ def test_flipped_labels_are_listed_first_and_counted():
         assert count_found(shuffled, labels, flipped) < 40  # the test sees a broken method
     assert sum(is_inside) >= 18
     assert 60 <= np.mean(estimates) <= 90
+
+
+def test_labels_without_a_wrong_one_are_not_accused():
+    for seed in range(20):
+        found = find_wrong_labels(*simulate(seed, 1500, 0, strength=2.5)[:2])
+        assert found.low <= MIN_SHARE * 1500
+        assert find_wrong_labels(*simulate(seed, 1500, 150)[:2]).low > MIN_SHARE * 1500
 
 
 def test_mistakes_of_the_model_are_not_counted():

@@ -50,8 +50,8 @@ from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining.callbacks import Meter
 from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
 from amazon_electra.model.pretraining.loop import EXIT_TERMINATED
-from amazon_electra.model.pretraining.model_card import ORIGIN_FIELDS, render_front_matter
 from amazon_electra.model.pretraining.optimizer import compute_learning_rate
+from amazon_electra.model.pretraining.save import ORIGIN_FIELDS, render_front_matter
 from amazon_electra.model.processes import check_processes, run_processes
 from amazon_electra.model.report.document import render_template
 from amazon_electra.model.tracking.metrics_log import MetricsLog

@@ -29,8 +29,7 @@ from amazon_electra.model.options import (
     TrainingResources,
 )
 from amazon_electra.model.pretraining import checkpoint, loop, save
-from amazon_electra.model.pretraining.assembly import build_training, check_batch
-from amazon_electra.model.pretraining.budget import parse_budget
+from amazon_electra.model.pretraining.assembly import build_training, check_batch, parse_budget
 from amazon_electra.model.pretraining.defaults import choose_settings, describe_settings
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin

@@ -31,7 +31,7 @@ from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.finetuning import tasks
 from amazon_electra.model.pretraining import objectives
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
-from amazon_electra.model.pretraining.network.flops import MatrixFlops
+from amazon_electra.model.pretraining.objectives import MatrixFlops
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.corpora import write_corpus
 

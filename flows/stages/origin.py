@@ -24,8 +24,8 @@ from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.encoders import known
-from amazon_electra.model.encoders.card import read_card
 from amazon_electra.model.encoders.config import count_positions, read_config
+from amazon_electra.model.encoders.known import read_card
 from amazon_electra.model.encoders.places import (
     FORMS,
     Kind,

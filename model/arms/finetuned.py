@@ -65,7 +65,7 @@ class Finetuned(Arm):
         """Return the logits of each example, or window, in the shape of the task, and features."""
         from amazon_electra.model.device import open_device
         from amazon_electra.model.finetuning import network
-        from amazon_electra.model.finetuning.feature_cache import load_features
+        from amazon_electra.model.finetuning.features import load_features
 
         featurizer = self.head.make_featurizer(network.load_tokenizer(self.tokenizer))
         features = load_features(featurizer, examples, self.resources.cache)

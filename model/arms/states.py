@@ -23,8 +23,12 @@ from amazon_electra.model.arms.regression import Fitted, fit_regression, name_cl
 from amazon_electra.model.device import Device
 from amazon_electra.model.encoders.config import POOLING
 from amazon_electra.model.finetuning.examples import Task
-from amazon_electra.model.finetuning.feature_cache import keep_arrays, read_arrays
-from amazon_electra.model.finetuning.features import Feature, collate_features
+from amazon_electra.model.finetuning.features import (
+    Feature,
+    collate_features,
+    keep_arrays,
+    read_arrays,
+)
 from amazon_electra.model.finetuning.network import (
     Head,
     load_encoder,

@@ -12,12 +12,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from amazon_electra.model.arms import states as state_arm
 from amazon_electra.model.arms import words as word_arm
-from amazon_electra.model.arms.gram import MAX_EXAMPLES, compute_gram, factor_gram
 from amazon_electra.model.arms.out_of_fold import assign_folds
 from amazon_electra.model.arms.regression import (
+    MAX_EXAMPLES,
     Fitted,
     Trial,
+    compute_gram,
     expand_model,
+    factor_gram,
     finish_fit,
     fit_regression,
     limit_fit,

@@ -17,7 +17,6 @@ from amazon_electra.beam_jobs.core.special_tokens import count_rows
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders import known
 from amazon_electra.model.encoders import weights as encoder_weights
-from amazon_electra.model.encoders.card import read_card, read_json
 from amazon_electra.model.encoders.config import (
     POOLING,
     TRAINED_LENGTH,
@@ -26,7 +25,7 @@ from amazon_electra.model.encoders.config import (
     read_architecture,
     read_config,
 )
-from amazon_electra.model.encoders.masked_lm import check_size, load_masked_lm
+from amazon_electra.model.encoders.known import read_card, read_json
 from amazon_electra.model.encoders.places import Fail, find_published
 from amazon_electra.model.encoders.vocabulary import (
     add_prefix,
@@ -35,6 +34,7 @@ from amazon_electra.model.encoders.vocabulary import (
     load_published_tokenizer,
     write_published_tokenizer,
 )
+from amazon_electra.model.encoders.weights import check_size, load_masked_lm
 
 METADATA_FILE = "origin.json"
 WEIGHTS = "model.safetensors"

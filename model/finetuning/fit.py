@@ -22,12 +22,6 @@ from amazon_electra.model.device import Device, open_device
 from amazon_electra.model.evaluation import metrics, spans
 from amazon_electra.model.evaluation.predict import make_predictions
 from amazon_electra.model.finetuning import network
-from amazon_electra.model.finetuning.checkpoint import (
-    Attempt,
-    read_checkpoint_step,
-    read_finished_attempt,
-    write_attempt,
-)
 from amazon_electra.model.finetuning.distillation import (
     DistillationLoss,
     Teacher,
@@ -35,12 +29,18 @@ from amazon_electra.model.finetuning.distillation import (
     load_teacher,
 )
 from amazon_electra.model.finetuning.examples import Example, Task
-from amazon_electra.model.finetuning.feature_cache import load_features
-from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures
-from amazon_electra.model.finetuning.losses import balance_class_weights
+from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures, load_features
 from amazon_electra.model.finetuning.network import Head
 from amazon_electra.model.finetuning.request import Request, Start, load_split
-from amazon_electra.model.finetuning.training import TrainingSetup, train
+from amazon_electra.model.finetuning.training import (
+    Attempt,
+    TrainingSetup,
+    balance_class_weights,
+    read_checkpoint_step,
+    read_finished_attempt,
+    train,
+    write_attempt,
+)
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 

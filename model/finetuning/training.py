@@ -1,25 +1,27 @@
 """Train a network on features and keep its best state on dev; one call per learning rate."""
 
 import itertools
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
+from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
 from amazon_electra.model.evaluation.metrics import rank_dev_metrics
-from amazon_electra.model.finetuning import checkpoint, losses
-from amazon_electra.model.finetuning.checkpoint import Attempt, Position
 from amazon_electra.model.finetuning.examples import Shape
 from amazon_electra.model.finetuning.features import (
+    IGNORED,
     Feature,
     collate_features,
     draw_training_batches,
@@ -27,11 +29,206 @@ from amazon_electra.model.finetuning.features import (
     round_length,
 )
 from amazon_electra.model.finetuning.network import open_autocast, select_inputs
-from amazon_electra.model.finetuning.optimizer import (
-    build_optimizer,
-    get_learning_rate,
-    set_learning_rate,
-)
+from amazon_electra.model.pretraining import checkpoint
+
+BEST, CUDA = "best.", "random_cuda."
+"""What the names of the weights that were best, and of random numbers of GPUs, begin with."""
+
+
+@dataclass
+class Attempt:
+    """The outcome of one learning rate."""
+
+    learning_rate: float
+    dev: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    best_step: int = 0
+    examples_per_second: float = 0.0
+    diverged: bool = False
+    """True where loss, weights or score were no numbers any more; the best state before that stays.
+    """
+    state: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+    """The weights that were best on dev; empty where training diverged before."""
+
+    def rank_key(self) -> tuple[float, float]:
+        """Return a key by which attempts are compared; larger is better."""
+        return rank_dev_metrics(self.dev)
+
+    def summarize(self) -> dict[str, Any]:
+        """Return all but the weights."""
+        names = ("learning_rate", "dev", "steps", "best_step", "examples_per_second", "diverged")
+        return {name: getattr(self, name) for name in names}
+
+
+def write_attempt(attempt: Attempt, folder: Path) -> None:
+    """Write the weights first, then their scores: a folder with attempt.json is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: t.clone() for name, t in attempt.state.items()}, folder / "state.safetensors")
+    write_json(folder / "attempt.json", attempt.summarize())
+
+
+def read_finished_attempt(folder: Path) -> Attempt | None:
+    """Return the attempt that was written there; None where its training did not end."""
+    if not (folder / "attempt.json").exists():
+        return None
+    return Attempt(
+        **json.loads((folder / "attempt.json").read_text(encoding="utf-8")),
+        state=load_file(folder / "state.safetensors"),
+    )
+
+
+@dataclass
+class Position:
+    """How far a training has come."""
+
+    step: int = 0
+    losses: list[Tensor] = field(default_factory=list)
+    """Losses of the steps since the last evaluation."""
+
+
+def save_checkpoint(
+    folder: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    attempt: Attempt,
+    position: Position,
+) -> None:
+    """Write the checkpoint whole or not at all, in the place of the one before; `network` is all
+    that learns.
+    """
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    tensors = {
+        **checkpoint.copy_tensors(network, optimizer),
+        **{f"{BEST}{name}": tensor.contiguous() for name, tensor in attempt.state.items()},
+        "losses": torch.stack(position.losses).cpu() if position.losses else torch.empty(0),
+        "random": torch.get_rng_state(),
+        **{f"{CUDA}{device}": state for device, state in enumerate(cuda)},
+    }
+    numbers = {"dev": attempt.dev, "best_step": attempt.best_step}
+    checkpoint.save_state(folder, checkpoint.State(position.step, tensors, numbers))
+    checkpoint.prune_checkpoints(folder, keep=1)
+
+
+def read_checkpoint_step(folder: Path) -> int:
+    """Return the step a training goes on from; 0 where nothing was saved."""
+    state = checkpoint.load_newest_state(folder)
+    return state.step if state else 0
+
+
+def resume_training(
+    folder: Path | None,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    attempt: Attempt,
+    device: Device,
+) -> Position:
+    """Load the checkpoint and return its position; the start where nothing was saved."""
+    state = checkpoint.load_newest_state(folder) if folder else None
+    if state is None:
+        return Position()
+    tensors = state.tensors
+    checkpoint.restore_tensors(tensors, network, optimizer, device.fused_optimizer)
+    attempt.state = {
+        name.removeprefix(BEST): tensor for name, tensor in tensors.items() if name.startswith(BEST)
+    }
+    attempt.dev, attempt.best_step = state.numbers["dev"], state.numbers["best_step"]
+    torch.set_rng_state(tensors["random"])
+    if cuda := [tensors[f"{CUDA}{i}"] for i in range(len(tensors)) if f"{CUDA}{i}" in tensors]:
+        torch.cuda.set_rng_state_all(cuda)
+    return Position(state.step, list(tensors["losses"].to(device.torch)))
+
+
+def build_optimizer(
+    learning: nn.ModuleList,
+    settings: FinetuningSettings,
+    learning_rate: float,
+    fused: bool,
+) -> torch.optim.AdamW:
+    """Return AdamW with the learning rate falling from the head down (google: epsilon 1e-6, no
+    decay on LayerNorm and biases).
+
+    `learning` is the network, and what a loss learns besides, at the rate of the head.
+    """
+    config: Any = learning[0].config
+    depth = int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in learning.named_parameters():
+        if parameter.requires_grad:
+            rate = learning_rate * settings.layer_decay ** count_decays(name, depth)
+            decay = 0.0 if parameter.ndim == 1 else settings.weight_decay
+            groups.setdefault((rate, decay), []).append(parameter)
+    options = [
+        {"params": parameters, "lr": rate, "peak": rate, "weight_decay": decay}
+        for (rate, decay), parameters in groups.items()
+    ]
+    return torch.optim.AdamW(options, eps=1e-6, fused=fused)
+
+
+def count_decays(name: str, depth: int) -> int:
+    """Return how often the layer decay applies to a parameter: 0 for the head, 2 for the top layer,
+    depth + 2 for the embeddings (google-research/electra, _get_layer_lrs in model/optimization.py).
+    """
+    parts = name.split(".")
+    for before, part in itertools.pairwise(parts):
+        if before in ("layer", "layers", "h") and part.isdigit():
+            return depth + 1 - int(part)
+    return depth + 2 if "embeddings" in name else 0
+
+
+def set_learning_rate(
+    optimizer: torch.optim.Optimizer, step: int, steps: int, warmup: float
+) -> None:
+    """Set the rates of a step: linear up over the warm-up share, then linear to 0."""
+    rising = max(1, round(steps * warmup)) if warmup else 0
+    share = (step + 1) / rising if step < rising else (steps - step) / max(1, steps - rising)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * share
+
+
+def get_learning_rate(optimizer: torch.optim.Optimizer) -> float:
+    """Return the highest rate of all layers, that of the head."""
+    return max(group["lr"] for group in optimizer.param_groups)
+
+
+def compute_classification_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    config: FinetuningSettings,
+    weights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return the mean loss of logits [..., classes] against labels [...], IGNORED where there is
+    none.
+
+    Focal loss is α · (1 − p)^γ · −log p of the true class, α that class's weight (Lin et al. 2017,
+    eq. 5); with γ 0 and no α it is cross-entropy.
+    """
+    logits, labels = logits.float().flatten(0, -2), labels.flatten()
+    each = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)
+    known = (labels != IGNORED).float()
+    weight = known if weights is None else known * weights[labels.clamp(min=0)]
+    if config.loss == "focal":
+        each = (1.0 - torch.exp(-each)) ** config.focal_gamma * each
+        if alphas := config.focal_alpha:
+            if len(alphas) == 1:  # of the second of two classes, the first has the rest
+                alphas = (1.0 - alphas[0], alphas[0])
+            each = torch.tensor(alphas, device=each.device)[labels.clamp(min=0)] * each
+    return (each * weight).sum() / weight.sum().clamp(min=1e-12)
+
+
+def compute_span_loss(
+    start_logits: torch.Tensor, end_logits: torch.Tensor, positions: torch.Tensor
+) -> torch.Tensor:
+    """Return the mean loss of start and end, tokens in [batch, 2]; 0 ([CLS]) for no answer."""
+    start = F.cross_entropy(start_logits.float(), positions[:, 0])
+    return (start + F.cross_entropy(end_logits.float(), positions[:, 1])) / 2
+
+
+def balance_class_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
+    """Return weights inverse to the classes' frequencies, 1 on average; unseen ones get 0."""
+    counts = np.bincount(labels[labels >= 0], minlength=classes).astype(np.float64)
+    weights = np.divide(counts.sum(), len(counts) * counts, out=np.zeros(classes), where=counts > 0)
+    return torch.tensor(weights, dtype=torch.float32)
+
 
 EVALUATIONS = 5
 """Evaluations on dev in a training: with few labels more cost as much as the training."""
@@ -92,9 +289,7 @@ def train(model: nn.Module, training: TrainingSetup, learning_rate: float) -> At
     learning = nn.ModuleList([model, training.loss] if training.loss is not None else [model])
     optimizer = build_optimizer(learning, settings, learning_rate, training.device.fused_optimizer)
     attempt = Attempt(learning_rate)
-    position = checkpoint.resume_training(
-        training.checkpoint, learning, optimizer, attempt, training.device
-    )
+    position = resume_training(training.checkpoint, learning, optimizer, attempt, training.device)
     batches = itertools.islice(_stream_batches(training), position.step, None)
     started = time.perf_counter()
     due, seen = started + CHECKPOINT_SECONDS, 0
@@ -109,7 +304,7 @@ def train(model: nn.Module, training: TrainingSetup, learning_rate: float) -> At
             _evaluate_on_dev(model, training, attempt, position, get_learning_rate(optimizer))
         begun = time.perf_counter()
         if training.checkpoint and begun >= due and not attempt.diverged:
-            checkpoint.save_checkpoint(training.checkpoint, learning, optimizer, attempt, position)
+            save_checkpoint(training.checkpoint, learning, optimizer, attempt, position)
             due = time.perf_counter() + max(
                 CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (time.perf_counter() - begun)
             )
@@ -166,12 +361,12 @@ def compute_supervised_loss(
 ) -> torch.Tensor:
     """Return the loss of a network's output against the labels."""
     if training.shape == "span":
-        return losses.compute_span_loss(output.start_logits, output.end_logits, targets)
+        return compute_span_loss(output.start_logits, output.end_logits, targets)
     if training.shape == "regression":
         return F.mse_loss(output.logits.float().squeeze(-1), targets.float())
     if training.shape == "multilabel":
         return F.binary_cross_entropy_with_logits(output.logits.float(), targets.float())
-    return losses.compute_classification_loss(
+    return compute_classification_loss(
         output.logits, targets, training.settings, training.class_weights
     )
 

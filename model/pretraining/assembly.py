@@ -1,7 +1,9 @@
 """Builds a run from its recipe, shards, device and budget."""
 
+import math
+import re
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +16,11 @@ from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.device import Device
-from amazon_electra.model.encoders.card import read_json
 from amazon_electra.model.encoders.config import TRAINED_LENGTH
+from amazon_electra.model.encoders.known import read_json
 from amazon_electra.model.encoders.origin import describe_start
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.pretraining import loop
-from amazon_electra.model.pretraining.averaging import LoadedTrunk
-from amazon_electra.model.pretraining.budget import Budget
 from amazon_electra.model.pretraining.callbacks import make_callbacks
 from amazon_electra.model.pretraining.checkpoint import identify_run
 from amazon_electra.model.pretraining.input.batches import (
@@ -31,7 +31,7 @@ from amazon_electra.model.pretraining.input.batches import (
 )
 from amazon_electra.model.pretraining.input.masking import Replacement, count_slots
 from amazon_electra.model.pretraining.input.sequences import Shards, Stream
-from amazon_electra.model.pretraining.network import flops
+from amazon_electra.model.pretraining.loop import LoadedTrunk
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import (
     Origin,
@@ -39,9 +39,34 @@ from amazon_electra.model.pretraining.network.initial_weights import (
     load_weights,
 )
 from amazon_electra.model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
-from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.pretraining.objectives import MatrixFlops, find_objective
 from amazon_electra.model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
 from amazon_electra.model.recipes import Recipe
+
+SECONDS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A time or a number of operations; one of the two is set."""
+
+    seconds: float | None = None
+    flops: float | None = None
+
+
+def parse_budget(text: str) -> Budget:
+    """Parse 30min, 2h, 45s, 1d, or operations in matrix products: 1.5e15flops."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)", text.strip().lower())
+    if not match or match[2] not in (*SECONDS, "flops"):
+        raise UserError(
+            "write a time (45s, 30min, 2h, 1d) or operations (1.5e15flops)", "budget", text
+        )
+    number = float(match[1])
+    if not 0 < number < math.inf:
+        raise UserError("must be more than 0, and finite", "budget", text)
+    return (
+        Budget(flops=number) if match[2] == "flops" else Budget(seconds=number * SECONDS[match[2]])
+    )
 
 
 def build_training(
@@ -82,7 +107,7 @@ def build_training(
         batches=batches,
         folder=output,
         identity=identity | {"origin": origin.compute_fingerprint() if origin else None},
-        matrix_flops=flops.MatrixFlops.derive(shape, size, config.objective),
+        matrix_flops=MatrixFlops.derive(shape, size, config.objective),
         trained_length=trained_length,
         budget_seconds=budget.seconds if budget else None,
         adaptation=recipe.adaptation,
@@ -192,9 +217,7 @@ def estimate_sequence_flops(recipe: Recipe, shards: Shards, has_document_attenti
         rows = shards.sample_rows()
         pairs = sum_squared_lengths(number_documents(rows)) / len(rows.lengths)
     slots = count_slots(shards.max_length, config.mask_probability)
-    products = flops.MatrixFlops.derive(
-        recipe.architecture, shards.vocabulary_size, config.objective
-    )
+    products = MatrixFlops.derive(recipe.architecture, shards.vocabulary_size, config.objective)
     return products.count(shards.max_length, pairs, slots)
 
 

@@ -11,9 +11,8 @@ from amazon_electra.model.encoders.config import (
     read_architecture,
     read_config,
 )
-from amazon_electra.model.encoders.masked_lm import load_masked_lm
 from amazon_electra.model.encoders.origin import METADATA_FILE
-from amazon_electra.model.encoders.weights import has_mlm_head, read_weights
+from amazon_electra.model.encoders.weights import has_mlm_head, load_masked_lm, read_weights
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import (
     GENERATOR_DEPTH,

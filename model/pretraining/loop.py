@@ -6,8 +6,8 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,10 @@ from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining import optimizer as optimizers
-from amazon_electra.model.pretraining.averaging import LoadedTrunk
 from amazon_electra.model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
 from amazon_electra.model.pretraining.input.masking import count_slots
 from amazon_electra.model.pretraining.network.electra import ReplacedHead
 from amazon_electra.model.pretraining.network.encoder import Layer
-from amazon_electra.model.pretraining.network.flops import MatrixFlops
 from amazon_electra.model.pretraining.network.masked_prediction import (
     Batch,
     OwnModel,
@@ -37,11 +35,40 @@ from amazon_electra.model.pretraining.network.masked_prediction import (
     Sums,
     TokenHead,
 )
-from amazon_electra.model.pretraining.objectives import find_objective
+from amazon_electra.model.pretraining.objectives import MatrixFlops, find_objective
 from amazon_electra.model.pretraining.step_graphs import CaptureFailed, StepGraphs
 from amazon_electra.model.pretraining.validation import VALIDATIONS, Validation
 from amazon_electra.model.processes import name_losses
 from amazon_electra.model.tracking.metrics_log import MetricsLog
+
+
+class LoadedTrunk:
+    """A copy of a model's trunk as it was loaded, and its share in the weights that are written."""
+
+    def __init__(self, model: PretrainingModel, share: float) -> None:
+        trunk = model.list_trunk_names()
+        self._share = share
+        self._trained = [tensor for name, tensor in model.named_parameters() if name in trunk]
+        self._loaded = [parameter.detach().clone() for parameter in self._trained]
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """Replace the trunk's weights by the average."""
+        for trained, loaded in zip(self._trained, self._loaded, strict=True):
+            trained.lerp_(loaded, self._share)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Let the trunk be averaged inside the block, and bit for bit what it was after it."""
+        own = [parameter.detach().clone() for parameter in self._trained]
+        self.average()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, before in zip(self._trained, own, strict=True):
+                    parameter.copy_(before)
+
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 COMPILED = {

@@ -22,14 +22,19 @@ from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.config import START, Role, read_own_architecture
-from amazon_electra.model.encoders.masked_lm import check_size, load_masked_lm
 from amazon_electra.model.encoders.vocabulary import (
     fit_vocabulary,
     load_published_tokenizer,
     read_entries,
 )
 from amazon_electra.model.encoders.weight_mapping import map_names
-from amazon_electra.model.encoders.weights import count_layers, list_tensor_files, read_weights
+from amazon_electra.model.encoders.weights import (
+    check_size,
+    count_layers,
+    list_tensor_files,
+    load_masked_lm,
+    read_weights,
+)
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.network.masked_prediction import OwnModel, PretrainingModel

@@ -2,7 +2,7 @@
 the largest thing in a step: they are made a few rows at a time and stay in the cache.
 
 Sampling draws a block of entries by its log-sum-exp, then an entry within it: by the chain rule
-what the Gumbel-max trick draws, with 2 · sqrt(entries) random numbers a token (random_bits.py).
+what the Gumbel-max trick draws, with 2 · sqrt(entries) random numbers a token (draw_bits).
 """
 
 import math
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from amazon_electra.model.pretraining.random_bits import draw_bits, to_uniform
+from amazon_electra.model.pretraining.input.masking import draw_bits, to_uniform
 
 # 32 rows of 30,522 fp32 logits are 4 MB; on other devices all rows at once
 ROWS_AT_ONCE = {"cpu": 32, "cuda": 1 << 14}

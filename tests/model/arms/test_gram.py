@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from amazon_electra.model.arms import gram
+from amazon_electra.model.arms import regression
 from amazon_electra.model.arms.regression import fit_regression
 
 
@@ -21,9 +21,9 @@ def draw_words(n: int = 120, width: int = 900) -> tuple[csr_matrix, np.ndarray]:
 
 @pytest.mark.parametrize("limit", [6_000, 10])
 def test_few_examples_or_many_give_the_regression_of_the_features(monkeypatch, limit):
-    monkeypatch.setattr(gram, "MAX_EXAMPLES", limit)
+    monkeypatch.setattr(regression, "MAX_EXAMPLES", limit)
     features, labels = draw_words()
-    assert gram.is_shorter(features) == (limit > 120)
+    assert regression.is_shorter(features) == (limit > 120)
     fitted = fit_regression(features, labels, 3, (1.0,), np.arange(120))
     plain = LogisticRegression(C=1.0, class_weight=fitted.tried[0].class_weight, tol=1e-6)
     wanted = plain.fit(features.toarray(), labels).decision_function(features)
@@ -34,8 +34,8 @@ def test_few_examples_or_many_give_the_regression_of_the_features(monkeypatch, l
 def test_the_gram_matrix_of_sparse_features_is_that_of_dense_ones():
     features, _ = draw_words()
     dense = features.toarray()
-    assert np.allclose(gram.compute_gram(features), dense @ dense.T, atol=1e-6)
-    assert np.allclose(gram.compute_gram(dense), dense @ dense.T, atol=1e-6)
+    assert np.allclose(regression.compute_gram(features), dense @ dense.T, atol=1e-6)
+    assert np.allclose(regression.compute_gram(dense), dense @ dense.T, atol=1e-6)
 
 
 def test_a_class_of_several_tags_has_its_own_row():

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from amazon_electra.model.finetuning import feature_cache
-from amazon_electra.model.finetuning.feature_cache import load_features
-from amazon_electra.model.finetuning.features import Featurizer
+from amazon_electra.model.finetuning import features
+from amazon_electra.model.finetuning.features import Featurizer, load_features
 from amazon_electra.model.finetuning.network import load_tokenizer
 from tests.model.corpora import examples_of_every_shape, write_tokenizer
 
@@ -104,7 +103,7 @@ def test_the_files_unused_for_longest_go(tokenizer, made, tmp_path, monkeypatch)
         os.utime(file, (age, age))
     os.utime(oldest, (0, 0))
     load(2)  # is used again now
-    monkeypatch.setattr(feature_cache, "FOLDER_BYTES", 2 * oldest.stat().st_size + 200)
+    monkeypatch.setattr(features, "FOLDER_BYTES", 2 * oldest.stat().st_size + 200)
     load(4)
     left = set(tmp_path.iterdir())
     assert oldest in left
@@ -116,7 +115,7 @@ def test_nothing_is_kept_without_a_folder_or_of_too_many(tokenizer, made, tmp_pa
     featurizer = Featurizer(tokenizer, "classification", max_length=48)
     examples = SHAPES["classification"]
     assert len(list(load_features(featurizer, examples, None))) == len(examples)
-    monkeypatch.setattr(feature_cache, "MAX_EXAMPLES", len(examples) - 1)
+    monkeypatch.setattr(features, "MAX_EXAMPLES", len(examples) - 1)
     assert len(list(load_features(featurizer, examples, tmp_path))) == len(examples)
     assert list(load_features(featurizer, [], tmp_path)) == []
     assert list(tmp_path.iterdir()) == []

@@ -6,8 +6,12 @@ import torch
 import torch.nn.functional as F
 
 from amazon_electra.model.config import FinetuningSettings
-from amazon_electra.model.finetuning import losses
 from amazon_electra.model.finetuning.distillation import compute_soft_loss, pair_layers
+from amazon_electra.model.finetuning.training import (
+    IGNORED,
+    balance_class_weights,
+    compute_classification_loss,
+)
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
 LABELS = torch.tensor([0, 2, 0])
@@ -19,9 +23,7 @@ def test_focal_loss_is_lins_formula():
     p = LOGITS.softmax(1)[range(3), LABELS]
     alpha = torch.tensor([0.2, 0.3, 0.2])
     expected = (-alpha * (1 - p) ** 2 * p.log()).mean()
-    assert losses.compute_classification_loss(LOGITS, LABELS, settings) == pytest.approx(
-        float(expected)
-    )
+    assert compute_classification_loss(LOGITS, LABELS, settings) == pytest.approx(float(expected))
 
 
 def test_one_alpha_is_that_of_the_second_class():
@@ -29,26 +31,24 @@ def test_one_alpha_is_that_of_the_second_class():
     logits, labels = LOGITS[:, :2], torch.tensor([0, 1, 1])
     each = F.cross_entropy(logits, labels, reduction="none")
     expected = (torch.tensor([0.75, 0.25, 0.25]) * each).mean()
-    assert losses.compute_classification_loss(logits, labels, settings) == pytest.approx(
-        float(expected)
-    )
+    assert compute_classification_loss(logits, labels, settings) == pytest.approx(float(expected))
 
 
 def test_class_weights_are_torchs():
-    weights = losses.balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
+    weights = balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
     assert weights.tolist() == pytest.approx([6 / 9, 2.0, 1.0])
     expected = F.cross_entropy(LOGITS, LABELS, weight=weights)
-    assert losses.compute_classification_loss(
+    assert compute_classification_loss(
         LOGITS, LABELS, FinetuningSettings(), weights
     ) == pytest.approx(float(expected))
 
 
 def test_ignored_labels_count_for_nothing():
-    labels = torch.tensor([0, losses.IGNORED, 0])
+    labels = torch.tensor([0, IGNORED, 0])
     expected = F.cross_entropy(LOGITS[[0, 2]], labels[[0, 2]])
-    assert losses.compute_classification_loss(
-        LOGITS, labels, FinetuningSettings()
-    ) == pytest.approx(float(expected))
+    assert compute_classification_loss(LOGITS, labels, FinetuningSettings()) == pytest.approx(
+        float(expected)
+    )
 
 
 def test_soft_targets_keep_the_size_of_gradients():

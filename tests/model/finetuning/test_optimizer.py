@@ -7,7 +7,11 @@ import torch
 from transformers import AutoModelForSequenceClassification, ElectraConfig
 
 from amazon_electra.model.config import FinetuningSettings
-from amazon_electra.model.finetuning import optimizer
+from amazon_electra.model.finetuning.training import (
+    build_optimizer,
+    get_learning_rate,
+    set_learning_rate,
+)
 
 
 def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():
@@ -18,7 +22,7 @@ def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():
     config = ElectraConfig(**shape, num_attention_heads=2, intermediate_size=16)
     model = AutoModelForSequenceClassification.from_config(config)
     learning = torch.nn.ModuleList([model])
-    made = optimizer.build_optimizer(
+    made = build_optimizer(
         learning, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0, fused=False
     )
     rates = {
@@ -43,8 +47,8 @@ def test_the_rate_rises_and_falls_in_lines():
 
     def compute_rates(steps, warmup):
         for step in range(steps):
-            optimizer.set_learning_rate(sgd, step, steps, warmup)
-            yield optimizer.get_learning_rate(sgd)
+            set_learning_rate(sgd, step, steps, warmup)
+            yield get_learning_rate(sgd)
 
     rates = list(compute_rates(20, 0.2))
     assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
@@ -60,10 +64,10 @@ def test_the_depth_is_what_the_config_calls_it_or_berts(config, depth):
     head = torch.nn.Sequential(torch.nn.Linear(2, 2))
     model = torch.nn.ModuleDict({"layers": layers, "head": head})
     model.config = SimpleNamespace(**config)
-    made = optimizer.build_optimizer(
+    made = build_optimizer(
         torch.nn.ModuleList([model]), FinetuningSettings(layer_decay=0.5), 1.0, fused=False
     )
-    assert optimizer.get_learning_rate(made) == 1.0
+    assert get_learning_rate(made) == 1.0
     rates = sorted({group["lr"] for group in made.param_groups}, reverse=True)
     assert rates == pytest.approx([1.0, *(0.5 ** (2 + below) for below in range(depth))])
     for group in made.param_groups:

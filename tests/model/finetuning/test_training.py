@@ -9,13 +9,13 @@ from transformers import AutoModelForSequenceClassification, ElectraConfig
 
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import open_device
-from amazon_electra.model.finetuning import checkpoint
 from amazon_electra.model.finetuning import training as loop
 from amazon_electra.model.finetuning.features import (
     Feature,
     collate_features,
     draw_training_batches,
 )
+from amazon_electra.model.finetuning.training import read_checkpoint_step
 
 
 def features(lengths):
@@ -110,7 +110,7 @@ def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path, always_saved,
         patched.setattr(loop, "_train_step", die_in_the_tenth)
         with pytest.raises(Killed):
             loop.train(tiny_model(), training("killed"), 1e-3)
-    assert checkpoint.read_checkpoint_step(tmp_path / "killed" / "checkpoints") == 9
+    assert read_checkpoint_step(tmp_path / "killed" / "checkpoints") == 9
     resumed = tiny_model()
     loop.train(resumed, training("killed"), 1e-3)
     assert [s for s, _ in told["killed"]] == [4, 8, 12, 16, 20, 24]

@@ -14,8 +14,7 @@ from transformers import ElectraForMaskedLM
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.pretraining import loop
-from amazon_electra.model.pretraining.assembly import build_validation
-from amazon_electra.model.pretraining.budget import Budget, parse_budget
+from amazon_electra.model.pretraining.assembly import Budget, build_validation, parse_budget
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.electra import corrupt_batch
 from amazon_electra.model.recipes import RECIPES

@@ -6,7 +6,7 @@ import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.config import PretrainingConfig
-from amazon_electra.model.encoders.masked_lm import load_masked_lm
+from amazon_electra.model.encoders.weights import load_masked_lm
 from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm, find_layout
 from tests.model.encoders.published_kinds import KINDS, OURS, write_kind
 

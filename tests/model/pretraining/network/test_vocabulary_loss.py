@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional
 
 from amazon_electra.model.device import open_device
+from amazon_electra.model.pretraining.input.masking import hash_bits
 from amazon_electra.model.pretraining.network import vocabulary_loss
 from amazon_electra.model.pretraining.network.vocabulary_loss import (
     VocabularyLoss,
@@ -12,7 +13,6 @@ from amazon_electra.model.pretraining.network.vocabulary_loss import (
     draw_gumbel,
     draw_ids,
 )
-from amazon_electra.model.pretraining.random_bits import hash_bits
 
 
 @pytest.mark.parametrize("entries", [7, 1000])

@@ -21,14 +21,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from amazon_electra.model.config import FinetuningSettings
@@ -40,12 +39,6 @@ from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.batches import prefetch
 from amazon_electra.model.pretraining.input.sequences import Shards
-from amazon_electra.model.pretraining.network.encoder import (
-    DenseAttention,
-    FusedAttention,
-    build_mask,
-    find_blocks,
-)
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.bench.pretrain_step import Plain
 from tests.model.synthetic_shards import write_shards
@@ -63,9 +56,6 @@ is captured as a CUDA graph.
 BATCHES = 8
 """Of an epoch: the shards are read anew after each."""
 KERNELS = 40
-ATTENTIONS = [(1024, 128, 4, 64), (1024, 128, 12, 32), (512, 128, 12, 64), (128, 512, 12, 64)]
-"""Sequences, tokens, heads and their width."""
-NO_DROPOUT = torch.nn.Dropout(0.0)
 SECONDS_LEFT = 20.0
 """A row is not begun with less."""
 ROW_SECONDS = 110.0
@@ -273,51 +263,6 @@ def take_steps(training: loop.Training, steps: int) -> list[float]:
     return losses
 
 
-def measure_attention() -> Numbers:
-    """Measure attention in documents of 10 to 80 tokens, forward and backward: ours, compiled as in
-    a layer, and torch's for sequences of different lengths; the largest error beside fp32.
-    """
-    numbers, drawn = Numbers(), np.random.default_rng(0)
-    device = open_device("auto", "auto")
-    for rows, length, heads, width in ATTENTIONS if ON_GPU else [(2, 32, 1, 16)]:
-        starts = drawn.random((rows, length)) < 1 / 45
-        documents = torch.as_tensor(1 + starts.cumsum(1), device=device.torch)
-        shape = rows, length, 3, heads, width
-        qkv = torch.randn(shape, device=device.torch, dtype=device.dtype, requires_grad=True)
-        change = torch.randn(rows, length, heads * width, device=device.torch, dtype=device.dtype)
-        dense = DenseAttention(build_mask(documents, torch.float32))
-        [expected] = torch.autograd.grad(dense(qkv.float(), NO_DROPOUT), qkv, change.float())
-        starts[:, 0] = True
-        ends = np.append(np.flatnonzero(starts), starts.size)
-        ends = torch.as_tensor(ends, device=device.torch, dtype=torch.int32)
-        fused = FusedAttention(documents, *find_blocks(documents))
-        compiled = torch.compile(fused.__call__, dynamic=False)
-        ways = {
-            "varlen": partial(attend_varlen, qkv, ends),
-            "fused": partial(compiled, qkv, NO_DROPOUT),
-        }
-        found = {}
-        for name, way in ways.items() if ON_GPU else []:
-            [gradient] = torch.autograd.grad(way(), qkv, change)
-            error = (gradient.float() - expected).norm() / expected.norm()
-            step = partial(differentiate, way, qkv, change)
-            found[name] = {"seconds": time_steps(step, device), "error": float(error)}
-        numbers[" × ".join(map(str, (rows, length, heads, width)))] = found
-    return numbers
-
-
-def attend_varlen(qkv: Tensor, ends: Tensor) -> Tensor:
-    from torch.nn.attention.varlen import varlen_attn
-
-    rows, length = qkv.shape[:2]
-    query, key, value = qkv.flatten(0, 1).unbind(1)
-    return varlen_attn(query, key, value, ends, ends, length, length).view(rows, length, -1)
-
-
-def differentiate(way: Callable[[], Tensor], inputs: Tensor, change: Tensor) -> None:
-    torch.autograd.grad(way(), inputs, change)
-
-
 def build_classifier() -> nn.Module:
     from transformers import AutoModelForSequenceClassification, BertConfig
 
@@ -419,7 +364,6 @@ ROWS: dict[str, Callable[[], Numbers]] = {
     "finetuning": measure_finetuning,
     "scoring": measure_scoring,
     "base-512": lambda: measure_pretraining("base-512"),
-    "attention": measure_attention,
 }
 """In order of worth."""
 WITHIN_ROWS = {"weights": hash_weights}

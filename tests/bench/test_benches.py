@@ -119,37 +119,6 @@ def test_every_row_of_a_gpu_is_measured_at_toy_size_without_one(tmp_path):
     assert json.loads(late.read_text())["rows"] == {"small": {"error": "no time left"}}
 
 
-def test_orchestration():
-    found = figures("orchestration.py")
-    assert found.keys() >= {"added_seconds_a_stage", "repeated_run_seconds"}
-
-
-def test_the_jobs_of_a_study_make_what_the_study_finds_complete(made, tmp_path):
-    file, jobs, store = tmp_path / "study.yaml", tmp_path / "jobs.pickle", tmp_path / "store"
-    start = {"shards": str(made / "shards"), "start_from": str(made / "electra" / "discriminator")}
-    study = {
-        "title": "jobs",
-        "seeds": [0],
-        "pretraining_seeds": [0],
-        "arms": [
-            {"name": "trained", "pretraining": start | {"set": {"steps": 2, "objective": "mlm"}}},
-            {"name": "as it was", "encoder": str(made / "electra" / "discriminator")},
-        ],
-        "tasks": [{"task": "polarity", "data": str(made / "corpus")}],
-        "settings": {"n_train": 8, "n_dev": 8, "n_test": 8, "epochs": 1, "learning_rates": [1e-3]},
-    }
-    file.write_text(json.dumps(study))
-    words = [file, "--store", store]
-    listed = run(BENCHES / "study_jobs.py", "list", jobs, *words)
-    assert "4 chains" in listed
-    done = run(BENCHES / "study_jobs.py", "make", jobs, "--processes", 2, "--forget")
-    assert "FAILED" not in done
-    assert len(done.splitlines()) == 4  # the origin too
-    assert not list(store.glob("finetuning/*/model.safetensors"))
-    again = run(BENCHES / "study_jobs.py", "list", jobs, *words)
-    assert "0 chains" in again
-
-
 def test_choices_and_wrong_labels_are_judged(made, tmp_path):
     words = ["--corpus", made / "corpus", "--work", tmp_path, "--output", tmp_path / "labels.json"]
     words += ["--arms", "tfidf", "--counts", 60, "--samples", 1, "--flipped", 0.2]
@@ -181,19 +150,12 @@ def test_every_server_is_compared_with_score(tmp_path):
 
 
 @pytest.mark.slow
-def test_scoring_is_measured_beside_other_libraries_and_continues_after_a_kill(tmp_path):
+def test_scoring_is_measured_beside_other_libraries(tmp_path):
     write_bert(tmp_path / "bert")
     words = ["--work", tmp_path / "work", "--encoder", tmp_path / "bert", "--labels", 60]
     lines = run(BENCHES / "scoring.py", *words, "--rows", 40, "--memory_rows", 400).splitlines()
     assert sum("`score`" in line or "`pipeline`" in line for line in lines) == 5
-    assert json.loads(lines[-1])["same_bytes"]
-
-
-@pytest.mark.slow
-def test_what_stays_flat_is_measured():
-    lines = run(BENCHES / "flatness.py", "--files", 20, "--reviews", 300).splitlines()
-    assert [line.split("|")[1].strip() for line in lines if "20 files" in line] == ["20 files"]
-    assert lines[-1].startswith("| 300 drawn |")
+    assert json.loads(lines[-1])["rows_that_differ"] == 0
 
 
 @pytest.mark.slow

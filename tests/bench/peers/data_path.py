@@ -7,7 +7,7 @@ CPU seconds of the whole process tree of each side's commands, start-up included
 on the machine changes less than seconds of the clock; the ratio of a side's CPU seconds with two
 workers to those with one says what the second costs. Each side reads the same files with the same
 vocabulary. What the others do not do: cleaning, duplicates, sentences, a split without leaks, and
-packing that loses nothing. A tool whose environment cannot be made is left out with the reason.
+packing that loses nothing.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.bench.dumps import write_dump
-from tests.bench.measuring import Measured, measure, measure_commands
-from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser, run_bench
+from tests.bench.measuring import measure, measure_commands
+from tests.bench.peers.environments import ROOT, make_environment, make_parser, run_bench
 
-ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
+HERE = Path(__file__).parent
 PEERS = {
     "datatrove": ["datatrove[io,processing]==0.10.1"],
     "datasets": ["datasets==5.2.0", "transformers==5.23.0"],
@@ -44,7 +44,7 @@ def parse() -> argparse.Namespace:
 def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
     """Run every side at every size; return one row for each."""
     general = sorted(path for pattern in args.general_text for path in glob.glob(pattern))
-    pythons = find_pythons(args)
+    pythons = {name: make_environment(args.environments / name, PEERS[name]) for name in args.peers}
     vocabulary = args.vocabulary or train_vocabulary(args.input, folder)
     rows = []
     for reviews in args.reviews:
@@ -56,53 +56,25 @@ def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
                 script = [python, HERE / f"data_path_{name}.py", dump]
                 sides[name] = [[*script, vocabulary / "tokenizer.json", folder / "out", workers]]
             for name, commands in sides.items():
-                cwd = args.checkout if name == "ours" else folder
-                used = measure_commands(commands, cwd)
+                used = measure_commands(commands, ROOT if name == "ours" else folder)
                 shutil.rmtree(folder / "out", ignore_errors=True)
-                rows.append(describe_run(name, reviews, workers, used))
+                row = {"side": name, "reviews": reviews, "workers": workers}
+                row |= {"cpu_seconds": round(used.cpu_seconds, 2), "seconds": round(used.seconds)}
+                rows.append(row | {"peak_rss_mb": round(used.peak_rss_mb)})
                 print(rows[-1], file=sys.stderr, flush=True)
         shutil.rmtree(dump)
     return rows
-
-
-def find_pythons(args: argparse.Namespace) -> dict[str, Path]:
-    """Return the Python of each other tool that can be installed; say why the others cannot."""
-    pythons = {}
-    for name in args.peers:
-        try:
-            pythons[name] = make_environment(name, PEERS[name], args.environments)
-        except NoEnvironment as error:
-            print(f"left out: {error}", file=sys.stderr)
-    return pythons
 
 
 def train_vocabulary(inputs: list[str], folder: Path) -> Path:
     """Train the vocabulary that all sides share; not measured."""
     dump, corpus, vocabulary = folder / "first", folder / "first_corpus", folder / "vocabulary"
     measure(write_dump, inputs, dump, 20_000)
-    python, local = sys.executable, ["--direct_running_mode", "in_memory"]
-    job = [
-        python,
-        "-m",
-        "amazon_electra.beam_jobs.corpus_job",
-        "--input",
-        dump,
-        "--output",
-        corpus,
-        *local,
-    ]
-    size = ["--size", 30_522]
-    train = [
-        python,
-        "-m",
-        "amazon_electra.model.vocabulary",
-        "--corpus",
-        corpus,
-        "--output",
-        vocabulary,
-        *size,
-    ]
-    measure_commands([job, train], ROOT)
+    python = [sys.executable, "-m"]
+    job = [*python, "amazon_electra.beam_jobs.corpus_job", "--input", dump, "--output", corpus]
+    train = [*python, "amazon_electra.model.vocabulary", "--corpus", corpus, "--size", 30_522]
+    local = ["--direct_running_mode", "in_memory"]
+    measure_commands([[*job, *local], [*train, "--output", vocabulary]], ROOT)
     return vocabulary
 
 
@@ -118,18 +90,6 @@ def list_our_commands(dump: Path, vocabulary: Path, output: Path, workers: int) 
         [*python, "amazon_electra.beam_jobs.corpus_job", *corpus, *beam],
         [*python, "amazon_electra.beam_jobs.shards_job", *shards, *beam],
     ]
-
-
-def describe_run(name: str, reviews: int, workers: int, used: Measured) -> dict:
-    return {
-        "side": name,
-        "reviews": reviews,
-        "workers": workers,
-        "cpu_seconds": round(used.cpu_seconds, 2),
-        "seconds": round(used.seconds, 1),
-        "reviews_per_cpu_second": round(reviews / used.cpu_seconds, 1),
-        "peak_rss_mb": round(used.peak_rss_mb),
-    }
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from scipy.stats import binomtest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.bench.measuring import measure_commands
-from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser, run_bench
+from tests.bench.peers.environments import ROOT, make_environment, make_parser, run_bench
 from tests.bench.peers.labelled_reviews import write_splits
 
-ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
+HERE = Path(__file__).parent
 TRAINER = ["transformers==5.23.0", "accelerate==1.15.0"]
 
 
@@ -47,13 +47,8 @@ def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
     labels = write_splits(args.input, folder / "data", args.reviews)
     sides = {"ours": [sys.executable, HERE / "finetuning_ours.py"]}
     if not args.without_trainer:
-        try:
-            python = make_environment(
-                "trainer", TRAINER, args.environments, shares_our_packages=True
-            )
-            sides["Trainer"] = [python, HERE / "finetuning_trainer.py"]
-        except NoEnvironment as error:
-            print(f"left out: {error}", file=sys.stderr)
+        python = make_environment(args.environments / "trainer", TRAINER, shares_ours=True)
+        sides["Trainer"] = [python, HERE / "finetuning_trainer.py"]
     rows = []
     for precision in args.precisions:
         runs: dict[str, list[dict]] = {name: [] for name in sides}
@@ -61,7 +56,7 @@ def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
             for name, command in sides.items():
                 words = [folder / "data", args.encoder.resolve(), precision, args.epochs]
                 words += [args.learning_rate, seed, folder / "out.json"]
-                used = measure_commands([[*command, *words]], args.checkout)
+                used = measure_commands([[*command, *words]], ROOT)
                 run = json.loads((folder / "out.json").read_text())
                 runs[name].append(run | {"whole": used.cpu_seconds})
                 print(name, precision, run["training_cpu_seconds"], file=sys.stderr, flush=True)

@@ -17,14 +17,11 @@ from amazon_electra.flows.stages.origin import get_name
 from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, TextLength, find_positions
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.arms import find_arm
+from amazon_electra.model.arms import ADAPTED, find_arm
 from amazon_electra.model.arms import list_arms as list_kinds
 from amazon_electra.model.finetuning.tasks import DEV_FROM
 from amazon_electra.model.recipes import RECIPES
 
-ADAPTED, AS_PUBLISHED = "adapted", " as published"
-"""How reports call the new encoder of a run with a published start, and end the name of that one.
-"""
 CURVE = (50, 200, 800)
 """Labels of the curve, as far as there are more than twice as many labels. Fewer than MIN_CURVE
 points are no curve; where one is missing it is that of the arms without an encoder alone."""
@@ -72,8 +69,11 @@ def list_arms(
         "random": encoder,
         "origin": origin,
     }
-    name = get_name(origin) if origin else ""
-    names = {"pre-trained": ADAPTED, "origin": f"{name}{AS_PUBLISHED}"} if origin else {}
+    name = get_name(origin) if origin else "pre-trained"
+    methods = list_kinds()
+    network_title = methods["finetuned"].title
+    names = {"pre-trained": f"{name}{ADAPTED}", "origin": name} if origin else {}
+    names = {arm: network_title.format(encoder) for arm, encoder in names.items()}
     networks = [
         RunArm(
             names.get(arm, arm), Start(source, kind="random" if arm == "random" else "trained"), arm
@@ -82,7 +82,6 @@ def list_arms(
         if (source := sources.get(arm))
     ]
     is_adapted = bool(origin and encoder.fingerprint != origin.fingerprint)
-    methods = list_kinds()
 
     def list_fits(arm: Arm) -> Iterator[RunArm]:
         """Yield the fits of an arm of model/arms: one, or one for each encoder it reads."""
@@ -95,17 +94,16 @@ def list_arms(
                     for part in method.combines
                 ]
                 parts = tuple(fit.start for fit in fits)
-                title = " + ".join(fit.name for fit in fits)
+                title = method.title.format(network.name)
                 yield RunArm(title, Start(network.start.encoder, arm, parts=parts), arm)
         elif not method.reads_encoder:
             yield RunArm(method.title, Start(arm=arm), arm)
         else:
             if is_adapted:
-                yield RunArm(f"{ADAPTED}, {method.title}", Start(encoder, arm), arm)
-            title = f"{name}, {method.title}" if name else method.title
-            yield RunArm(title, Start(origin or encoder, arm), arm)
+                yield RunArm(method.title.format(f"{name}{ADAPTED}"), Start(encoder, arm), arm)
+            yield RunArm(method.title.format(name), Start(origin or encoder, arm), arm)
             for one in others:
-                yield RunArm(f"{get_name(one)}, {method.title}", Start(one, arm), arm)
+                yield RunArm(method.title.format(get_name(one)), Start(one, arm), arm)
 
     found: list[RunArm] = []
     for arm in chosen:
@@ -158,12 +156,10 @@ def list_cells(
             yield build_cell(asked, arm.name, labels=labels)
 
 
-def pair_adapted(arms: Collection[str], origin: Stage) -> list[tuple[str, str]]:
+def pair_adapted(arms: Collection[str]) -> list[tuple[str, str]]:
     """Return the names of those arms that differ in the encoder alone, adapted and as published."""
-    name = get_name(origin)
-    pairs = [(ADAPTED, f"{name}{AS_PUBLISHED}")]
-    pairs += [(arm, arm.replace(ADAPTED, name, 1)) for arm in arms if arm.startswith(f"{ADAPTED},")]
-    return [(a, b) for a, b in pairs if a in arms and b in arms]
+    pairs = [(arm, arm.replace(ADAPTED, "", 1)) for arm in arms if ADAPTED in arm]
+    return [(a, b) for a, b in pairs if b in arms]
 
 
 def limit_length(settings: Mapping[str, str], positions: int | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes
-from amazon_electra.flows.stages.arms import ADAPTED, pair_adapted
+from amazon_electra.flows.stages.arms import pair_adapted
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.external import list_place_files
 from amazon_electra.flows.stages.origin import get_name, read_origin
@@ -18,6 +18,7 @@ from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, describe_cut, measure_lengths
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.model.arms import ADAPTED
 from amazon_electra.model.questions.of_model import SUSPICIOUS
 from amazon_electra.model.report.inputs import (
     ArmFacts,
@@ -110,7 +111,7 @@ def describe_study(
         model = json.loads((folders[0] / "results.json").read_text(encoding="utf-8"))["arm"]
         cells = sorted(cells, key=lambda cell: cell.arm != model)
     arms = list(dict.fromkeys(cell.arm for cell in cells))
-    pairs = pair_adapted(arms, origin) if origin else []
+    pairs = pair_adapted(arms) if origin else []
     first = [(arms[0], other) for other in arms[1:]]
     return ReportInput(
         title=title,
@@ -202,7 +203,7 @@ def _describe_arms(store: Store, cells: Sequence[Cell], trained: Stage) -> list[
             continue
         inputs = cell.finetuned.inputs
         # the adapted one's cells are of the published one where that was kept
-        encoder = trained if cell.arm == ADAPTED else inputs.get("encoder")
+        encoder = trained if ADAPTED in cell.arm else inputs.get("encoder")
         if encoder is None:
             facts[cell.arm] = ArmFacts(name=cell.arm)
             continue

@@ -16,6 +16,8 @@ OURS = ("finetuned", "frozen", "joined", "tfidf", "stack")
 """Our arms and their modules here, in the order of reports."""
 TFIDF_ARM = "TF-IDF"
 """How runs and their reports call the arm of TF-IDF and logistic regression."""
+ADAPTED = " adapted to your reviews"
+"""Follows the name of a published encoder that a run has trained further."""
 _ARMS: dict[str, type[Arm]] = {}
 
 

@@ -70,7 +70,8 @@ class Arm(ABC):
     name: ClassVar[str]
     """In FinetuneConfig.arm, forms and task.json."""
     title: ClassVar[str]
-    """In reports; of an arm that reads an encoder the encoder's name stands before it."""
+    """What users read in the terminal, reports and MLflow; {} stands for the encoder's name, or for
+    the network that the arm combines with others."""
     reads_encoder: ClassVar[bool] = False
     """Whether it needs the folder of an encoder."""
     is_cheap: ClassVar[bool] = True

@@ -20,7 +20,7 @@ class Finetuned(Arm):
     """The whole network is trained further."""
 
     name = "finetuned"
-    title = "fine-tuned"
+    title = "{}, fine-tuned"
     reads_encoder = True
     is_cheap = False
     shapes = ("classification", "multilabel", "regression", "tokens", "span", "choice")

@@ -20,7 +20,7 @@ class Frozen(Arm):
     """Logistic regression on the states of an encoder."""
 
     name = "frozen"
-    title = "frozen"
+    title = "{} + logistic regression"
     reads_encoder = True
     cross_validates = True
     format = "onnx"

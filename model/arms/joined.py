@@ -23,7 +23,7 @@ class Joined(Parts):
     """One logistic regression on n-grams and the states of an encoder."""
 
     name = "joined"
-    title = "joined"
+    title = "{} and TF-IDF together"
     reads_encoder = True
     cross_validates = True
 

@@ -30,7 +30,7 @@ class Stack(Parts):
     """The logits of the fine-tuned network and of TF-IDF, weighted and added."""
 
     name = "stack"
-    title = "stack"
+    title = "{}, and TF-IDF together"
     reads_encoder = True
     is_cheap = False
     cross_validates = True

@@ -367,7 +367,7 @@ def build_costs(study: ReportInput, results: Results) -> Costs | None:
     kept = [i for i in range(len(COST_COLUMNS)) if any(row[i] for row in known.values())]
     rows = [[name, *(row[i] or "–" for i in kept)] for name, row in known.items()]
     measured = next((arm.cost for arm in study.arms if arm.cost), None)
-    columns = ["arm", *(COST_COLUMNS[i] for i in kept)]
+    columns = ["model", *(COST_COLUMNS[i] for i in kept)]
     return Costs(columns, rows, measured, draw_costs(study, results))
 
 

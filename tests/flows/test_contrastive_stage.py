@@ -5,6 +5,7 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.flows.stages.pretraining import locate_encoder
+from amazon_electra.model.arms import ADAPTED
 from amazon_electra.model.pretraining.input import pairs
 from tests.beam_jobs.dumps import review, rows_of, text_of, write_lines
 from tests.flows.calls import call_of, cross
@@ -35,15 +36,20 @@ def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published)
     assert call["encoder"] == store.folder(stages["origin mini-bert"]) / "encoder"
     assert call["corpora"] == [store.folder(stages["corpus"])]
     assert (call["config"].seed, call["resources"].processes) == (7, 2)
-    adapted = stages["adapted · polarity · seed 0"]
+    adapted = stages[f"mini-bert{ADAPTED}, fine-tuned · polarity · seed 0"]
     assert adapted.inputs["encoder"] is adaptation
     assert locate_encoder(store, adaptation) == str(store.folder(adaptation) / "encoder")
 
 
 def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_published):
-    names = ["mini-bert, frozen", "mini-bert, joined", "TF-IDF"]
-    names += ["adapted, frozen", "adapted, joined"]
-    for effort, finetuned in (("full", ["adapted", "adapted + TF-IDF"]), ("quick", [])):
+    states = ["mini-bert{} + logistic regression", "mini-bert{} and TF-IDF together"]
+    names = [*(one.format("") for one in states), "TF-IDF"]
+    names += [one.format(ADAPTED) for one in states]
+    network = f"mini-bert{ADAPTED}, fine-tuned"
+    for effort, finetuned in (
+        ("full", [network, f"{network}, and TF-IDF together"]),
+        ("quick", []),
+    ):
         _, stages = list_published(f"effort={effort}")
         cells = {label: s.labels["arm"] for label, s in stages.items() if s.name == "finetuning"}
         assert set(cells.values()) == {*names, *finetuned}
@@ -71,7 +77,7 @@ def test_few_labels_are_not_fine_tuned_unless_somebody_asks(
     stars = {f"{split}.{n}": labels // 4 for split in ("pretrain", "test") for n in (1, 5)}
     publish_corpus(store, stages["corpus"], ["Broke at once"] * 2, stars)
     stages = list_published(*settings)[1]
-    assert ("adapted · polarity · seed 0" in stages) == is_finetuned
+    assert (f"mini-bert{ADAPTED}, fine-tuned · polarity · seed 0" in stages) == is_finetuned
     assert "TF-IDF · polarity · seed 0" in stages
 
 
@@ -80,7 +86,7 @@ def test_the_published_encoder_is_fine_tuned_where_it_is_asked_for_or_nothing_is
 ):
     for settings in (["finetuning.arms=pre-trained,origin"], ["pretraining.objective=mlm"]):
         stages = list_published(*settings, "effort=full")[1]
-        assert "mini-bert as published · polarity · seed 0" in stages
+        assert "mini-bert, fine-tuned · polarity · seed 0" in stages
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.cli.main import attempt, build_parser
 from amazon_electra.flows.stages.origin import build_origin_stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.arms import ADAPTED
 from tests.flows.calls import call_of
 from tests.flows.made import write_encoder
 
@@ -78,17 +79,16 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert "recipe.architecture" not in training.parameters
     arms = {stage.labels["arm"] for stage in stages.values() if "arm" in stage.labels}
     assert arms == {
-        "adapted",
-        "mini-bert as published",
-        "mini-bert, frozen",
-        "adapted, frozen",
-        "mini-bert, joined",
-        "adapted, joined",
         "TF-IDF",
-        "adapted + TF-IDF",
+        *(f"mini-bert{one} + logistic regression" for one in ("", ADAPTED)),
+        *(f"mini-bert{one} and TF-IDF together" for one in ("", ADAPTED)),
+        *(f"mini-bert{one}, fine-tuned" for one in ("", ADAPTED)),
+        f"mini-bert{ADAPTED}, fine-tuned, and TF-IDF together",
     }
+    network = f"mini-bert{ADAPTED}, fine-tuned"
     stack, tfidf, adapted = (
-        stages[f"{arm} · polarity · seed 0"] for arm in ("adapted + TF-IDF", "TF-IDF", "adapted")
+        stages[f"{arm} · polarity · seed 0"]
+        for arm in (f"{network}, and TF-IDF together", "TF-IDF", network)
     )
     assert stack.inputs["encoder"] is training
     parts = [stack.inputs[f"part {arm}"].fingerprint for arm in ("finetuned", "tfidf")]
@@ -96,7 +96,7 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert call_of(stack, store)["parts"] == [store.folder(adapted), store.folder(tfidf)]
     titles = list(stages)
     assert titles.index(stack.title) > max(titles.index(one.title) for one in (tfidf, adapted))
-    published = stages["mini-bert as published · polarity · seed 0"]
+    published = stages["mini-bert, fine-tuned · polarity · seed 0"]
     assert call_of(published, store)["encoder"] == str(store.folder(origin) / "encoder")
     assert "from mini-bert" in stages["report"].parameters["title"]
     assert "origin" not in " ".join(list_stages()[1]), "a run without one is what it was"
@@ -172,7 +172,12 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     asked = [start, "recipe=published", "pretraining.objective=mlm", "effort=full"]
     _, stages = list_stages(*asked)
     assert stages["shards"].parameters["max_length"] == 80
-    assert stages["adapted · polarity · seed 0"].parameters["settings"]["max_length"] == 80
+    assert (
+        stages[f"mini-bert{ADAPTED}, fine-tuned · polarity · seed 0"].parameters["settings"][
+            "max_length"
+        ]
+        == 80
+    )
     told = "mini-bert has positions for 80 tokens: sequences have 80 instead of the recipe's 128"
     assert told in {record.getMessage() for record in heard.records}
     with pytest.raises(UserError, match=r"shards\.max_length=100.* 80"):

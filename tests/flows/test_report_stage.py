@@ -139,7 +139,14 @@ def fill(store, *settings, recipe="published"):
 @pytest.mark.parametrize(
     ("labelled", "points"),
     [
-        (1601, [(arm, n) for n in (50, 200, 800) for arm in ("TF-IDF", "origin, frozen")]),
+        (
+            1601,
+            [
+                (arm, n)
+                for n in (50, 200, 800)
+                for arm in ("TF-IDF", "origin + logistic regression")
+            ],
+        ),
         (1600, [("TF-IDF", 50), ("TF-IDF", 200)]),
         (401, [("TF-IDF", 50), ("TF-IDF", 200)]),
         (400, []),

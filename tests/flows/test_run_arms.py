@@ -10,6 +10,7 @@ from amazon_electra.flows.cli import main
 from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.policy import list_arms_of_form
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.arms import ADAPTED
 from tests.end_to_end.test_multilingual import write_dump
 from tests.flows.made import write_encoder
 from tests.model.encoders.published_kinds import write_kind
@@ -73,10 +74,11 @@ def test_a_start_given_again_is_read_beside_the_first(encoders, list_stages):
     read = {
         stage.labels["arm"]: stage.inputs["encoder"].label
         for stage in stages.values()
-        if stage.name == "finetuning" and "frozen" in stage.labels["arm"]
+        if stage.name == "finetuning" and "logistic" in stage.labels["arm"]
     }
-    assert read["mini-b, frozen"] == "origin mini-b"
-    assert read.keys() == {"adapted, frozen", "mini-a, frozen", "mini-b, frozen"}
+    assert read["mini-b + logistic regression"] == "origin mini-b"
+    encoders = (f"mini-a{ADAPTED}", "mini-a", "mini-b")
+    assert read.keys() == {f"{one} + logistic regression" for one in encoders}
     adapted = [s for s in stages.values() if s.name in ("pretraining", "contrastive-adaptation")]
     assert len(adapted) == 1
 
@@ -115,7 +117,7 @@ def test_two_encoders_go_all_the_way_and_their_scores_choose(tmp_path, begin_sto
     ran = electra("run", "--dump", dump, *words)
     assert ran.returncode == 0, ran.stderr
     made = Store(tmp_path / "store").list_manifests()
-    arms = {"tiny-0, frozen", "tiny-1, frozen", "TF-IDF"}
+    arms = {*(f"tiny-{n} + logistic regression" for n in (0, 1)), "TF-IDF"}
     assert sum(one["stage"] == "finetuning" for one in made) == len(arms)
     model = re.search(r"^model +(\S+)", ran.stdout, re.M)[1]
     with open(f"{model}/results.json") as file:

@@ -1,13 +1,10 @@
 """A CPU's products in fp32 are fp32, and memory that a step frees is there for the next one."""
 
 import resource
-import sys
-from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import device
 
 
@@ -79,68 +76,3 @@ def test_where_attention_computes_documents_alone_is_known_before_a_device_is_op
         return
     opened = device.open_device(kind, precision)
     assert device.expect_document_attention(kind, precision) == opened.has_document_attention
-
-
-@pytest.fixture
-def serve_runtime(monkeypatch):
-    """Put a torch_xla here that is process `index` of `count`, with four cores each, and return
-    what torch.distributed is asked for.
-    """
-
-    def serve(index: int, count: int) -> list[tuple]:
-        joined: list[tuple] = []
-        runtime = SimpleNamespace(
-            process_index=lambda: index,
-            process_count=lambda: count,
-            use_spmd=lambda: None,
-            global_runtime_device_count=lambda: 4 * count,
-        )
-        spmd = SimpleNamespace(Mesh=lambda devices, shape, names: (shape, names))
-        known = {
-            "torch_xla": {"device": lambda: torch.device("cpu"), "runtime": runtime},
-            "torch_xla.runtime": vars(runtime),
-            "torch_xla.distributed": {"spmd": spmd},
-            "torch_xla.distributed.spmd": vars(spmd),
-            "torch_xla.distributed.xla_backend": {},
-        }
-        for name, content in known.items():
-            module = ModuleType(name)
-            module.__dict__.update(content)
-            monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(device, "find_spec", lambda name: name)
-        monkeypatch.setattr(
-            "amazon_electra.model.processes.distributed.init_process_group",
-            lambda backend, method, rank, world_size: joined.append(
-                (backend, method, rank, world_size)
-            ),
-        )
-        return joined
-
-    return serve
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_host_of_a_pod_takes_its_rank_from_xlas_runtime(serve_runtime, monkeypatch, index):
-    monkeypatch.setenv("RANK", "7")
-    monkeypatch.setenv("WORLD_SIZE", "9")
-    joined = serve_runtime(index, 2)
-    found = device.open_device("xla-spmd", "bf16")
-    assert (found.rank, found.world_size, found.cores) == (index, 2, 4)
-    assert joined == [("gloo", "xla://", index, 2)]
-    assert found._mesh == ((8,), ("data",))
-    assert found.is_rank0 == (index == 0)
-    assert found.moves_together
-
-
-def test_one_host_needs_no_other(serve_runtime):
-    for kind in ("xla", "xla-spmd"):
-        joined = serve_runtime(0, 1)
-        found = device.open_device(kind, "bf16")
-        assert (found.rank, found.world_size) == (0, 1)
-        assert joined == []
-
-
-def test_one_core_is_refused_on_a_pod(serve_runtime):
-    serve_runtime(1, 2)
-    with pytest.raises(UserError, match="`device='xla'`"):
-        device.open_device("xla", "bf16")

@@ -1,7 +1,6 @@
 """A column with several values, from the dump to the exported model: arms answer with lists."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -10,8 +9,6 @@ from sklearn.metrics import accuracy_score, f1_score
 from amazon_electra.beam_jobs.core.drift import compare_texts
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
 from amazon_electra.model import export
-from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.evaluation.predict import choose_thresholds
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.finetune import FinetuneConfig, finetune
 from amazon_electra.model.finetuning.examples import Sampling
@@ -120,22 +117,3 @@ def test_the_wrong_labels_of_several_are_listed_and_a_new_file_is_compared(tmp_p
         tally = profile.count(texts, classifier.score(texts), {})
         drift = compare_texts(profile, tally)
         assert bool(drift.findings) == is_new
-
-
-def test_thresholds_give_the_best_f1():
-    generator = np.random.default_rng(1)
-    labels = (generator.random((200, 3)) < (0.1, 0.5, 0)).astype(int)
-    logits = generator.normal(0, 1, (200, 3)) + 1.5 * labels - 1
-    chosen = choose_thresholds(logits, labels)
-    for c in range(2):
-        best = max(f1_score(labels[:, c], logits[:, c] >= cut) for cut in logits[:, c])
-        assert f1_score(labels[:, c], logits[:, c] >= chosen[c]) == pytest.approx(best)
-    assert chosen[2] == 0
-
-
-def test_predictions_of_several_classes_survive_the_file(tmp_path):
-    labels = np.array([[0, 1], [1, 1], [0, 0]])
-    given = OutOfFold(["a", "b", "c"], labels, np.ones((3, 2), np.float32), np.arange(3))
-    given.save(tmp_path)
-    assert (OutOfFold.load(tmp_path).labels == labels).all()
-    assert json.dumps(OutOfFold.load(tmp_path).ids) == json.dumps(given.ids)

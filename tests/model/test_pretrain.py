@@ -11,8 +11,7 @@ from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining.callbacks import LossDiverged
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.loop import EXIT_TERMINATED, run_step
-from amazon_electra.model.recipes import RECIPES, apply_settings
-from amazon_electra.model.tracking.metrics_log import MetricsLog, read_metrics
+from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
 from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards
@@ -162,13 +161,6 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(sh
             assert tensor.isfinite().all()
 
 
-def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
-    """Numbers still, but three times what the networks lost when they knew nothing."""
-    with pytest.raises(LossDiverged, match="learning_rate"):
-        train(shards, tmp_path, learning_rate="20")
-    assert not (tmp_path / "discriminator").exists()
-
-
 @pytest.mark.parametrize(("option", "split"), [("--shards", "test"), ("--validation", "pretrain")])
 def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
     other = write_shards(tmp_path / "other", sequences=20, split=split)
@@ -202,11 +194,6 @@ def test_the_users_mistakes_are_named(shards, tmp_path, settings, named):
         train(shards, tmp_path, *(f"--set={one}" for one in settings.split()))
 
 
-def test_the_control_has_no_generator_to_be_asked_about():
-    settings = {"objective": "mlm", "hidden": "200", "heads": "4", "generator_multiplier": "0.985"}
-    assert apply_settings(RECIPES["sample"], settings).architecture.hidden == 200
-
-
 @pytest.mark.parametrize("output", ["file", "file/below", "/proc/here"])
 def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(
     shards, tmp_path, output
@@ -214,17 +201,3 @@ def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="`output='"):
         train(shards, tmp_path / output)
-
-
-def test_the_log_is_cut_at_the_step_resumed_from(tmp_path):
-    log = MetricsLog(tmp_path)
-    for number in (1, 2, 3):
-        log.log(number, loss=1.0)
-    with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 4, "lo')
-    MetricsLog(tmp_path, after_step=2).log(3, loss=0.5)
-    assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path)] == [
-        (1, 1.0),
-        (2, 1.0),
-        (3, 0.5),
-    ]

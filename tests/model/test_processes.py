@@ -75,12 +75,6 @@ def test_two_processes_train_as_one_does_which_goes_on_with_what_they_began(made
     assert_same_weights(tmp_path, alone, 12)
 
 
-def test_accumulated_parts_equal_the_whole_batch(made, tmp_path):
-    start(made, tmp_path / "whole", steps=6)
-    start(made, tmp_path / "parts", device_batch=2, steps=6)
-    assert_same_weights(tmp_path / "parts", tmp_path / "whole", 6)
-
-
 @pytest.mark.slow
 def test_torchrun_starts_them_too(made, tmp_path):
     pretrain(made / "shards", tmp_path / "one", steps=10, **LONG)

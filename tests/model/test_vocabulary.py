@@ -135,26 +135,6 @@ def test_mistakes_are_named(reviews, tmp_path, wrong, named):
         train(tmp_path / "corpus", tmp_path / "v", *wrong)
 
 
-def test_a_corpus_without_pretrain_reviews(tmp_path):
-    write_corpus(tmp_path / "corpus", [["a"]], split="dev")
-    with pytest.raises(UserError, match="`corpus`"):
-        train(tmp_path / "corpus", tmp_path / "v")
-
-
-def test_what_else_is_in_the_folder_stays(reviews, tmp_path):
-    (tmp_path / "v").mkdir()
-    (tmp_path / "v" / "precious.json.gz").write_bytes(b"mine")
-    train(write_corpus(tmp_path / "c", reviews), tmp_path / "v")
-    made = {path.name for path in (tmp_path / "v").iterdir()}
-    assert made == {"precious.json.gz", "vocabulary.json", *FILES}
-
-
-def test_an_output_that_is_a_file_is_a_mistake(reviews, tmp_path):
-    (tmp_path / "v").write_text("mine")
-    with pytest.raises(UserError, match=r"`output`: .*/v"):
-        train(write_corpus(tmp_path / "c", reviews), tmp_path / "v")
-
-
 def test_a_corpus_that_is_not_whole_is_a_mistake(reviews, tmp_path):
     corpus = write_corpus(tmp_path / "c", reviews)
     file = next(corpus.glob("corpus-*.parquet"))

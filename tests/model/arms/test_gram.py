@@ -31,13 +31,6 @@ def test_few_examples_or_many_give_the_regression_of_the_features(monkeypatch, l
     assert fitted.model.coef_.shape == (3, 900)
 
 
-def test_the_gram_matrix_of_sparse_features_is_that_of_dense_ones():
-    features, _ = draw_words()
-    dense = features.toarray()
-    assert np.allclose(regression.compute_gram(features), dense @ dense.T, atol=1e-6)
-    assert np.allclose(regression.compute_gram(dense), dense @ dense.T, atol=1e-6)
-
-
 def test_a_class_of_several_tags_has_its_own_row():
     features, labels = draw_words()
     tags = np.stack([labels == 0, labels > 0], 1).astype(int)

@@ -9,7 +9,6 @@ from amazon_electra.model.arms.out_of_fold import (
     OutOfFold,
     assign_folds,
     group_examples,
-    predict_by_folds,
 )
 from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.finetune import finetune
@@ -30,11 +29,6 @@ def test_one_text_and_one_product_are_one_group():
     groups = group_examples(examples)
     assert groups[0] == groups[1] == groups[2] != groups[3]
     assert len(set(groups)) == 17
-
-
-def test_a_product_with_more_than_a_fold_keeps_nothing_together():
-    examples = [Example(str(i), f"text {i}", product=f"{i % 3}") for i in range(30)]
-    assert len(set(group_examples(examples))) == 30
 
 
 def test_folds_keep_groups_whole_and_classes_even():
@@ -63,22 +57,6 @@ def test_labels_of_noise_are_not_known_out_of_fold():
     labels = np.repeat(labels[::2], 2)
     fitted = fit_regression(features, labels, 2, (1.0, 100.0), groups)
     assert np.mean(fitted.logits.argmax(1) == labels) < 0.6
-
-
-def test_who_remembers_all_knows_nothing_out_of_fold():
-    """Labels of noise, each text twice: a model that had read the text would know its label."""
-    draw = np.random.default_rng(0)
-    labels = draw.integers(0, 2, 30).repeat(2)
-    examples = [Example(str(i), f"text {i // 2}", label=int(c)) for i, c in enumerate(labels)]
-
-    def remember(known, fold):
-        read = {one.text: 2 * one.label - 1 for one in known}
-        return lambda others: np.array([[0, read.get(one.text, 0)] for one in others])
-
-    found = predict_by_folds(examples, remember)
-    assert found.ids == [one.id for one in examples]
-    assert found.labels.tolist() == labels.tolist()
-    assert found.logits.tolist() == [[0, 0]] * 60
 
 
 def test_a_network_predicts_every_one_of_few_labels(tmp_path):

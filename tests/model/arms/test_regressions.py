@@ -10,12 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import threadpool_limits
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import evaluate, finetune
 from amazon_electra.model.arms import states, words
-from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.evaluation.evaluate import predict_examples
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
@@ -113,18 +111,6 @@ def test_tasks_share_the_states_of_an_encoder(made, tmp_path):
     assert (folder / weights).read_bytes() == (made / "frozen" / weights).read_bytes()
 
 
-def test_threads_change_no_byte(made, tmp_path):
-    """Of a regression on states, whose products of dense matrices threads would share."""
-    import skops.io
-
-    with threadpool_limits(2):
-        where = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
-        finetune.run(["--encoder", f"frozen:{made / 'bert'}", "--task", "polarity", *where])
-    ours, theirs = (skops.io.load(f / "model.skops")[-1] for f in (tmp_path, made / "frozen"))
-    assert np.array_equal(ours.coef_, theirs.coef_)
-    assert np.array_equal(ours.intercept_, theirs.intercept_)
-
-
 def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
     made, tmp_path, monkeypatch
 ):
@@ -157,19 +143,3 @@ def test_what_is_no_baseline_is_told_in_one_line(made, tmp_path, encoder, task, 
     where = ["--data", data, "--output", str(tmp_path / "out")]
     with pytest.raises(UserError, match=named):
         finetune.run(["--encoder", encoder, "--task", task, *where])
-
-
-def test_of_labels_that_follow_from_nothing_the_weakest_regression_is_taken():
-    draw = np.random.default_rng(0)
-    features, labels = draw.normal(size=(200, 50)), draw.integers(0, 2, 200)
-    fitted = fit_regression(features, labels, 2, (0.0001, 0.1, 10.0), np.arange(200))
-    assert fitted.tried[0].C == 0.0001
-    assert fitted.tried[0].loss < 0.7
-    assert (fitted.logits.argmax(1) == labels).mean() < 0.65, "by models that knew the example"
-
-
-def test_a_class_of_one_example_ends_no_fit():
-    features, labels = np.eye(12), np.array([0] * 6 + [1] * 5 + [2])
-    fitted = fit_regression(features, labels, 3, (0.1, 1.0), np.arange(12))
-    assert np.isfinite(fitted.logits).all()
-    assert fitted.model.classes_.tolist() == [0, 1, 2]

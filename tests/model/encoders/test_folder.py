@@ -77,12 +77,6 @@ def test_a_field_of_another_type_is_refused_or_ignored_in_one_line(tmp_path, kin
             count_positions(found)
 
 
-def test_a_list_of_training_data_that_cannot_be_read_says_nothing(tmp_path):
-    folder = write_checkpoint(tmp_path / "published")
-    nest(folder / "data_config.json")
-    assert bring(folder, tmp_path / "origin")["training_data"] == "unknown"
-
-
 def test_license_and_all_that_is_said_of_the_training_data_are_read(tmp_path):
     """sentence-transformers lists in data_config.json what its card leaves out."""
     source = write_checkpoint(tmp_path / "published")
@@ -271,17 +265,6 @@ def test_a_package_is_read_and_never_imported(tmp_path, monkeypatch):
         bring("package:tiny_published", tmp_path / "other")
 
 
-def test_training_starts_from_a_package_by_its_name(shards, tmp_path, monkeypatch):
-    write_package(tmp_path / "site")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    words = ("--start-from", "package:tiny_published")
-    pretrain(shards, tmp_path / "run", *words, steps=1, batch=4, objective="mlm")
-    assert (tmp_path / "run" / "origin" / "origin.json").exists()
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["start_from"] == (
-        "package:tiny_published"
-    )
-
-
 def drop_weight(folder):
     """What only loading the weights shows: they are of as many layers as config.json says."""
     weights = load_file(folder / "model.safetensors")
@@ -304,9 +287,3 @@ def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, shards, tmp_p
     with pytest.raises(UserError, match=f"`start_from='{place}'`"):
         pretrain(shards, tmp_path / "run", "--start-from", place, steps=1, batch=4)
     assert not (tmp_path / "run").exists()
-
-
-def test_what_is_no_place_is_refused(tmp_path):
-    with pytest.raises(UserError, match="`place='bert-base'`"):
-        bring("bert-base", tmp_path / "origin")
-    assert not (tmp_path / "origin").exists()

@@ -185,12 +185,6 @@ def test_what_the_hub_does_not_give_is_one_line_and_nothing_stays(place, error, 
     assert "\n" not in refused["told"]
 
 
-def test_a_hub_that_is_away_may_be_there_later(brought):
-    refused = brought[0]["lab/away"]
-    assert refused["error"] == "TransientError"
-    assert "run `hf download lab/away --local-dir DIR`" in refused["told"]
-
-
 @pytest.fixture(scope="module")
 def registry_address(tmp_path_factory, mlflow_template):
     """A registry with the model `tiny`: version 1, the champion."""
@@ -235,12 +229,6 @@ def test_what_is_not_registered_is_refused(place, named, registry):
     with pytest.raises(UserError, match=f"`place='{place}'`: .*{named}"):
         run(["--place", place, "--output", str(registry / "origin")])
     assert not (registry / "origin").exists()
-
-
-def test_a_registry_needs_its_address(tmp_path, monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI"):
-        run(["--place", "models:/tiny@champion", "--output", str(tmp_path / "origin")])
 
 
 def test_a_path_needs_no_looking_up(tmp_path, monkeypatch):

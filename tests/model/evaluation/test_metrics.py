@@ -64,16 +64,6 @@ def test_of_classes(name, reference, rows):
     assert compute_metric(name, said) == pytest.approx(reference(said.labels, said.predictions))
 
 
-def test_binary_f1():
-    said = classes(k=2)
-    assert compute_metric("f1", said) == pytest.approx(sk.f1_score(said.labels, said.predictions))
-
-
-def test_matthews_of_a_constant_answer_is_zero():
-    said = replace(classes(n=3, k=2), labels=[0, 1, 1], predictions=[1, 1, 1])
-    assert compute_metric("matthews", said) == 0.0
-
-
 def test_log_loss():
     said = classes()
     assert compute_metric("loss", said) == pytest.approx(
@@ -151,14 +141,6 @@ def test_weights_are_the_same_as_repeating_examples(name):
     )
 
 
-@pytest.mark.parametrize("name", ["accuracy", "macro_f1", "f1", "matthews", "pearson", "spearman"])
-def test_the_best_value_is_the_upper_bound(name):
-    said = numbers() if name in ("pearson", "spearman") else classes()
-    assert compute_metric(name, replace(said, predictions=said.labels)) == pytest.approx(
-        METRICS[name].bounds[1]
-    )
-
-
 @pytest.mark.parametrize(
     ("better", "worse"),
     [
@@ -189,9 +171,3 @@ def test_predictions_survive_the_file(tmp_path):
         4,
     )
     assert np.array_equal(back.probabilities, said.probabilities)
-
-
-def test_where_a_probability_is_no_number_neither_is_the_calibration_error():
-    said = classes()
-    said.probabilities[3] = np.nan
-    assert np.isnan(compute_metric("ece", said))

@@ -69,18 +69,6 @@ def test_random_encoders_repeated_over_pretrainings_are_not_taken_for_more(sprea
     assert covered / (2 * STUDIES) >= 0.94
 
 
-def test_the_order_of_cells_does_not_matter():
-    a, b = pretrained_study(0, 0.2, True)
-    order = np.random.default_rng(0).permutation(9)
-    shuffled = [[arm[i] for i in order] for arm in (a, b)]
-    compare = significance.compare_arms
-    first = compare(METRICS["accuracy"], a, b, GRID)
-    again = compare(METRICS["accuracy"], *shuffled, [GRID[i] for i in order])
-    assert (again.difference, again.low, again.high, again.p) == pytest.approx(
-        (first.difference, first.low, first.high, first.p)
-    )
-
-
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_few_seeds_call_no_more_a_difference(seeds):
     """The variance of seeds is 25 times that of examples."""
@@ -91,21 +79,6 @@ def test_few_seeds_call_no_more_a_difference(seeds):
         spread = significance._estimate_spread(full, resampled, EXAMPLES)
         wrong += significance._compute_p(full.mean(), spread) < 0.05
     assert wrong / studies <= 0.06
-
-
-def test_arms_the_other_way_round_give_the_same_finding():
-    a, b = study(4, 3, 0.2, effect=0.3)
-    found = significance.compare_arms(METRICS["accuracy"], a, b)
-    back = significance.compare_arms(METRICS["accuracy"], b, a)
-    assert 0 < abs(found.difference) < 1
-    assert (back.difference, back.low, back.high) == pytest.approx(
-        (-found.difference, -found.high, -found.low)
-    )
-    assert back.p == pytest.approx(found.p)
-    swapped = found.swap_arms()
-    assert (swapped.difference, swapped.low, swapped.high, swapped.p) == pytest.approx(
-        (back.difference, back.low, back.high, back.p)
-    )
 
 
 def test_a_large_difference_is_found():
@@ -123,14 +96,6 @@ def test_an_arm_does_not_differ_from_itself():
     found = significance.compare_arms(METRICS["macro_f1"], same, same)
     assert (found.difference, found.low, found.high) == (0, 0, 0)
     assert found.p == 1
-
-
-def test_the_order_of_examples_does_not_matter():
-    a, b = study(3, 2, 0.1)
-    shuffled = [p.take_rows(np.random.default_rng(1).permutation(EXAMPLES)) for p in b]
-    assert significance.compare_arms(METRICS["accuracy"], a, b) == significance.compare_arms(
-        METRICS["accuracy"], a, shuffled
-    )
 
 
 def test_one_example_tells_nothing():

@@ -13,7 +13,6 @@ from amazon_electra.model.evaluation import spans
 from amazon_electra.model.evaluation.predict import find_entities
 from amazon_electra.model.evaluation.predict import predict_tags as entity_tags
 from amazon_electra.model.evaluation.predictions import Predictions
-from amazon_electra.model.finetuning import features as features_module
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.features import Featurizer
 from amazon_electra.model.finetuning.network import load_tokenizer
@@ -77,15 +76,6 @@ def test_threshold_is_where_most_is_gained():
     assert (threshold < -2, best) == (True, 1)
 
 
-def test_a_question_is_answered_up_to_its_threshold():
-    scores = {"no_answer": [0.5, 0.5 + 1e-9, -3], "answered": [1, 1, 1]}
-    said = make_said([["x"], ["y"], []], ["x", "wrong", "z"], **scores)
-    applied = spans.apply_threshold(said, 0.5)
-    assert applied.predictions == ["x", "", "z"]
-    assert applied.scores["exact"].tolist() == [1.0, 0.0, 0.0]
-    assert applied.scores["answered"].tolist() == [1.0, 1.0, 1.0], "what is known besides stays"
-
-
 def test_the_loss_of_a_question_is_that_of_its_best_window_with_the_answer():
     """Without an answer in any, the mean; each is the mean of two cross-entropies."""
     logits = [torch.randn(2, 9, generator=torch.Generator().manual_seed(i)) * 5 for i in range(3)]
@@ -142,16 +132,6 @@ def tokenizer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokenizer")
     write_tokenizer(folder)
     return load_tokenizer(str(folder))
-
-
-def test_white_space_around_an_answer_is_in_no_token(tokenizer):
-    passage = "the lamp  peter  works"
-    example = Example(
-        "q", "who works?", passage, answers=(("  peter ", passage.index("peter") - 2),)
-    )
-    (feature,) = Featurizer(tokenizer, "span", max_length=64, stride=16)([example])
-    first, last = feature.target
-    assert passage[feature.offsets[first][0] : feature.offsets[last][1]] == "peter"
 
 
 def test_the_best_answer_is_taken_over_all_windows(tokenizer):
@@ -213,13 +193,6 @@ def test_windows_longer_than_their_overlap_are_asked_for(tokenizer):
     with pytest.raises(UserError, match=r"stride.*\b64\b.*max_length"):
         Featurizer(tokenizer, "span", max_length=64)
     assert Featurizer(tokenizer, "classification", max_length=64)
-
-
-def test_more_examples_than_are_tokenized_at_once_keep_their_places(tokenizer, monkeypatch):
-    monkeypatch.setattr(features_module, "EXAMPLES_AT_ONCE", 3)
-    examples = [Example(str(i), f"lamp {i}", label=i) for i in range(8)]
-    features = Featurizer(tokenizer, "classification", max_length=16)(examples)
-    assert [(f.example, f.target) for f in features] == [(i, i) for i in range(8)]
 
 
 @pytest.mark.parametrize("nothing", ["\u200b", "\x07"])

@@ -114,9 +114,3 @@ def test_a_student_begins_with_the_layers_that_it_names(made):
     assert student.config.num_hidden_layers == 2
     wet = distillation.cut_teacher(made / "teacher-cls", "half", dropout=0.3)
     assert {module.p for module in wet.modules() if isinstance(module, torch.nn.Dropout)} == {0.3}
-
-
-def test_more_layers_than_the_teacher_has_are_refused(made):
-    teacher = ["--teacher", str(made / "teacher-cls")]
-    with pytest.raises(UserError, match="`encoder='layers:5'`"):
-        tune(made, "deep", "--encoder", "layers:5", *teacher)

@@ -2,9 +2,6 @@
 
 import json
 import shutil
-from contextlib import contextmanager
-from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -107,37 +104,6 @@ def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monk
     ]
     assert curves[0] == curves[1]
     assert {line["attempt"] for line in curves[0]} == {0, 1}
-
-
-def test_attempts_of_another_request_in_the_same_folder_start_afresh(tmp_path):
-    (tmp_path / "run.json").write_text('{"seed": 0}')
-    first = fit._locate_attempt(tmp_path, 1e-4)
-    assert fit._locate_attempt(tmp_path, 1e-4) == first != fit._locate_attempt(tmp_path, 5e-4)
-    (tmp_path / "run.json").write_text('{"seed": 1}')
-    assert fit._locate_attempt(tmp_path, 1e-4) != first
-
-
-def test_what_attempts_took_is_timed_and_counted_to_the_last_step(made, monkeypatch):
-    shown, totals = [], []
-
-    @contextmanager
-    def track(total, unit, title):
-        totals.append(total)
-        yield SimpleNamespace(update=lambda step, **numbers: shown.append(step))
-
-    clock = {"perf_counter": iter([100.0, 107.5]), "process_time": iter([10.0, 13.25])}
-    monkeypatch.setattr(fit, "Progress", track)
-    monkeypatch.setattr(
-        "amazon_electra.model.finetune.time",
-        SimpleNamespace(**{name: partial(next, v) for name, v in clock.items()}),
-    )
-    result = tune(made, "timed", "--learning_rate", "1e-3", "5e-3")
-    assert (result["seconds"], result["cpu_seconds"]) == (7.5, 3.25)
-    steps = result["tried"][0]["steps"]
-    assert totals == [2 * steps]
-    assert sorted(shown) == shown
-    assert {steps, 2 * steps} <= set(shown)
-    assert shown[-1] == 2 * steps
 
 
 def diverging(rates):

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.config import FinetuningSettings
-from amazon_electra.model.finetune import fit_arm
 from amazon_electra.model.finetuning.features import Feature, cut_prediction_batches
 from amazon_electra.model.finetuning.fit import prepare_data
 from amazon_electra.model.finetuning.network import choose_max_length
@@ -67,28 +65,6 @@ def test_length_is_that_of_the_task_and_is_cut_at_the_trained_one_with_a_warning
     assert chosen == length
     assert bool(warning) == bool(words)
     assert re.search(words, warning or "")
-
-
-def test_more_than_the_positions_is_refused(encoder):
-    folder = record(encoder, max_position_embeddings=512)
-    with pytest.raises(UserError, match=r"max_length.*\b600\b"):
-        choose_max_length(folder, find_task("stars"), FinetuningSettings(max_length=600))
-
-
-def test_the_result_of_a_span_task_says_once_that_its_default_was_cut(encoder, tmp_path, capsys):
-    folder, data = (
-        record(encoder, max_position_embeddings=512, trained_length=48),
-        tmp_path / "data",
-    )
-    data.mkdir()
-    write_questions(data / "all.json", 20)
-    for chosen, said in (({}, 1), ({"max_length": 48}, 0)):
-        settings = FinetuningSettings(epochs=1, stride=4, learning_rates=(1e-3, 2e-3), **chosen)
-        request = Request(Start(folder), find_task("squad2"), data, settings)
-        result = fit_arm(request, tmp_path / f"out-{said}", "cpu")
-        told = result.get("warnings", [])
-        assert [("take 384, but" in w and "48 are used" in w) for w in told] == [True] * said
-        assert capsys.readouterr().err.count("are used") == said
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0])

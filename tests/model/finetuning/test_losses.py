@@ -70,12 +70,3 @@ def test_layers_are_paired_to_the_top():
     assert pair_layers(3, 6) == [(0, 1), (1, 3), (2, 5)]
     assert pair_layers(3, 6, embeddings=True) == [(0, 0), (1, 2), (2, 4), (3, 6)]
     assert pair_layers(6, 12) == [(i, 2 * i + 1) for i in range(6)]
-
-
-@pytest.mark.parametrize(("student", "teacher"), [(3, 1), (12, 4)])
-def test_a_student_deeper_than_its_teacher_begins_with_the_first_layer(student, teacher):
-    of_layers = pair_layers(student, teacher)
-    assert (of_layers[0], of_layers[-1]) == ((0, 0), (student - 1, teacher - 1))
-    assert {j for _, j in of_layers} == set(range(teacher))
-    of_states = pair_layers(student, teacher, embeddings=True)
-    assert of_states == [(0, 0), *((i + 1, j + 1) for i, j in of_layers)]

@@ -102,30 +102,6 @@ def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, learnt):
         network.load_finetuned(made / "headless")
 
 
-def test_a_fine_tuned_folder_as_encoder_gets_a_head_of_the_seed(made, learnt):
-    """Its encoder is what was learnt; its classes may be others."""
-    folder, heads = made / "learnt", []
-    learnt = load_file(folder / "model.safetensors")
-    for task, seed in (("polarity", 1), ("polarity", 1), ("polarity", 2), ("stars", 1)):
-        torch.manual_seed(seed)
-        state = network.build_network(str(folder), None, find_task(task)).state_dict()
-        assert all(
-            torch.equal(state[name], w)
-            for name, w in learnt.items()
-            if not name.startswith("classifier")
-        )
-        heads.append(
-            [w for name, w in state.items() if name.startswith("classifier") and w.ndim == 2]
-        )
-    first, again, other, of_stars = heads
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not any(torch.equal(a, b) for a, b in zip(first, other, strict=True))
-    assert (len(first[-1]), len(of_stars[-1])) == (2, 5)
-    assert tune(made, "stars-after", task="stars", encoder="learnt")["n_dev"] > 0
-    spans = network.build_network(str(made / "stars-after"), None, find_task("squad2"))
-    assert spans.qa_outputs.out_features == 2
-
-
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_code_of_a_model_folder_is_not_run(tmp_path, name):
     """transformers would ask on the terminal whether to run it, and "y" would."""

@@ -1,7 +1,5 @@
 """Learning rates by layer and by step, and what decays."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, ElectraConfig
@@ -55,21 +53,3 @@ def test_the_rate_rises_and_falls_in_lines():
     assert rates[4:] == pytest.approx([i / 16 for i in range(16, 0, -1)])
     assert list(compute_rates(4, 0.0)) == pytest.approx([1.0, 0.75, 0.5, 0.25])
     assert list(compute_rates(1, 0.1)) == [1.0]
-
-
-@pytest.mark.parametrize(("config", "depth"), [({"n_layers": 6}, 6), ({}, 12)])
-def test_the_depth_is_what_the_config_calls_it_or_berts(config, depth):
-    """Of DistilBERT, and of an encoder whose config does not say."""
-    layers = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(depth)])
-    head = torch.nn.Sequential(torch.nn.Linear(2, 2))
-    model = torch.nn.ModuleDict({"layers": layers, "head": head})
-    model.config = SimpleNamespace(**config)
-    made = build_optimizer(
-        torch.nn.ModuleList([model]), FinetuningSettings(layer_decay=0.5), 1.0, fused=False
-    )
-    assert get_learning_rate(made) == 1.0
-    rates = sorted({group["lr"] for group in made.param_groups}, reverse=True)
-    assert rates == pytest.approx([1.0, *(0.5 ** (2 + below) for below in range(depth))])
-    for group in made.param_groups:
-        assert group["peak"] == group["lr"]
-        assert (group["eps"], group["fused"]) == (1e-6, False), "google's epsilon"

@@ -7,8 +7,6 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model import finetune
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.config import START, write_architecture
@@ -19,7 +17,6 @@ from amazon_electra.model.pretrain import run
 from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.recipes import RECIPES, Recipe, apply_settings
-from tests.model.corpora import write_electra
 from tests.model.synthetic_shards import write_shards
 
 SHAPE = {"layers": "1", "hidden": "64", "intermediate": "128", "precision": "fp32"}
@@ -108,18 +105,3 @@ def test_the_head_is_the_one_that_a_trained_encoder_gets(shards, tmp_path):
     assert deviations == pytest.approx([0.0616, 0.02, 0.3], rel=0.05)  # 0.07, cut at two deviations
     head = [w for name, w in networks[0].items() if "classifier" in name and w.ndim == 2]
     assert [w.std().item() for w in head] == pytest.approx([0.02] * len(head), abs=0.003)
-
-
-def test_of_a_published_architecture_it_is_what_its_own_config_says(tmp_path):
-    folder = write_electra(tmp_path / "electra")
-    config = json.loads((folder / "config.json").read_text()) | {"initializer_range": 0.3}
-    (folder / "config.json").write_text(json.dumps(config))
-    weights = draw(folder).state_dict()["electra.encoder.layer.0.output.dense.weight"]
-    assert weights.std().item() == pytest.approx(0.3, rel=0.05)
-
-
-def test_a_trained_encoder_has_no_initializer_range(tmp_path):
-    arguments = ["--encoder", str(tmp_path), "--task", "polarity", "--data", str(tmp_path)]
-    arguments += ["--output", str(tmp_path / "out"), "--initializer-range", "0.02"]
-    with pytest.raises(UserError, match=r"initializer_range: 0\.02"):
-        finetune.run(arguments)

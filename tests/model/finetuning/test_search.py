@@ -11,7 +11,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from tests.model.corpora import write_corpus, write_electra
-from tests.model.finetuning.few_steps import format_settings
 
 optuna = pytest.importorskip("optuna")
 
@@ -141,39 +140,6 @@ def test_a_trial_is_the_first_rate_alone_and_its_score_is_best_on_dev(made, monk
     assert (trial["state"], trial["dev_accuracy"]) == ("complete", 0.75)
 
 
-def test_a_search_is_taught_too(made, monkeypatch):
-    from amazon_electra.model import finetune
-    from amazon_electra.model.finetuning import distillation
-
-    settings = format_settings(*SETTINGS)
-    places = ["--task", "polarity", "--data", str(made / "corpus")]
-    places += ["--output", str(made / "teacher")]
-    finetune.run(["--encoder", str(made / "electra"), *places, *settings])
-    asked = []
-    forward = distillation.DistillationLoss.forward
-    monkeypatch.setattr(
-        distillation.DistillationLoss, "forward", lambda *given: asked.append(1) or forward(*given)
-    )
-    space = SPACE | {"soft_weight": {"low": 0.1, "high": 0.9}}
-    best = look(made, "taught", 2, teacher=made / "teacher", space=space)
-    assert asked
-    assert 0.1 <= best.settings["soft_weight"] <= 0.9
-
-
-def test_a_searched_precision_is_that_of_the_trial(made, monkeypatch):
-    from amazon_electra.model.finetuning import fit
-
-    seen, train = [], fit.train
-
-    def note(model, training, rate):
-        seen.append((training.settings.precision, training.device.dtype))
-        return train(model, training, rate)
-
-    monkeypatch.setattr(fit, "train", note)
-    look(made, "precise", 4, precision="fp32", space={"precision": ["fp32", "bf16"]})
-    assert set(seen) == {("fp32", torch.float32), ("bf16", torch.bfloat16)}
-
-
 @pytest.mark.parametrize(
     ("space", "named"),
     [
@@ -195,24 +161,3 @@ def test_mistakes_in_a_space_are_named(made, space, named):
     with pytest.raises(UserError) as error:
         look(made, "mistaken", 1, space=space)
     assert named in str(error.value)
-
-
-def test_a_space_may_hold_words_numbers_and_nothing():
-    space = {
-        "evaluations_per_epoch": [None, 2],
-        "dropout": [0, 0.1],
-        "loss": ["cross_entropy", "focal"],
-    }
-    assert list(search.validate_space(space, distils=False)) == []
-
-
-def test_where_every_trial_diverges_one_line_says_so(made, monkeypatch):
-    class Diverged:
-        diverged = True
-
-    monkeypatch.setattr(
-        "amazon_electra.model.finetuning.fit.train_first_rate", lambda *given: Diverged()
-    )
-    with pytest.raises(UserError) as error:
-        look(made, "diverged", 2)
-    assert "2 trials" in str(error.value)

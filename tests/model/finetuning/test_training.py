@@ -158,17 +158,3 @@ def test_gradients_are_clipped(tmp_path):
     free, clipped = (train_weights(tmp_path, clip=clip) for clip in (0.0, 1e-9))
     assert float((free - start).abs().max()) > 1e-3
     assert float((clipped - start).abs().max()) < 1e-5
-
-
-def test_the_seed_decides_the_order_of_the_examples(tmp_path):
-    first, again, other = (train_weights(tmp_path, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.allclose(first, other)
-
-
-def test_each_step_is_told(tmp_path):
-    """An epoch of 22,000 reviews takes an hour of a core: nobody waits that long for a sign."""
-    told: list[int] = []
-    training = replace(tiny_training(tmp_path, epochs=2.0), show_step=told.append)
-    loop.train(tiny_model(), training, 1e-3)
-    assert told == list(range(1, training.steps + 1))

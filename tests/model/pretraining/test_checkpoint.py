@@ -40,13 +40,6 @@ def test_the_newest_state_is_read_back_as_it_was(tmp_path):
     assert back.tensors["a"].tolist() == [10_000.0] * 2
 
 
-def test_a_step_that_is_written_again_takes_the_place_of_what_was_there(tmp_path):
-    save_state(tmp_path, state_of(1, run="first"))
-    save_state(tmp_path, state_of(1, run="second"))
-    assert names_in(tmp_path) == ["step-00000001"]
-    assert load_newest_state(tmp_path).numbers["run"] == "second"
-
-
 def cut(path):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
@@ -78,17 +71,6 @@ def test_where_all_are_damaged_nothing_begins_anew_unasked(tmp_path):
     with pytest.raises(UserError, match=str(tmp_path)):
         load_newest_state(tmp_path)
     assert load_newest_state(tmp_path) is None, "that is the same command again"
-
-
-def test_one_whose_copy_was_cut_is_none(tmp_path):
-    """A store uploads files in the order in which they were written; a host dies between two."""
-    path = save_state(tmp_path, state_of(1))
-    written = sorted(path.iterdir(), key=lambda file: file.stat().st_mtime_ns)
-    assert [file.name for file in written] == ["state.safetensors", "state.json"]
-    written[-1].unlink()
-    assert load_newest_state(tmp_path) is None, "training begins anew"
-    save_state(tmp_path, state_of(1))
-    assert load_newest_state(tmp_path).step == 1
 
 
 def test_a_write_that_fails_leaves_nothing_and_is_told_with_what_is_left(tmp_path, monkeypatch):

@@ -10,9 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.input.sequences import Shards
@@ -20,7 +18,6 @@ from amazon_electra.model.pretraining.network.encoder import (
     FusedAttention,
     build_attention,
     find_blocks,
-    look_up_few,
 )
 from amazon_electra.model.pretraining.step_graphs import StepGraphs
 from tests.model.pretraining.runs import build, take_steps
@@ -127,23 +124,6 @@ def test_what_warms_a_graph_up_is_undone(shards, tmp_path, monkeypatch):
     assert_same_state(plain, captured)
 
 
-def test_a_step_that_no_graph_may_hold_is_taken_without_and_told(
-    shards, tmp_path, monkeypatch, capsys
-):
-    def refuse(graph, pool, stream):
-        raise RuntimeError("operation not permitted when stream is capturing")
-
-    plain, captured = (training(shards, "cpu", tmp_path, dropout="0") for _ in range(2))
-    for name in ("CUDAGraph", "graph_pool_handle", "current_stream"):
-        monkeypatch.setattr(torch.cuda, name, lambda: None)
-    monkeypatch.setattr(torch.cuda, "graph", refuse)
-    captured.graphs = StepGraphs(partial(loop.take_step, captured), captured.optimizer)
-    batches = list(islice(plain.batches.iterate_steps(0), 2))
-    assert take_steps(captured, batches) == take_steps(plain, batches)
-    [told] = capsys.readouterr().err.splitlines()
-    assert "a CUDA graph of the step failed (operation not permitted" in told
-
-
 def number_rows(length):
     """Documents of 10, 70, 2, 100 … tokens in rows that end with padding, but for the first."""
     sizes = [[10, 70, 2, 100, 130, 20], [length - 5], [100, 100, 30], [1] * 20]
@@ -181,15 +161,6 @@ def test_the_fused_attention_is_the_dense_one(length):
     with torch.no_grad():
         compiled = torch.compile(fused.__call__)(qkv, no_dropout)
     torch.testing.assert_close(compiled, dense, atol=1e-5, rtol=1e-5)
-
-
-def test_the_gradient_of_a_small_table_is_that_of_a_look_up():
-    table, change = torch.randn(7, 5, requires_grad=True), torch.randn(3, 40, 5)
-    ids = torch.randint(0, 7, (3, 40))
-    ours, theirs = look_up_few(ids, table), functional.embedding(ids, table)
-    assert torch.equal(ours, theirs)
-    [mine], [expected] = (torch.autograd.grad(rows, table, change) for rows in (ours, theirs))
-    torch.testing.assert_close(mine, expected)
 
 
 without_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -273,10 +244,3 @@ def test_a_device_without_the_memory_takes_half_the_sequences_and_the_same_step(
     assert halved.config.device_batch == 1
     assert "device_batch is 1 from here" in capsys.readouterr().err
     assert_same_state(few, halved)
-
-
-def test_one_sequence_that_does_not_fit_is_said_in_a_line(shards, tmp_path):
-    run = training(shards, "cpu", tmp_path)
-    forbid_more_than(run, 0)
-    with pytest.raises(UserError):
-        loop.run_step(run, next(run.batches.iterate_steps(0)))

@@ -10,7 +10,6 @@ from huggingface_hub import ModelCard
 
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.origin import run as bring
-from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.runs import SHAPE, pretrain
 from tests.model.synthetic_shards import write_shards
@@ -56,12 +55,6 @@ def test_a_run_by_hand_mirrors_itself_into_mlflow(shards, tmp_path, mlflow_uri, 
     ] == [2, 4, 6, 8, 10]
 
 
-def test_googles_third_is_rounded_to_whole_heads():
-    """configure_pretraining.py writes 0.33333 for base, of which 768 is 255.997."""
-    base = apply_settings(RECIPES["base"], {"generator_multiplier": "0.33333"})
-    assert base.architecture.derive_generator().hidden == 256
-
-
 def train(folder, name, *more, start=None):
     """Train for one step; return the card of the encoder that comes out, its folder and what the
     card's YAML says.
@@ -93,14 +86,6 @@ def test_an_adapted_encoder_is_called_by_what_it_was(tmp_path, published, start)
     assert (front["license"], front["datasets"]) == ("mit", ["books", "wiki"])
     assert front["tags"] == ["bert", "reviews"]
     assert ModelCard.load(folder / "README.md").data.license == "mit"
-
-
-def test_what_is_unknown_is_told_as_such(tmp_path, published):
-    (published / "README.md").unlink()
-    card, _, front = train(tmp_path, "out", start=published)
-    assert "- origin's licence: unknown" in card
-    assert "- origin's training data: unknown" in card
-    assert "license" not in front
 
 
 def test_a_later_training_tells_of_the_first_origin(tmp_path, published):

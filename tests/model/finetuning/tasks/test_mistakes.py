@@ -61,32 +61,10 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, task, name, content, words)
         splits(find_task(task, path).name, path)
 
 
-def test_what_amazonqa_has_not_is_nothing(tmp_path):
-    lines = [
-        question(qid=i, asin=str(i), questionText=f"q {i}", is_answerable=1, **{field: None})
-        for i, field in enumerate(["review_snippets", "answers"] * 60)
-    ]
-    (tmp_path / "a.jsonl").write_text("\n\n".join(lines))
-    examples = [
-        example for part in splits("amazonqa", tmp_path / "a.jsonl").values() for example in part
-    ]
-    assert len(examples) == 120
-    assert {(e.pair, e.answers) for e in examples} == {("", ()), ("a b", ())}
-
-
 def test_one_class_says_how_to_take_more(tmp_path):
     (tmp_path / "a.txt").write_text("__label__1 fine\n" * 3 + "__label__2 awful\n")
     with pytest.raises(UserError, match="`n_train`"):
         load_examples(find_task("amazon-sentiment"), tmp_path / "a.txt", "train", Sampling(1))
-
-
-def test_numbers_are_not_balanced(tmp_path):
-    (tmp_path / "train.tsv").write_text(
-        "sentence1\tsentence2\tscore\n" + "".join(f"a {i}\tb\t{i / 100}\n" for i in range(500))
-    )
-    (tmp_path / "dev.tsv").write_text("sentence1\tsentence2\tscore\nx\tb\t1.0\n")
-    train = load_examples(find_task("sts-b"), tmp_path, "train", Sampling(400, balanced=True))
-    assert len([e for e in train if not e.is_swapped]) == 400
 
 
 def test_short_lines_are_left_out_and_counted(tmp_path):

@@ -1,8 +1,6 @@
 """SubjQA and AmazonQA: where the answers are in their passages."""
 
 import json
-import random
-import tracemalloc
 from collections import Counter
 from math import exp
 
@@ -92,50 +90,6 @@ def test_amazonqa_finds_the_words_that_answer(tmp_path):
     assert (labels["4"], labels["5"]) == (0, 1)
 
 
-def count_matches(span, references, n):
-    """How many n-grams of a run are in the references, no more often than in one of them."""
-    grams, *others = (
-        Counter(zip(*(words[k:] for k in range(n)), strict=False)) for words in (span, *references)
-    )
-    return sum(min(count, max(o[gram] for o in others)) for gram, count in grams.items())
-
-
-def every_span(passage, answers):
-    """All runs of words by their BLEU-2, computed one after the other."""
-    words, references = passage.split(" "), [answer.lower().split() for answer in answers]
-    wanted = {word for reference in references for word in reference}
-    found = []
-    for length in range(1, min(9, len(words)) + 1):
-        for i in range(len(words) - length + 1):
-            span = [w.lower() for w in words[i : i + length]]
-            if wanted & set(span):
-                matches = [count_matches(span, references, n) for n in (1, 2)]
-                score = amazonqa.compute_bleu2(length, matches, [*map(len, references)])
-                found.append((-score, length, i))
-    return [" ".join(words[i : i + length]) for _, length, i in sorted(found)[:5]]
-
-
-def test_the_spans_of_highest_bleu2_are_found():
-    draw = random.Random(0)
-    inside = 0
-    for _ in range(30):
-        vocabulary = [f"W{i}" for i in range(draw.choice((4, 8, 30)))]
-        passage = " ".join(draw.choices(vocabulary, k=draw.randint(1, 40)))
-        answers = [
-            " ".join(draw.choices(vocabulary, k=draw.randint(1, 25))).lower()
-            for _ in range(draw.randint(1, 3))
-        ]
-        found = amazonqa.find_best_spans(passage, answers)
-        assert [text for text, _ in found] == every_span(passage, answers)
-        assert all(passage[start : start + len(text)] == text for text, start in found)
-        answer_words = {word for answer in answers for word in answer.split()}
-        inside += any(
-            not {text.lower().split()[0], text.lower().split()[-1]} <= answer_words
-            for text, _ in found
-        )
-    assert inside, "the best span may begin or end with a word no answer has"
-
-
 def test_no_answer_shares_a_word():
     assert amazonqa.find_best_spans("it works well", ["no idea"]) == []
     assert amazonqa.find_best_spans("it works well", [" "]) == []
@@ -147,18 +101,3 @@ def test_bleu2_on_worked_examples():
     first = amazonqa.compute_bleu2(3, (2, 1), [3])
     assert first == pytest.approx((2 / 3 * 1 / 2) ** 0.5)
     assert amazonqa.compute_bleu2(2, (2, 1), [4]) == pytest.approx(exp(-1))
-
-
-def test_amazonqa_is_streamed(tmp_path):
-    """Memory holds the sample, not the file: 8 MB are read within two."""
-    row = {"questionText": "q", "review_snippets": ["x " * 2500], "answers": [], "asin": "A"}
-    row |= {"is_answerable": False}
-    lines = "".join(json.dumps(row | {"qid": i}) + "\n" for i in range(1600))
-    (tmp_path / "train-qar.jsonl").write_text(lines)
-    assert len(lines) > 8e6
-    tracemalloc.start()
-    examples = load_examples(find_task("amazonqa"), tmp_path, "train", Sampling(n=50))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert len(examples) == 50
-    assert peak < 2e6

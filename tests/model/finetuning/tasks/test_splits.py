@@ -11,14 +11,10 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import (
     SPLITS,
-    Example,
-    Omission,
     Sampling,
     load_examples,
 )
 from amazon_electra.model.finetuning.splits import (
-    SplitReader,
-    SplitSource,
     hash_input,
     list_split_files,
 )
@@ -137,20 +133,6 @@ def test_inputs_of_a_later_split_are_left_out_and_counted(tmp_path, task):
     with pytest.raises(UserError, match="train split"):
         load_examples(find_task(task, tmp_path), tmp_path, "train", Sampling(), left_out)
     assert 0.7 * N < left_out["input also in a later split"] <= N
-
-
-def test_what_a_format_leaves_out_is_counted_by_its_reason(tmp_path):
-    def read(path):
-        yield Example("a", "a lamp", label=1)
-        yield Omission("no text")
-        yield Omission("no label")
-        yield Omission("no text")
-
-    files = {split: SplitSource((tmp_path / "all.csv",)) for split in SPLITS}
-    left_out = Counter()
-    read_split = SplitReader(read, parts=lambda data: files)
-    assert [e.id for e in read_split(tmp_path, "test", Sampling(), left_out)] == ["a"]
-    assert left_out == {"no text": 2, "no label": 1}
 
 
 def test_equal_inputs_differ_in_case_and_spaces_alone(tmp_path):

@@ -5,14 +5,12 @@ import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from tests.model.pretraining.adaptation.published import (
-    ENTRIES,
     read_origin,
     read_weights,
     train,
 )
 from tests.model.pretraining.runs import pretrain, read_curve
 from tests.model.pretraining.termination import terminated_at
-from tests.model.synthetic_shards import write_shards
 
 EACH = {"trunk_learning_rate": 1e-4, "origin_average": 0.3}
 
@@ -38,17 +36,6 @@ def test_what_is_written_is_the_average_and_the_checkpoints_are_not(made, tmp_pa
     train(made, tmp_path / "mean", origin_average=0.25)  # done already: written again
     after = read_weights(tmp_path / "mean")
     assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
-
-
-def test_the_logged_loss_is_that_of_the_written_weights(made, tmp_path):
-    dev = write_shards(tmp_path / "dev", sequences=16, size=ENTRIES, split="dev")
-    chosen = {"origin_average": 0.1, "validate_every": 20}
-    result = train(made, tmp_path / "out", "--validation", dev, **chosen)
-    words = ("--validation", dev, "--start-from", result["encoder"])
-    settings = {"batch": 8, "precision": "fp32", "objective": "mlm", "learning_rate": 1e-12}
-    settings |= {"validate_every": 1}
-    again = pretrain(made / "shards", tmp_path / "again", *words, steps=1, **settings)
-    assert result["validation_loss"] == pytest.approx(again["validation_loss"], rel=1e-4)
 
 
 def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):

@@ -98,39 +98,3 @@ def test_the_only_pair_of_a_batch_keeps_its_second_half():
     for seed in range(10):
         pairs = make_pairs(np.random.default_rng(seed), rows, CLS, SEP)
         assert (pairs["pair_weights"].sum(), pairs["pair_not_next"].sum()) == (1, 0)
-
-
-def test_what_no_longer_fits_is_cut_off_the_last_document():
-    """A full row: the separators inside the first two push two tokens out of the last."""
-    batch = number_documents([[(3, 4), (5, 5), (6, 7)]])
-    rows = build_rows(batch, 36)
-    assert rows.lengths.tolist() == [36]
-    for seed in range(10):
-        pairs = make_pairs(np.random.default_rng(seed), rows, CLS, SEP)
-        read = read_documents(pairs, 0)
-        kept = sum(len(ids) for ids, _ in read)
-        assert len(read) == 3
-        assert kept == 36 or pairs["pair_not_next"].any(), "only a shorter partner leaves room"
-        last = read[-1][0]
-        assert (last[0], last[-1]) == (CLS, SEP)
-        assert pairs["pair_weights"][0].tolist() == [1, 1, 1, 0]
-
-
-def test_a_document_for_which_no_room_is_left_is_left_out():
-    """Separators push a document of one token out of a row that was full."""
-    batch = number_documents([[(3, 4), (3, 4), (1,)]])
-    rows = build_rows(batch, 21)
-    pairs = make_pairs(np.random.default_rng(0), rows, CLS, SEP)
-    read = read_documents(pairs, 0)
-    assert len(read) == 2
-    assert (pairs["documents"][0] > 0).sum() == 20
-
-
-def test_a_row_has_a_slot_for_every_eight_tokens_at_most():
-    batch = number_documents([[(1, 1)] * 3])
-    pairs = make_pairs(np.random.default_rng(0), build_rows(batch, 23), CLS, SEP)
-    assert all(pairs[name].shape == (1, 2) for name in PAIRS)
-    assert pairs["pair_places"].tolist() == [[0, 5]]
-    assert pairs["pair_weights"].tolist() == [[1, 1]]
-    tiny = make_pairs(np.random.default_rng(0), build_rows(batch[:0], 4), CLS, SEP)
-    assert tiny["pair_places"].shape == (0, 1)

@@ -6,7 +6,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.pretraining.input.batches import (
     number_documents,
     number_positions,
-    prefetch,
 )
 from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from tests.model.synthetic_shards import write_shards
@@ -38,29 +37,6 @@ def test_every_sequence_once_an_epoch_and_another_order_in_the_next(shards):
     assert sorted(second) == written
     assert first != second
     assert first != take(Stream(shards, seed=1, window_sequences=64), 0, 50, 6)
-
-
-def test_sequences_are_shuffled_inside_a_window(tmp_path):
-    """One row group is one window: only the order inside it can differ."""
-    shards = Shards.open(write_shards(tmp_path, sequences=32, shards=1))
-    assert len(shards.row_groups) == 1
-    written = rows_as_tuples(shards.read_groups(list(shards.row_groups)))
-    first, second = (take(Stream(shards, 0), start, 32, 1) for start in (0, 32))
-    assert sorted(first) == sorted(second) == sorted(written)
-    assert first != written
-    assert second not in (first, written)
-
-
-def test_the_sample_is_the_first_row_groups(shards):
-    every = rows_as_tuples(shards.read_groups(list(shards.row_groups)))
-    first = shards.row_groups[0].sequences
-    assert first < len(every)
-    assert rows_as_tuples(shards.sample_rows(1)) == every[:first]
-    assert rows_as_tuples(shards.sample_rows(first)) == every[:first]
-    assert len(rows_as_tuples(shards.sample_rows(first + 1))) == sum(
-        group.sequences for group in shards.row_groups[:2]
-    )
-    assert rows_as_tuples(shards.sample_rows(10**6)) == every
 
 
 @pytest.mark.parametrize("window", [1, 64])
@@ -113,14 +89,3 @@ def test_shards_that_are_not_whole_are_refused(tmp_path, spoil, named):
     spoil(folder)
     with pytest.raises(UserError, match=named.format(at=folder)):
         Shards.open(folder)
-
-
-def test_an_error_while_preparing_reaches_the_loop():
-    def broken():
-        yield {"a": np.zeros(1)}
-        raise RuntimeError("broken shard")
-
-    batches = prefetch(broken())
-    next(batches)
-    with pytest.raises(RuntimeError, match="broken shard"):
-        next(batches)

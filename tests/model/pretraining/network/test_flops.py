@@ -1,12 +1,10 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from amazon_electra.model.device import Device, find_peak_flops
+from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
 from amazon_electra.model.pretraining.input.sequences import Shards
-from amazon_electra.model.pretraining.loop import train
 from amazon_electra.model.recipes import RECIPES, apply_settings
-from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.runs import build
 from tests.model.synthetic_shards import write_shards
 
@@ -43,34 +41,3 @@ def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(
     counted = sum(training.count_matrix_flops(next(batches)) for _ in range(8))
     estimated = estimate_sequence_flops(recipe, shards, within_documents)
     assert estimated * 64 == pytest.approx(counted)
-
-
-def test_utilization_is_of_all_processes_together(shards, tmp_path):
-    """Two processes have two devices: the same work in the same time is half as much of them."""
-    utilization = {}
-    for world_size in (1, 2):
-        output = tmp_path / str(world_size)
-        training = build(shards, output, steps=2, log_every=2, **SMALL)
-        training.device.measure_peak_flops = lambda: 1e9
-        training.device.world_size = world_size
-        training.device.all_reduce_sum = lambda tensors: list(tensors)
-        training.device._reduce_numbers = lambda numbers, operation: numbers
-        train(training)
-        line = read_metrics(output)[-1]
-        seconds = 16 / line["sequences_per_second"]
-        utilization[world_size] = line["flops_utilization"] * seconds / line["matrix_flops"]
-    assert utilization[1] == pytest.approx(1e-9)
-    assert utilization[2] == pytest.approx(0.5e-9)
-
-
-@pytest.mark.parametrize(
-    ("name", "bf16", "fp32"),
-    [
-        ("NVIDIA H100 PCIe", 756e12, 51e12),
-        ("NVIDIA H100 80GB HBM3", 989e12, 67e12),
-        ("NVIDIA A100-SXM4-80GB", 312e12, 19.5e12),
-        ("NVIDIA A10", 125e12, 31.2e12),
-    ],
-)
-def test_the_peak_is_that_of_the_data_sheet(name, bf16, fp32):
-    assert (find_peak_flops(name, bf16=True), find_peak_flops(name, bf16=False)) == (bf16, fp32)

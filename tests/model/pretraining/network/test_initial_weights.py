@@ -47,18 +47,6 @@ def test_continuing_from_transformers_folders(shards, tmp_path):
     assert after[0] < before[0] - 0.4
 
 
-def test_the_fingerprint_follows_the_last_byte_of_the_weights(made, tmp_path):
-    """Also of a file of more than a MiB."""
-    folder = shutil.copytree(made[1], tmp_path / "copy")
-    found = []
-    for last in (b"a", b"b", b"b"):
-        with (folder / "model.safetensors").open("r+b") as file:
-            file.seek(2 << 20)
-            file.write(last)
-        found.append(Origin(folder).compute_fingerprint())
-    assert found[0] != found[1] == found[2]
-
-
 def test_a_discriminator_alone_leaves_only_the_generator_new(recipe, shards, tmp_path):
     result = run_steps(shards, tmp_path / "first")
     model = fresh(recipe, 100, seed=9)
@@ -154,13 +142,6 @@ def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):
         load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
 
 
-def test_what_begins_anew_is_told(made, tmp_path, capsys):
-    shards, discriminator, generator = made
-    both = ["--start_from", discriminator, "--start_generator_from", generator]
-    run_steps(shards, tmp_path / "both", *both, max_positions=600, steps=1)
-    assert "newly initialized: embeddings.position[512:]\n" in capsys.readouterr().err
-
-
 def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path):
     shards, discriminator, generator = made
     words = ["--start_generator_from", generator]
@@ -169,10 +150,3 @@ def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path):
     words += ["--start_from", discriminator]
     with pytest.raises(UserError, match=r"start_generator_from.*objective=mlm"):
         run_steps(shards, tmp_path, *words, objective="mlm")
-
-
-def test_a_training_that_goes_on_at_a_shorter_length_keeps_the_longer_one(made, tmp_path):
-    _, discriminator, _ = made
-    shards = write_shards(tmp_path / "shards", sequences=8, length=16)
-    result = run_steps(shards, tmp_path / "out", "--start-from", discriminator, steps=1)
-    assert result["trained_length"] == 32

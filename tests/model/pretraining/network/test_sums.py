@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from amazon_electra.model.pretraining.input.batches import split_batch
-from amazon_electra.model.pretraining.network import electra
 from amazon_electra.model.pretraining.network.masked_prediction import Batch, PretrainingModel
 from tests.model.pretraining.runs import SHAPE, build
 from tests.model.synthetic_shards import write_shards
@@ -43,46 +42,6 @@ def test_the_parts_of_a_batch_add_up_to_it(objective, start):
     assert sums["masked"] == batch["masked_weights"].sum()
     doubled = model.compute_means({name: 2 * total for name, total in sums.items()})
     assert doubled == pytest.approx(means), "means of two equal steps"
-
-
-def test_detections_are_counted_among_real_tokens():
-    logits = torch.tensor([[3.0, -1.0, 0.5, -2.0, 9.0], [-0.1, 0.1, 0.0, 2.0, -5.0]])
-    replaced = torch.tensor([[1.0, 1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0]])
-    real = torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0]])
-    counts = electra._count_detections(logits, replaced, real)
-    assert {name: float(count) for name, count in counts.items()} == {
-        "real": 8,
-        "discriminator_right": 5,
-        "replaced": 5,
-        "said_replaced": 4,
-        "found": 3,
-    }
-
-
-def test_means_of_electra_are_of_masked_and_of_real_tokens(start):
-    model, _ = start("electra")
-    sums = {"masked": 10.0, "generator_loss": 25.0, "generator_right": 4.0, "real": 80.0}
-    sums |= {"discriminator_loss": 20.0, "discriminator_right": 60.0, "replaced": 8.0}
-    means = model.compute_means(sums | {"said_replaced": 16.0, "found": 6.0})
-    assert means == {
-        "loss": 2 * 2.5 + 30 * 0.25, "generator_loss": 2.5, "generator_accuracy": 0.4,
-        "discriminator_loss": 0.25, "discriminator_accuracy": 0.75,
-        "discriminator_precision": 0.375, "discriminator_recall": 0.75, "replaced_fraction": 0.1,
-    }  # fmt: skip
-
-
-def test_means_of_pairs_are_of_pairs(start):
-    model, _ = start("mlm+nsp")
-    sums = {"masked": 4.0, "mlm_loss": 6.0, "mlm_right": 1.0, "real": 9.0}
-    pairs = {"pairs": 8.0, "pair_loss": 4.0, "pair_right": 6.0}
-    assert model.compute_means(sums | pairs) == {
-        "loss": 2.0,
-        "mlm_loss": 1.5,
-        "mlm_accuracy": 0.25,
-        "nsp_loss": 0.5,
-        "nsp_accuracy": 0.75,
-    }
-    assert model.compute_means(sums) == {"loss": 1.5, "mlm_loss": 1.5, "mlm_accuracy": 0.25}
 
 
 def test_the_pair_loss_is_cross_entropy_over_the_pairs_there_are(start):

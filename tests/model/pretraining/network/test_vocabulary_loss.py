@@ -5,7 +5,6 @@ import torch
 from torch.nn import functional
 
 from amazon_electra.model.device import open_device
-from amazon_electra.model.pretraining.input.masking import hash_bits
 from amazon_electra.model.pretraining.network import vocabulary_loss
 from amazon_electra.model.pretraining.network.vocabulary_loss import (
     VocabularyLoss,
@@ -35,13 +34,6 @@ def test_samples_follow_the_softmax(entries):
     assert chi_square < freedom + 4 * (2 * freedom) ** 0.5
 
 
-def test_gumbel_numbers_are_gumbel():
-    numbers = draw_gumbel(torch.arange(2_000), 500).flatten()
-    assert numbers.mean().item() == pytest.approx(0.5772, abs=0.01)
-    assert numbers.var().item() == pytest.approx(1.6449, abs=0.02)
-    assert len(numbers.unique()) > 0.9 * len(numbers)
-
-
 @pytest.mark.parametrize("rows", [3, 1000])
 def test_loss_and_gradients_are_those_of_cross_entropy(rows, monkeypatch):
     monkeypatch.setitem(vocabulary_loss.ROWS_AT_ONCE, "cpu", rows)
@@ -69,15 +61,6 @@ def test_loss_and_gradients_are_those_of_cross_entropy(rows, monkeypatch):
     assert ((sampled >= 0) & (sampled < 77)).all()
 
 
-def hash_plainly(x: int) -> int:
-    """C. Wellons' lowbias32, as he writes it in C."""
-    x ^= x >> 16
-    x = x * 0x7FEB352D % 2**32
-    x ^= x >> 15
-    x = x * 0x846CA68B % 2**32
-    return x ^ x >> 16
-
-
 def unhash(x: int) -> int:
     """Its inverse, by the same author."""
     x ^= x >> 16
@@ -85,13 +68,6 @@ def unhash(x: int) -> int:
     x ^= x >> 15 ^ x >> 30
     x = x * 0x1D69E2A5 % 2**32
     return x ^ x >> 16
-
-
-def test_bits_are_hashed_as_their_author_does():
-    numbers = [0, 1, 15, 16, 2**16, 2**31, 2**32 - 1, *range(10**6, 2**32, 10**8)]
-    hashed = hash_bits(torch.tensor(numbers)).tolist()
-    assert hashed == [hash_plainly(number) for number in numbers]
-    assert [unhash(number) for number in hashed] == numbers
 
 
 def test_the_largest_uniform_number_gives_a_finite_gumbel_number():

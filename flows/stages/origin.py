@@ -201,8 +201,8 @@ def _read_shape(kind: Kind, place: str) -> dict[str, Any]:
     try:
         if kind == "package":
             module = re.sub("[-.]", "_", parse_place(kind, place)["name"])
-            folder = find_in_package(module, UserError).folder
-        config = read_config(folder, UserError)
+            folder = find_in_package(module).folder
+        config = read_config(folder)
     except UserError:  # the job says what is wrong with it
         return {}
     return {
@@ -229,7 +229,7 @@ def find_origin_folder(store: Store, origin: Stage) -> Path | None:
         return None
     if find_kind(place) == "folder":
         return Path(place)
-    return find_in_package(parse_place("package", place)["name"], UserError).folder
+    return find_in_package(parse_place("package", place)["name"]).folder
 
 
 def warn_of_languages(store: Store, origin: Stage, corpus: Stage, texts: Sequence[str]) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import link_path, write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
 from amazon_electra.model.architecture import Architecture
-from amazon_electra.model.encoders.places import Fail
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.encoders.weight_mapping import DEFAULTS, KINDS, Kind, Role
 from amazon_electra.model.pretraining.input.sequences import Shards
@@ -48,52 +48,48 @@ _REFUSED = {
     "add_cross_attention": "cross-attention (add_cross_attention)",
     "quantization_config": "quantized weights (quantization_config)",
 }
-_TYPES = {
-    str: ("model_type", "position_embedding_type", *{k.activation for k in KINDS.values()}),
-    int: (
-        *("max_position_embeddings", "pad_token_id", "type_vocab_size"),
-        *("vocab_size", TRAINED_LENGTH),
-    ),
-}
-"""Bounds of fields that are read before pydantic or transformers check them."""
 COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
 """Architectures whose first position is the one after the padding's index."""
 
 
-def read_config(folder: Path, fail: Fail) -> Config:
+class _Fields(BaseModel, extra="allow", strict=True):
+    """The types of fields of config.json that are read before transformers checks them."""
+
+    model_type: str | None = None
+    position_embedding_type: str | None = None
+    hidden_act: str | None = None
+    activation: str | None = None
+    max_position_embeddings: int | None = None
+    pad_token_id: int | None = None
+    type_vocab_size: int | None = None
+    vocab_size: int | None = None
+    trained_length: int | None = None
+
+
+def read_config(folder: Path) -> Config:
     """Return config.json with its model_type; old BERTs have none. UserError for a
     damaged file, and for fields of another type.
     """
     try:
-        config = load_json((folder / "config.json").read_text(encoding="utf-8"))
+        content = (folder / "config.json").read_bytes()
+        config = _Fields.model_validate_json(content).model_dump(exclude_unset=True)
     except (FileNotFoundError, NotADirectoryError):
-        if any(folder.glob("*.index")) or folder.with_name(f"{folder.name}.index").exists():
-            raise fail(
-                "TensorFlow checkpoints are not read; convert it with transformers first, and give "
-                "the folder with config.json and model.safetensors"
-            ) from None
-        raise fail("put its config.json beside the weights") from None
-    except ValueError as error:
-        raise fail(f"config.json is damaged ({error}); copy it again") from None
-    if not isinstance(config, dict):
-        raise fail("config.json is no object of fields; copy it again")
-    for kind, names in _TYPES.items():
-        for name in names:
-            if config.get(name) is not None and type(config[name]) is not kind:
-                raise fail(f"config.json: {name} is not of type {kind.__name__}; copy it again")
+        raise UserError("put its config.json beside the weights") from None
+    except ValidationError as invalid:
+        raise UserError(f"config.json: {join_mistakes(invalid)}; copy it again") from None
     if "model_type" not in config and {"hidden_size", "type_vocab_size"} <= set(config):
         config["model_type"] = "electra" if "embedding_size" in config else "bert"
     return config
 
 
-def find_kind(config: Config, fail: Fail) -> Kind | None:
+def find_kind(config: Config) -> Kind | None:
     """Return the kind of a published encoder that ours holds; None for one that is trained in
     transformers' own module. UserError names what is no masked language model.
     """
-    name = config.get("model_type", "")
+    name = config.get("model_type") or ""
     for field, what in _REFUSED.items():
         if config.get(field):
-            raise fail(f"this model has {what}; give an encoder that predicts masked tokens")
+            raise UserError(f"this model has {what}; give an encoder that predicts masked tokens")
     kind = KINDS.get(name)
     if (
         kind
@@ -102,52 +98,43 @@ def find_kind(config: Config, fail: Fail) -> Kind | None:
         and not config.get("pruned_heads")
     ):
         return kind
-    _read_foreign(config, fail)
+    _read_foreign(config)
     return None
 
 
-def _read_foreign(config: Config, fail: Fail) -> Any:
+def _read_foreign(config: Config) -> Any:
     """Return the configuration of transformers for a config.json; UserError unless
     AutoModelForMaskedLM has a module for it, with an encoder alone.
     """
     from transformers import (
         CONFIG_MAPPING,
-        MODEL_FOR_CAUSAL_LM_MAPPING,
         MODEL_FOR_MASKED_LM_MAPPING,
         MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
     )
 
-    name = config.get("model_type", "")
-    named = f"config.json says model_type={name or '(none)'}"
-    if name not in CONFIG_MAPPING:
-        raise fail(f"{named}, which transformers does not have; give one that it has")
-    kind = CONFIG_MAPPING[name]
-    if kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING or config.get("is_encoder_decoder"):
-        raise fail(f"{named}, an encoder with a decoder; give an encoder")
-    if kind not in MODEL_FOR_MASKED_LM_MAPPING:
-        is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING
-        what = "a decoder" if is_decoder else "which predicts no masked tokens"
-        raise fail(f"{named}, {what}; give an encoder")
+    name = config.get("model_type")
+    kind = CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None  # noqa: SIM401  # no `get`
+    if kind not in MODEL_FOR_MASKED_LM_MAPPING or kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
+        raise UserError(
+            f"config.json: model_type={name} is no encoder that predicts masked tokens in "
+            "transformers"
+        )
     try:
-        return kind.from_dict(dict(config))
+        return CONFIG_MAPPING[name].from_dict(dict(config))
     except Exception as error:  # transformers raises whatever it comes upon
-        why = " ".join(str(error).split())[:160]
-        raise fail(f"config.json: {why}; copy it again") from None
+        raise UserError(f"config.json: {' '.join(str(error).split())[:160]}") from None
 
 
-def read_architecture(config: Config, fail: Fail) -> Architecture:
+def read_architecture(config: Config) -> Architecture:
     """Return the shape that config.json describes, which says nothing of a generator.
 
     Of an encoder that ours does not hold it is shown, and its cost is estimated by it.
     """
-    kind = find_kind(config, fail)
+    kind = find_kind(config)
     if kind:
         values = {ours: config.get(them, DEFAULTS.get(ours)) for ours, them in kind.fields.items()}
-        missing = [them for ours, them in kind.fields.items() if values[ours] is None]
-        if missing:
-            raise fail(f"config.json lacks {', '.join(missing)}; copy it again")
     else:
-        foreign = _read_foreign(config, fail)
+        foreign = _read_foreign(config)
         values = {ours: getattr(foreign, them, None) for ours, them in _FOREIGN_FIELDS.items()}
         values["embedding"] = getattr(foreign, "embedding_size", values["hidden"])
         values["max_positions"] = count_positions(foreign) or DEFAULTS["max_positions"]
@@ -156,7 +143,7 @@ def read_architecture(config: Config, fail: Fail) -> Architecture:
     try:
         return Architecture(**values, generator_multiplier=1.0)
     except ValidationError as invalid:
-        raise fail(f"config.json: {join_mistakes(invalid)}") from None
+        raise UserError(f"config.json: {join_mistakes(invalid)}") from None
 
 
 _FOREIGN_FIELDS = {

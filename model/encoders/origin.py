@@ -26,7 +26,7 @@ from amazon_electra.model.encoders.config import (
     read_config,
 )
 from amazon_electra.model.encoders.known import read_card, read_json
-from amazon_electra.model.encoders.places import Fail, find_published
+from amazon_electra.model.encoders.places import find_published, name_place
 from amazon_electra.model.encoders.vocabulary import (
     add_prefix,
     check_entries,
@@ -80,17 +80,12 @@ def write_origin(
 
 def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
     """Write the published generator into its subfolder; UserError unless they belong together."""
-
-    def fail(text: str) -> UserError:
-        return UserError(text, "generator", place)
-
     (folder / GENERATOR).mkdir()
     other = _write_network(place, "generator", folder / GENERATOR)
-    if about["kind"] != "electra" or other["kind"] != "electra" or not other["has_mlm_head"]:
-        raise fail("give the generator of a published ELECTRA, and its discriminator as `place`")
-    files = [part / "tokenizer.json" for part in (folder, folder / GENERATOR)]
-    if files[0].read_bytes() != files[1].read_bytes():
-        raise fail(f"its vocabulary is not that of {about['place']}")
+    own, its = ((part / "tokenizer.json").read_bytes() for part in (folder, folder / GENERATOR))
+    is_pair = about["kind"] == other["kind"] == "electra" and other["has_mlm_head"]
+    if not is_pair or own != its:
+        raise UserError(f"not the generator of {about['place']}", "generator", place)
     write_json(folder / GENERATOR / METADATA_FILE, other)
     about |= {"has_generator": True, "generator_place": place}
 
@@ -99,24 +94,21 @@ def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
     """Write one network's files and return what origin.json says of it; UserError before the first
     file of a bad one.
     """
-
-    def fail(text: str) -> UserError:
-        return UserError(text, field, place)
-
-    with TemporaryDirectory(prefix="amazon-electra-origin-") as scratch:
-        found = find_published(place, Path(scratch), fail)
-        config = read_config(found.folder, fail)
-        shape = read_architecture(config, fail)
-        tokenizer = load_published_tokenizer(found.folder, fail)
-        parameters, has_head = _check_network(found.folder, config, shape, tokenizer, fail)
+    scratches = TemporaryDirectory(prefix="amazon-electra-origin-")
+    with scratches as scratch, name_place(field, place):
+        found = find_published(place, Path(scratch))
+        config = read_config(found.folder)
+        shape = read_architecture(config)
+        tokenizer = load_published_tokenizer(found.folder)
+        parameters, has_head = _check_network(found.folder, config, shape, tokenizer)
         length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
         about = known.describe_use(found.name, found.folder)
         if about["prefix"] and not add_prefix(tokenizer, about["prefix"]):
             about["prefix"] = ""
-        write_published_tokenizer(folder, tokenizer, found.folder, length, fail)
+        write_published_tokenizer(folder, tokenizer, found.folder, length)
         pooling = {POOLING: "cls"} if about["pooling"] == "cls" else {}
         write_json(folder / "config.json", {**config, **pooling})
-        _copy_tensors(found.folder, folder / WEIGHTS, fail)
+        _copy_tensors(found.folder, folder / WEIGHTS)
         if (found.folder / "README.md").is_file():
             shutil.copyfile(found.folder / "README.md", folder / "README.md")
         named = ("hidden", "layers", "heads", "intermediate", "embedding", "max_positions")
@@ -141,49 +133,38 @@ def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
 
 
 def _check_network(
-    folder: Path, config: Config, shape: Architecture, tokenizer: Tokenizer, fail: Fail
+    folder: Path, config: Config, shape: Architecture, tokenizer: Tokenizer
 ) -> tuple[int, bool]:
     """Return how many parameters the trunk has, and whether there is a head that predicts masked
     tokens; UserError where weights, config.json and tokenizer are not of one network.
     """
-    if find_kind(config, fail) is None:
-        network, lost = load_masked_lm(folder, fail)
-        check_size(network, count_rows(tokenizer), fail)
+    if find_kind(config) is None:
+        network, lost = load_masked_lm(folder)
+        check_size(network, count_rows(tokenizer))
         return sum(tensor.numel() for tensor in network.base_model.parameters()), not lost
-    weights = encoder_weights.read_weights(folder, config, fail)
+    weights = encoder_weights.read_weights(folder, config)
     rows = len(weights[encoder_weights.WORDS])
-    if rows != config.get("vocab_size", rows):
-        raise fail(
-            f"config.json says vocab_size={config['vocab_size']}, the weights have {rows} rows; "
-            "copy both again"
-        )
-    check_entries(list_all_entries(tokenizer, fail), rows, fail)
-    layers = encoder_weights.count_layers(weights)
-    if layers != shape.layers:
-        raise fail(
-            f"config.json says {shape.layers} layers, the weights have {layers}; copy both again"
-        )
-    for name, size in encoder_weights.list_shapes(shape):
-        there = tuple(weights[name].shape) if name in weights else "none"
-        if there != size:
-            raise fail(
-                f"by config.json {name} has the shape {size}, the weights have {there}; copy both "
-                "again"
-            )
+    found: dict[str, Any] = {n: tuple(tensor.shape) for n, tensor in weights.items()}
+    found |= {"vocab_size": rows, "layers": encoder_weights.count_layers(weights)}
+    told = {"vocab_size": config.get("vocab_size", rows), "layers": shape.layers}
+    for name, wanted in (told | dict(encoder_weights.list_shapes(shape))).items():
+        if found.get(name) != wanted:
+            raise UserError(f"config.json: {name}={wanted}, the weights have {found.get(name)}")
+    check_entries(list_all_entries(tokenizer), rows)
     parameters = sum(t.numel() for name, t in weights.items() if name.startswith("electra."))
     return parameters, encoder_weights.has_mlm_head(weights)
 
 
-def _copy_tensors(folder: Path, target: Path, fail: Fail) -> None:
+def _copy_tensors(folder: Path, target: Path) -> None:
     """Write one model.safetensors with the tensors of a folder as they are there."""
-    files = encoder_weights.list_tensor_files(folder, fail)
+    files = encoder_weights.list_tensor_files(folder)
     if len(files) == 1 and files[0].suffix == ".safetensors":
         shutil.copyfile(files[0], target)
         return
     tensors = {
         name: tensor.contiguous().clone()
         for file in files
-        for name, tensor in encoder_weights.load_tensors(file, fail).items()
+        for name, tensor in encoder_weights.load_tensors(file).items()
     }
     save_file(tensors, target, metadata={"format": "pt"})
 

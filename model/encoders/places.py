@@ -4,15 +4,19 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError, is_network_error
+from amazon_electra.beam_jobs.core.errors import (
+    TransientError,
+    UserError,
+    is_network_error,
+    name_setting,
+)
 
-Fail = Callable[[str], UserError]
-"""Makes the error that names option and place."""
 Kind = Literal["folder", "hub", "registry", "package"]
 PATTERNS: Mapping[Kind, re.Pattern[str]] = {
     "package": re.compile(r"package:(?P<name>[\w.-]+)"),
@@ -46,6 +50,17 @@ class Found:
     """Version of a package or a registered model."""
 
 
+@contextmanager
+def name_place(field: str, place: str | Path | None) -> Iterator[None]:
+    """Let errors inside the block name the field of a config and the place that it was given."""
+    try:
+        yield
+    except UserError as error:
+        raise (error if error.field else UserError(error.message, field, place)) from None
+    except TransientError as error:
+        raise TransientError(f"{name_setting(field, place)}: {error}") from None
+
+
 def find_kind(place: str) -> Kind | None:
     """Return the kind of a place, or None where it can be none."""
     if Path(place).expanduser().is_dir() or place.startswith(("/", ".", "~")):
@@ -61,21 +76,21 @@ def parse_place(kind: Kind, place: str) -> dict[str, str]:
     return {name: part or "" for name, part in found.groupdict().items()} if found else {}
 
 
-def find_published(place: str, scratch: Path, fail: Fail) -> Found:
+def find_published(place: str, scratch: Path) -> Found:
     """Return the folder of a published model; what is copied from MLflow goes to `scratch`."""
     kind = find_kind(place)
     if kind == "package":
-        return find_in_package(parse_place(kind, place)["name"], fail)
+        return find_in_package(parse_place(kind, place)["name"])
     if kind == "registry":
-        return copy_from_registry(place, scratch, fail)
+        return copy_from_registry(place, scratch)
     folder = Path(place).expanduser()
     if folder.is_dir():
         return Found(folder, folder.resolve().name)
     if kind == "hub" and not folder.exists():
         parts = parse_place(kind, place)
-        folder = download_model(parts["name"], parts["revision"] or None, fail)
+        folder = download_model(parts["name"], parts["revision"] or None)
         return Found(folder, parts["name"], revision=folder.name)
-    raise fail(f"no such folder; give {FORMS}")
+    raise UserError(f"no such folder; give {FORMS}")
 
 
 def is_named(place: str) -> bool:
@@ -83,7 +98,7 @@ def is_named(place: str) -> bool:
     return find_kind(place) not in (None, "folder") and not Path(place).exists()
 
 
-def download_model(name: str, revision: str | None, fail: Fail) -> Path:
+def download_model(name: str, revision: str | None) -> Path:
     """Return the folder of a model in the hub's cache, downloaded first if need be; the folder is
     called as its commit. Pickled weights are downloaded only where there are no others.
 
@@ -98,27 +113,19 @@ def download_model(name: str, revision: str | None, fail: Fail) -> Path:
         folder = download(revision, *DESCRIBED_BY, *SAFE_WEIGHTS)
         if not any(folder.glob("model*.safetensors")):
             download(folder.name, *PICKLED_WEIGHTS)
-    except errors.GatedRepoError:
-        raise fail(
-            "the hub gives it to signed-in users only: accept its terms there, then set HF_TOKEN"
-        ) from None
-    except errors.RepositoryNotFoundError:
-        raise fail(f"the hub has no model {name} (or it is private: set HF_TOKEN)") from None
-    except errors.RevisionNotFoundError:
-        raise fail(f"{name} has no revision {revision} on the hub") from None
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):  # or gated
+        named = name if revision is None else f"{name}@{revision}"
+        raise UserError(f"not on the hub: {named}; for a private one set HF_TOKEN") from None
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.HfHubHTTPError):
-        away = fail(
-            "the hub cannot be reached, and its cache on this machine has no such model; on a "
-            f"machine with a network run `hf download {name} --local-dir DIR`, copy DIR here and "
-            "give it instead"
+        away = (
+            f"no hub here, and its cache lacks it: `hf download {name} --local-dir DIR` elsewhere"
         )
-        raise (away if constants.HF_HUB_OFFLINE else TransientError(str(away))) from None
+        raise (UserError if constants.HF_HUB_OFFLINE else TransientError)(away) from None
     except Exception as error:
         if not is_download_error(error):  # for example a full disk
             raise
         why = (str(error).splitlines() or ["the server closed the connection"])[0]
-        cause = f"the download from the hub broke off ({why}); run the same again"
-        raise TransientError(str(fail(cause))) from None
+        raise TransientError(f"the download broke off ({why}); run the same again") from None
     return folder
 
 
@@ -131,7 +138,7 @@ def is_download_error(error: Exception) -> bool:
     return is_of_client or is_short or is_network_error(error)
 
 
-def find_in_package(name: str, fail: Fail) -> Found:
+def find_in_package(name: str) -> Found:
     """Return the one transformers folder in an installed package, none of whose code is run."""
     module = re.sub(r"[-.]", "_", name)
     try:
@@ -139,8 +146,8 @@ def find_in_package(name: str, fail: Fail) -> Found:
     except (ImportError, ValueError):
         spec = None
     if spec is None or not spec.submodule_search_locations:
-        raise fail(f"no package {module} is installed here: pip install {name.replace('_', '-')}")
-    folder = find_model_folder([Path(place) for place in spec.submodule_search_locations], fail)
+        raise UserError(f"not installed: pip install {name.replace('_', '-')}")
+    folder = find_model_folder([Path(place) for place in spec.submodule_search_locations])
     package = find_distribution(module)
     name, version = (package.name, package.version) if package else (module, None)
     return Found(folder, name, version=version)
@@ -155,7 +162,7 @@ def find_distribution(module: str) -> importlib.metadata.Distribution | None:
     return importlib.metadata.distribution(names[0]) if names else None
 
 
-def find_model_folder(roots: list[Path], fail: Fail) -> Path:
+def find_model_folder(roots: list[Path]) -> Path:
     """Return the one folder below that holds a config.json and weights."""
     found = sorted(
         {
@@ -167,20 +174,16 @@ def find_model_folder(roots: list[Path], fail: Fail) -> Path:
         }
     )
     if len(found) != 1:
-        several = ", ".join(str(folder) for folder in found)
-        raise fail(
-            f"several models are there: {several}; give the folder of one"
-            if found
-            else "no folder with config.json and model.safetensors is there"
-        )
+        there = ", ".join(map(str, found)) or "none"
+        raise UserError(f"one folder with config.json and weights is needed; there: {there}")
     return found[0]
 
 
-def copy_from_registry(place: str, scratch: Path, fail: Fail) -> Found:
+def copy_from_registry(place: str, scratch: Path) -> Found:
     """Return a copy of a registered model's folder; MLFLOW_TRACKING_URI names the registry."""
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if not uri:
-        raise fail("set MLFLOW_TRACKING_URI to the address of MLflow")
+        raise UserError("set MLFLOW_TRACKING_URI to the address of MLflow")
     parts = parse_place("registry", place)
     name = parts["name"]
     from amazon_electra.model.tracking.registry import Registry, RegistryAway
@@ -188,7 +191,7 @@ def copy_from_registry(place: str, scratch: Path, fail: Fail) -> Found:
     try:
         folder, number = Registry(uri, name).copy_model(parts["alias"], parts["version"], scratch)
     except RegistryAway as away:
-        raise TransientError(str(fail(str(away)))) from None
+        raise TransientError(str(away)) from None
     except ValueError as error:
-        raise fail(str(error)) from None
-    return Found(find_model_folder([folder], fail), name, version=number)
+        raise UserError(str(error)) from None
+    return Found(find_model_folder([folder]), name, version=number)

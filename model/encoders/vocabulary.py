@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Encoding, Tokenizer, normalizers, processors
 
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
-from amazon_electra.model.encoders.places import Fail
 from amazon_electra.model.wordpiece import build_tokenizer_of, list_entries, write_tokenizer
 
 if TYPE_CHECKING:  # the flows, which read entries, load no torch
@@ -35,13 +35,11 @@ PADDED_TO = 128
 """Rows of a table are at most filled up to a multiple of this, for the speed of matrix products."""
 
 
-def read_entries(folder: Path, fail: Fail) -> list[str]:
+def read_entries(folder: Path) -> list[str]:
     """Return the entries by id, of vocab.txt or of tokenizer.json."""
     if (folder / "vocab.txt").is_file():
         return read_words(folder / "vocab.txt")
-    if not (folder / "tokenizer.json").is_file():
-        raise fail("put its tokenizer.json (or vocab.txt) beside the weights")
-    return list_all_entries(_read_tokenizer(folder / "tokenizer.json", fail), fail)
+    return list_all_entries(_read_tokenizer(folder / "tokenizer.json"))
 
 
 def read_words(path: Path) -> list[str]:
@@ -49,49 +47,44 @@ def read_words(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-def list_all_entries(tokenizer: Tokenizer, fail: Fail) -> list[str]:
+def list_all_entries(tokenizer: Tokenizer) -> list[str]:
     """Return the entries by id; UserError where ids are left out."""
     entries, ids = list_entries(tokenizer), tokenizer.get_vocab()
     if [ids[entry] for entry in entries] != list(range(len(entries))):
-        raise fail("tokenizer.json leaves out ids, or gives one twice; copy it again")
+        raise UserError("tokenizer.json leaves out ids, or gives one twice; copy it again")
     return entries
 
 
-def _read_tokenizer(path: Path, fail: Fail) -> Tokenizer:
+def _read_tokenizer(path: Path) -> Tokenizer:
     """Return the tokenizer of a tokenizer.json without truncation and padding."""
     try:
         load_json(path.read_text(encoding="utf-8"))
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises no class of its own
         why = " ".join(str(error).split())
-        raise fail(f"tokenizer.json is damaged ({why}); copy it again") from None
+        raise UserError(f"tokenizer.json is damaged ({why}); copy it again") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
-def check_entries(entries: list[str], rows: int, fail: Fail) -> None:
+def check_entries(entries: list[str], rows: int) -> None:
     """Raise UserError where a table of word vectors is not that of these entries."""
     surplus = rows - len(entries)
     if surplus < 0 or surplus >= PADDED_TO:
-        raise fail(
-            f"its vocabulary ({len(entries)} entries) is not that of the weights ({rows} rows)"
-        )
+        raise UserError(f"{len(entries)} entries in its vocabulary, {rows} rows in its weights")
 
 
 def fit_vocabulary(
-    weights: dict[str, "Tensor"], old: list[str], new: list[str], fail: Fail
+    weights: dict[str, "Tensor"], old: list[str], new: list[str]
 ) -> dict[str, "Tensor"]:
     """Return the weights with one row for each new entry."""
     rows = min((len(t) for name, t in weights.items() if name in BY_ENTRY), default=len(old))
-    check_entries(old, rows, fail)
+    check_entries(old, rows)
     if old == new:
         return {name: t[: len(new)] if name in BY_ENTRY else t for name, t in weights.items()}
     if UNKNOWN not in old:
-        raise fail(
-            f"its tokenizer is not WordPiece (no {UNKNOWN}), so that a new vocabulary cannot begin "
-            "with its vectors: keep its own"
-        )
+        raise UserError(f"its tokenizer has no {UNKNOWN}, as WordPiece has: keep its vocabulary")
     import torch
 
     fitted, sources = dict(weights), map_vocabulary(old, new)
@@ -122,30 +115,32 @@ def split_into_pieces(token: str, ids: dict[str, int]) -> list[int]:
     return found
 
 
-def load_published_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
+def load_published_tokenizer(folder: Path) -> Tokenizer:
     """Return the folder's tokenizer without truncation and padding.
 
     An old folder has only a vocab.txt: then it is BERT's, which folds case unless
     tokenizer_config.json says otherwise. Other files without tokenizer.json (SentencePiece,
     merges.txt) are converted by transformers where it can.
     """
-    config = read_tokenizer_config(folder, fail)
+    config = read_tokenizer_config(folder)
     if (folder / "tokenizer.json").is_file():
-        return _read_tokenizer(folder / "tokenizer.json", fail)
+        return _read_tokenizer(folder / "tokenizer.json")
     if (folder / "vocab.txt").is_file():
         entries = read_words(folder / "vocab.txt")
         if missing := [token for token in NEEDED if token not in entries]:
-            raise fail(f"vocab.txt lacks {', '.join(missing)}; put its tokenizer.json beside it")
+            raise UserError(
+                f"vocab.txt lacks {', '.join(missing)}; put its tokenizer.json beside it"
+            )
         return build_tokenizer_of(
             entries, bool(config.get("do_lower_case", True)), config.get("strip_accents")
         )
-    return _convert_tokenizer(folder, fail)
+    return _convert_tokenizer(folder)
 
 
-def _convert_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
+def _convert_tokenizer(folder: Path) -> Tokenizer:
     """Return what transformers makes of tokenizer files that are not tokenizer.json."""
     if not any((folder / name).is_file() for name in SLOW_FILES):
-        raise fail("put its tokenizer.json (or vocab.txt) beside the weights")
+        raise UserError("put its tokenizer.json (or vocab.txt) beside the weights")
     from transformers import AutoTokenizer
     from transformers.utils import logging
 
@@ -154,11 +149,7 @@ def _convert_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
         made = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
     except Exception as error:  # of every kind: the converters' packages may be missing
         why = " ".join(str(error).split())[:200]
-        raise fail(
-            f"it has a slow tokenizer only, which cannot be converted here ({why}); where "
-            "`sentencepiece` is installed AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) "
-            "writes its tokenizer.json"
-        ) from None
+        raise UserError(f"put its tokenizer.json beside the weights ({why})") from None
     made.no_truncation()
     made.no_padding()
     return made
@@ -222,7 +213,7 @@ ROLES = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
 
 
 def write_published_tokenizer(
-    folder: Path, tokenizer: Tokenizer, source: Path, max_length: int, fail: Fail
+    folder: Path, tokenizer: Tokenizer, source: Path, max_length: int
 ) -> None:
     """Write a published encoder's tokenizer so that the shards job and AutoTokenizer take it as it
     is; `source` is its own folder.
@@ -236,7 +227,7 @@ def write_published_tokenizer(
         # BertTokenizer would put a prefix before no text
         name = FAST_TOKENIZER if has_prefix(tokenizer) else "BertTokenizer"
         return write_tokenizer(folder, tokenizer, max_length, name)
-    config = read_tokenizer_config(source, fail)
+    config = read_tokenizer_config(source)
     if (source / "special_tokens_map.json").is_file():
         config = {
             **load_json((source / "special_tokens_map.json").read_text(encoding="utf-8")),
@@ -248,12 +239,14 @@ def write_published_tokenizer(
     if "mask_token" not in roles:
         found = next((token for token in ("<mask>", "[MASK]") if token in entries), None)
         if found is None:
-            raise fail("its tokenizer has no mask token; give an encoder that was trained with one")
+            raise UserError(
+                "its tokenizer has no mask token; give an encoder that was trained with one"
+            )
         roles["mask_token"] = found
     try:
         find_specials(tokenizer)
     except ValueError as error:
-        raise fail(f"tokenizer.json: {error}") from None
+        raise UserError(f"tokenizer.json: {error}") from None
     tokenizer.save(str(folder / "tokenizer.json"))
     lengths = [config.get("model_max_length") or max_length, max_length]
     write_json(
@@ -282,14 +275,16 @@ def find_special(vocabulary: Path, role: str) -> int | None:
     return found
 
 
-def read_tokenizer_config(folder: Path, fail: Fail) -> dict[str, Any]:
-    """Return tokenizer_config.json, {} where there is none; one that names code is refused."""
+def read_tokenizer_config(folder: Path) -> dict[str, Any]:
+    """Return tokenizer_config.json, {} where there is none."""
     file = folder / "tokenizer_config.json"
     try:
         text = file.read_text(encoding="utf-8") if file.is_file() else "{}"
         config: dict[str, Any] = load_json(text)
     except ValueError as error:
-        raise fail(f"tokenizer_config.json is damaged ({error}); copy it again") from None
+        raise UserError(f"tokenizer_config.json is damaged ({error}); copy it again") from None
     if config.get("auto_map"):
-        raise fail("tokenizer_config.json names code of its own (auto_map), which is never run")
+        raise UserError(
+            "tokenizer_config.json names code of its own (auto_map), which is never run"
+        )
     return config

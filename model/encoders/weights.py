@@ -15,9 +15,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.config import MIN_TYPES, Config, find_kind
-from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, Fail
+from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS
 from amazon_electra.model.encoders.weight_mapping import UNTIED, rename_weight
 
 Weights = dict[str, Tensor]
@@ -26,21 +27,21 @@ TYPES = "electra.embeddings.token_type_embeddings.weight"
 HEAD = "generator_predictions."
 
 
-def read_weights(folder: Path, config: Config, fail: Fail) -> Weights:
+def read_weights(folder: Path, config: Config) -> Weights:
     """Return the weights of a transformers folder, in fp32.
 
     Token types that are missing are zeros, or copies of the first one. A head whose output table is
     another than the word embeddings has no place here, and is left out.
     """
-    kind = find_kind(config, fail)
+    kind = find_kind(config)
     assert kind, "transformers' own module loads this one"
     weights = {
         rename_weight(name, kind): tensor.float()
-        for file in list_tensor_files(folder, fail)
-        for name, tensor in load_tensors(file, fail).items()
+        for file in list_tensor_files(folder)
+        for name, tensor in load_tensors(file).items()
     }
     if WORDS not in weights:
-        raise fail(f"no {config['model_type'].upper()} weights there")
+        raise UserError(f"no {config['model_type'].upper()} weights there")
     types = weights.get(TYPES, torch.zeros(1, weights[WORDS].shape[1]))
     weights[TYPES] = torch.cat([types, types[:1].expand(max(0, MIN_TYPES - len(types)), -1)])
     untied = weights.pop(UNTIED, None)
@@ -76,24 +77,23 @@ def list_shapes(shape: Architecture) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield f"{layer}.output.dense.weight", (wide, middle)
 
 
-def load_tensors(file: Path, fail: Fail) -> Weights:
+def load_tensors(file: Path) -> Weights:
     """Return the tensors of a file; code in a pickle is never run."""
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
         weights: Weights = torch.load(file, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        cause = str(error).splitlines()[0]
-        raise fail(f"{file.name} is damaged ({cause}); copy it again") from None
+        raise UserError(f"{file.name} is damaged ({str(error).splitlines()[0]})") from None
     return weights
 
 
-def list_tensor_files(folder: Path, fail: Fail) -> list[Path]:
+def list_tensor_files(folder: Path) -> list[Path]:
     """Return model.safetensors or its parts, else pytorch_model.bin."""
     patterns = (*SAFE_WEIGHTS, *PICKLED_WEIGHTS)
     files = next((found for p in patterns if (found := sorted(folder.glob(p)))), [])
     if not files:
-        raise fail("put its model.safetensors (or pytorch_model.bin) beside config.json")
+        raise UserError("put its model.safetensors (or pytorch_model.bin) beside config.json")
     return files
 
 
@@ -103,7 +103,7 @@ matrix products, and leave room for entries (mDeBERTa-v3: 899).
 """
 
 
-def load_masked_lm(folder: Path, fail: Fail, seed: int = 0) -> tuple[Any, list[str]]:
+def load_masked_lm(folder: Path, seed: int = 0) -> tuple[Any, list[str]]:
     """Return the network of a folder in fp32, and the names of the weights that its file lacks,
     which are drawn by the seed.
 
@@ -126,20 +126,19 @@ def load_masked_lm(folder: Path, fail: Fail, seed: int = 0) -> tuple[Any, list[s
                 dtype=torch.float32,
             )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise fail(f"it cannot be loaded ({str(error).splitlines()[0]}); copy it again") from None
+        raise UserError(
+            f"it cannot be loaded ({str(error).splitlines()[0]}); copy it again"
+        ) from None
     lost = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     lost = {name for name in lost if not name.endswith("position_ids")}
     own = sorted(name for name in lost if name.startswith(f"{network.base_model_prefix}."))
     if own:
-        raise fail(
-            f"config.json asks for {len(own)} weights that its file lacks or has of another shape, "
-            f"the first is {own[0]}; copy both again"
-        )
+        raise UserError(f"config.json asks for {own[0]}, which the weights lack; copy both again")
     return network, sorted(lost)
 
 
-def check_size(network: Any, ids: int, fail: Fail) -> None:
+def check_size(network: Any, ids: int) -> None:
     """Raise UserError where the table of vectors is not that of a tokenizer with so many ids."""
     rows = network.get_input_embeddings().weight.shape[0]
     if not 0 <= rows - ids < MAX_SURPLUS:
-        raise fail(f"its tokenizer has {ids} ids, its weights {rows} rows; copy both again")
+        raise UserError(f"its tokenizer has {ids} ids, its weights {rows} rows; copy both again")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.encoders.config import (
     START,
     TRAINED_LENGTH,
@@ -12,6 +12,7 @@ from amazon_electra.model.encoders.config import (
     read_config,
 )
 from amazon_electra.model.encoders.origin import METADATA_FILE
+from amazon_electra.model.encoders.places import name_place
 from amazon_electra.model.encoders.weights import has_mlm_head, load_masked_lm, read_weights
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import (
@@ -33,19 +34,16 @@ def choose_settings(
     without its generator (`has_generator` says whether one is loaded beside), or of another trunk,
     its first layers become the generator.
     """
-
-    def fail(text: str) -> UserError:
-        return UserError(text, "start_from", folder)
-
-    config = read_config(folder, fail)
-    shape, kind = read_architecture(config, fail), config["model_type"]
-    is_ours = find_kind(config, fail) is not None  # else transformers' own module holds it
-    # its weights say whether there is a head, not config.json, which may name one that is not there
-    # or that has a table of its own
-    if is_ours:
-        has_lm_head = has_mlm_head(read_weights(folder, config, fail))
-    else:
-        has_lm_head = not load_masked_lm(folder, fail)[1]
+    with name_place("start_from", folder):
+        config = read_config(folder)
+        shape, kind = read_architecture(config), config["model_type"]
+        is_ours = find_kind(config) is not None  # else transformers' own module holds it
+        # its weights say whether there is a head, not config.json, which may name one that is not
+        # there or that has a table of its own
+        if is_ours:
+            has_lm_head = has_mlm_head(read_weights(folder, config))
+        else:
+            has_lm_head = not load_masked_lm(folder)[1]
     is_generator = has_lm_head or "ElectraForMaskedLM" in (config.get("architectures") or [])
     is_discriminator = is_ours and kind == "electra" and not is_generator
     # what model.pretrain has written goes on with its recipe's rates
@@ -53,14 +51,8 @@ def choose_settings(
 
     chosen: dict[str, str] = {}
     objective = given.get("objective", "electra" if is_discriminator else "mlm")
-    if not is_ours:
-        named = (
-            f"{name_setting('start_from', folder)}: {kind} is trained in transformers' own module"
-        )
-        if objective != "mlm":
-            raise UserError(f"{named}, with `objective='mlm'` only", "objective", objective)
-        if float(given.get("segment_probability", "0")) > 0:
-            raise UserError(f"segment_probability: {named}, without segments; leave it out")
+    if not is_ours and objective != "mlm":
+        raise UserError(f"{kind} of `start_from` is trained as mlm only", "objective", objective)
     if not is_discriminator and objective == "mlm":
         chosen["objective"] = objective
     if kind in MASK_PROBABILITIES:

@@ -15,8 +15,31 @@ from transformers import pipeline
 
 from amazon_electra.flows.store.store import Store
 from tests.model.encoders.published_kinds import write_kind
-from tests.model.encoders.test_mixed_languages import write_review
 from tests.served import electra
+
+GERMAN = [
+    "Der Deckel war kaputt.",
+    "Das ist nicht zu empfehlen!",
+    "Die Farbe ist aber großartig.",
+    "Der Wasserkocher war schlecht.",
+    "Überhaupt nicht schön!",
+    "Der Farbe fehlt die Qualität.",
+]
+JAPANESE = [
+    "このケトルはとても良いです。",
+    "蓋がすぐに壊れました。",
+    "買って良かった!",
+    "色もきれいです。",
+    "ケトルが壊れました。",
+    "とても良かった!",
+]
+
+
+def write_review(draw: random.Random, number: int) -> str:
+    """A text like no other, with sentences in any order."""
+    sentences = (GERMAN, JAPANESE)[number % 2]
+    return " ".join([*draw.sample(sentences, 4), f"{number}!"])
+
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import export
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders.origin import write_origin
@@ -114,7 +113,7 @@ def check_module(published: Path, encoder: Path) -> None:
 def test_trunk_and_head_learn_at_their_own_rates_whichever_names_what_they_share(tmp_path):
     """XLM-R's word vectors are listed as its head's, RoBERTa's as its trunk's."""
     for kind in ("XLM-R", "RoBERTa"):
-        network, _ = load_masked_lm(write_kind(tmp_path / kind, kind), UserError)
+        network, _ = load_masked_lm(write_kind(tmp_path / kind, kind))
         config = PretrainingConfig(steps=1, batch=2, learning_rate=1.0, objective="mlm")
         model = TransformersMlm(network, config, longest=64)
         trunk = dict(model.named_parameters())

@@ -22,6 +22,7 @@ from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.config import START, Role, read_own_architecture
+from amazon_electra.model.encoders.places import name_place
 from amazon_electra.model.encoders.vocabulary import (
     fit_vocabulary,
     load_published_tokenizer,
@@ -43,10 +44,6 @@ from amazon_electra.model.pretraining.objectives import find_objective
 
 COMPARED = ("layers", "heads", "hidden", "intermediate", "embedding", "layer_norm_eps")
 """Fields of Architecture in which two networks must agree."""
-
-
-def _make_error(field: str, folder: Path, text: str) -> UserError:
-    return UserError(text, field, folder)
 
 
 @dataclass(frozen=True)
@@ -72,16 +69,15 @@ class Origin:
         return settings
 
     def _read_shape(self, field: str, folder: Path) -> Architecture:
-        fail = partial(_make_error, field, folder)
-        return encoder_config.read_architecture(encoder_config.read_config(folder, fail), fail)
+        with name_place(field, folder):
+            return encoder_config.read_architecture(encoder_config.read_config(folder))
 
     @property
     def is_ours(self) -> bool:
         """Return whether our encoder holds the network, rather than transformers' own module."""
-        fail = partial(_make_error, "start_from", self.main)
-        return (
-            encoder_config.find_kind(encoder_config.read_config(self.main, fail), fail) is not None
-        )
+        with name_place("start_from", self.main):
+            config = encoder_config.read_config(self.main)
+            return encoder_config.find_kind(config) is not None
 
     def load_module(
         self, config: PretrainingConfig, dtype: torch.dtype, shards: Shards
@@ -89,27 +85,22 @@ class Origin:
         """Return transformers' module with the loaded weights, and the names of those of its head
         that are new; UserError where the shards were made with another tokenizer.
         """
-        fail = partial(_make_error, "start_from", self.main)
-        if config.objective != "mlm" or config.has_segments:
-            raise fail("transformers' own module is trained with objective=mlm, without segments")
-        network, lost = load_masked_lm(self.main, fail, config.seed)
-        tokenizer = load_published_tokenizer(self.main, fail)
-        check_size(network, count_rows(tokenizer), fail)
-        of_shards = Tokenizer.from_file(str(shards.vocabulary / "tokenizer.json"))
-        if of_shards.get_vocab() != tokenizer.get_vocab():
-            raise fail(
-                "the shards were made with another tokenizer, and its vectors are those of its own"
-            )
+        with name_place("start_from", self.main):
+            if config.objective != "mlm" or config.has_segments:
+                raise UserError("transformers' own module takes objective=mlm, without segments")
+            network, lost = load_masked_lm(self.main, config.seed)
+            tokenizer = load_published_tokenizer(self.main)
+            check_size(network, count_rows(tokenizer))
+            of_shards = Tokenizer.from_file(str(shards.vocabulary / "tokenizer.json"))
+            if of_shards.get_vocab() != tokenizer.get_vocab():
+                raise UserError("the shards were made with another tokenizer")
         return TransformersMlm(network, config, dtype, shards.max_length), lost
 
     def compute_fingerprint(self) -> str:
         """Return a hash of the weight files' names and whole content."""
         digest = hashlib.sha256()
-        files = list_tensor_files(self.main, partial(_make_error, "start_from", self.main))
-        if self.generator:
-            fail = partial(_make_error, "start_generator_from", self.generator)
-            files += list_tensor_files(self.generator, fail)
-        for file in files:
+        folders = [self.main, *([self.generator] if self.generator else [])]
+        for file in (file for folder in folders for file in list_tensor_files(folder)):
             digest.update(f"{file.name} {hash_file(file)} ".encode())
         return digest.hexdigest()
 
@@ -125,9 +116,6 @@ class Source:
     shape: Architecture
     is_cut: bool = False  # whether the network takes only the first layers there
 
-    def make_error(self, text: str) -> UserError:
-        return _make_error(self.field, self.folder, text)
-
 
 def load_weights(
     model: OwnModel, shape: Architecture, origin: Origin, vocabulary: Path
@@ -138,54 +126,45 @@ def load_weights(
     """
     loaded: set[str] = set()
     left: list[str] = []
-    parameters = dict(model.named_parameters())
     for source in _list_sources(model, shape, origin):
-        fail = source.make_error
-        config = encoder_config.read_config(source.folder, fail)
-        weights = read_weights(source.folder, config, fail)
-        old, new = read_entries(source.folder, fail), read_entries(vocabulary, fail)
-        encoder = getattr(model, source.trunk)
-        has_project = hasattr(encoder.project, "weight")
-        names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
-        ours = export.convert_from_transformers(fit_vocabulary(weights, old, new, fail), names)
+        with name_place(source.field, source.folder):
+            left += _load_network(model, source, vocabulary, loaded)
+    return left + [name for name, _ in model.named_parameters() if name not in loaded]
 
-        architecture = encoder_config.read_architecture(config, fail)
-        theirs: dict[str, float] = {name: getattr(architecture, name) for name in COMPARED}
-        theirs["layers"] = count_layers(weights)
-        if source.is_cut:
-            del theirs["layers"]
-        differing = {name: n for name, n in theirs.items() if n != getattr(source.shape, name)}
-        if differing:
-            there = ", ".join(f"{name}={number}" for name, number in differing.items())
-            here = ", ".join(f"{name}={getattr(source.shape, name)}" for name in differing)
-            own = "the generator" if source.trunk == "generator" else "the model"
-            raise fail(
-                f"{there} there, {here} in {own} here; "
-                "choose the recipe and settings that it was made with"
-            )
-        needed = [n for n in parameters if n.startswith(("embeddings.", f"{source.trunk}."))]
-        if missing := [name for name in needed if name not in ours]:
-            raise fail(
-                f"{len(missing)} of {len(needed)} weights are missing there, the first is "
-                f"{missing[0]}"
-            )
-        for name, parameter in parameters.items():
-            if name not in ours or name in loaded:
-                continue
-            tensor, place = ours[name], parameter.detach()
-            if name == "embeddings.position" and tensor.shape[1:] == place.shape[1:]:
-                rows = min(len(tensor), len(place))
-                left = [f"{name}[{rows}:]"] if rows < len(place) else []
-                tensor, place = tensor[:rows], place[:rows]
-            if tensor.shape != place.shape:
-                raise fail(
-                    f"{name} is {list(tensor.shape)} there and {list(place.shape)} here; "
-                    "choose the recipe, or `layers`, `hidden`, intermediate, embedding … "
-                    "as in its config.json"
-                )
-            place.copy_(tensor)
-        loaded |= ours.keys()
-    return left + [name for name in parameters if name not in loaded]
+
+def _load_network(model: OwnModel, source: Source, vocabulary: Path, loaded: set[str]) -> list[str]:
+    """Copy the weights of one source that are not `loaded` yet, and add their names there; return
+    the positions that it has no vectors for.
+    """
+    config, parameters = encoder_config.read_config(source.folder), dict(model.named_parameters())
+    weights, encoder = read_weights(source.folder, config), getattr(model, source.trunk)
+    old, new = read_entries(source.folder), read_entries(vocabulary)
+    has_project = hasattr(encoder.project, "weight")
+    names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
+    ours = export.convert_from_transformers(fit_vocabulary(weights, old, new), names)
+    architecture = encoder_config.read_architecture(config)
+    there: dict[str, Any] = {name: getattr(architecture, name) for name in COMPARED}
+    here: dict[str, Any] = {name: getattr(source.shape, name) for name in COMPARED}
+    there["layers"] = here["layers"] if source.is_cut else count_layers(weights)
+    left = []
+    for name, parameter in parameters.items():
+        is_needed = name.startswith(("embeddings.", f"{source.trunk}."))
+        if (name in ours or is_needed) and name not in loaded:
+            there[name] = list(ours[name].shape) if name in ours else "missing"
+            here[name] = list(parameter.shape)
+    position = "embeddings.position"
+    if position in there and there[position][1:] == here[position][1:]:
+        rows = min(len(ours[position]), len(parameters[position]))
+        left = [f"{position}[{rows}:]"] if rows < len(parameters[position]) else []
+        there[position] = here[position]
+    for name, wanted in here.items():
+        if there[name] != wanted:
+            raise UserError(f"{name} is {there[name]} there and {wanted} here: take its recipe")
+    for name in here.keys() & ours.keys():
+        rows = min(len(ours[name]), len(parameters[name]))
+        parameters[name].detach()[:rows] = ours[name][:rows]
+    loaded.update(ours)
+    return left
 
 
 def describe_origin(

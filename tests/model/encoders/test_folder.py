@@ -16,6 +16,7 @@ from amazon_electra.model.encoders.config import count_positions, read_architect
 from amazon_electra.model.origin import run
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
 from tests.model.pretraining.runs import pretrain
+from tests.refusals import names, of_field
 
 FILES = {
     "config.json",
@@ -66,14 +67,9 @@ def test_a_field_of_another_type_is_refused_or_ignored_in_one_line(tmp_path, kin
     config = json.loads((folder / "config.json").read_text()) | {"model_type": kind}
     for name in (*config, "position_embedding_type", "trained_length", "pruned_heads"):
         (folder / "config.json").write_text(json.dumps(config | {name: value}))
-
-        def fail(text, name=name):
-            assert "\n" not in text, name
-            return UserError(text)
-
         with suppress(UserError):
-            found = read_config(folder, fail)
-            read_architecture(found, fail)
+            found = read_config(folder)
+            read_architecture(found)
             count_positions(found)
 
 
@@ -104,7 +100,7 @@ def test_the_generator_of_an_electra_is_started_from(shards, tmp_path, capsys):
 def test_a_bert_is_no_generator(tmp_path):
     source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
     other = write_checkpoint(tmp_path / "bert")
-    with pytest.raises(UserError, match=f"`generator='{other}'`"):
+    with pytest.raises(UserError, check=of_field("generator", str(other))):
         bring(source, tmp_path / "origin", "--generator", str(other))
     assert not (tmp_path / "origin").exists()
 
@@ -152,11 +148,6 @@ def change_config(folder, **changed):
     file.write_text(json.dumps(json.loads(file.read_text()) | changed))
 
 
-def leave_tensorflow(folder):
-    (folder / "config.json").unlink()
-    (folder / "model.ckpt.index").touch()
-
-
 def change_ids(folder, number):
     """Give the last entry of tokenizer.json this id."""
     file = folder / "tokenizer.json"
@@ -189,35 +180,30 @@ def drop_layer(folder):
 @pytest.mark.parametrize(
     ("spoil", "named"),
     [
-        ({"model_type": "t5"}, "model_type=t5"),
-        ({"model_type": "gpt2"}, "model_type=gpt2"),
-        ({"model_type": "vit"}, "model_type=vit"),
-        ({"model_type": "mine"}, "model_type=mine"),
+        *(({"model_type": kind}, f"model_type={kind}") for kind in ("t5", "gpt2", "vit", "mine")),
         ({"model_type": "modernbert"}, "config.json"),
         ({"is_decoder": True}, "a decoder"),
         ({"add_cross_attention": True}, "cross-attention"),
         ({"auto_map": {"AutoModel": "a.B"}}, "code of its own"),
-        ({"hidden_size": None}, "hidden_size"),
+        ({"hidden_size": None}, "hidden"),
         ({"hidden_size": 33}, "config.json: `hidden=33`"),
-        ({"hidden_size": 16}, r"\(64, 16\)"),
-        ({"intermediate_size": 9}, r"dense.weight .*\(9"),
+        ({"hidden_size": 16}, "(64, 16)"),
+        ({"intermediate_size": 9}, "dense.weight=(9"),
         ({"vocab_size": 99}, "vocab_size=99"),
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
         (lambda folder: (folder / "config.json").write_text("[]"), "config.json"),
         (lambda folder: nest(folder / "config.json"), "config.json"),
         (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
-        (leave_tensorflow, "TensorFlow"),
         (cut_weights, "model.safetensors"),
         (spoil_with_code, "pytorch_model.bin"),
-        (lambda folder: change_ids(folder, 4_000_000_000), "tokenizer.json"),
-        (lambda folder: change_ids(folder, -1), "tokenizer.json"),
-        (lambda folder: change_ids(folder, 1), "tokenizer.json"),
-        (lambda folder: change_ids(folder, float("inf")), "tokenizer.json"),
-        (lambda folder: change_ids(folder, "x"), "tokenizer.json"),
+        *(
+            (lambda folder, number=number: change_ids(folder, number), "tokenizer.json")
+            for number in (4_000_000_000, -1, 1, float("inf"), "x")
+        ),
         (lambda folder: nest(folder / "tokenizer.json"), "tokenizer.json"),
         (lambda folder: (folder / "tokenizer.json").write_text("[]"), "tokenizer.json"),
-        (drop_words, r"60 entries.* \(300 rows"),
-        (drop_layer, "3 layers"),
+        (drop_words, "300 rows"),
+        (drop_layer, "layers=3"),
         (give_byte_pairs, "mask token"),
         (drop_tokenizer, "tokenizer.json"),
     ],
@@ -225,9 +211,8 @@ def drop_layer(folder):
 def test_bad_input_is_one_line_and_leaves_nothing(spoil, named, tmp_path):
     source = write_checkpoint(tmp_path / "published")
     change_config(source, **spoil) if isinstance(spoil, dict) else spoil(source)
-    with pytest.raises(UserError, match=f"`place='{source}'`: .*{named}") as refused:
+    with pytest.raises(UserError, check=names(f"`place='{source}'`: ", named)):
         bring(source, tmp_path / "origin")
-    assert "\n" not in str(refused.value)
     assert os.listdir(tmp_path) == ["published"]
     assert not os.path.exists("/tmp/ran-from-a-pickle")
 
@@ -238,7 +223,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
     (tmp_path / "origin" / "log.txt").write_text("mine")
     before = sorted(os.listdir(tmp_path / "origin"))
     cut_weights(source)
-    with pytest.raises(UserError, match=r"model.safetensors"):
+    with pytest.raises(UserError, check=names("model.safetensors")):
         bring(source, tmp_path / "origin")
     assert sorted(os.listdir(tmp_path / "origin")) == before
 
@@ -256,12 +241,12 @@ def test_a_package_is_read_and_never_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     about = bring("package:tiny-published", tmp_path / "origin")
     assert (about["name"], about["revision"]) == ("tiny_published", None)
-    with pytest.raises(UserError, match="package:no-such"):
+    with pytest.raises(UserError, check=of_field("place", "package:no-such")):
         bring("package:no-such", tmp_path / "other")
     shutil.copytree(
         tmp_path / "site" / "tiny_published" / "model", tmp_path / "site" / "tiny_published" / "b"
     )
-    with pytest.raises(UserError, match="package:tiny_published"):
+    with pytest.raises(UserError, check=of_field("place", "package:tiny_published")):
         bring("package:tiny_published", tmp_path / "other")
 
 
@@ -284,6 +269,6 @@ def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, shards, tmp_p
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     spoil(module / "model")
     place = str(module / "model") if form == "folder" else "package:tiny_published"
-    with pytest.raises(UserError, match=f"`start_from='{place}'`"):
+    with pytest.raises(UserError, check=names(f"`start_from='{place}'`")):
         pretrain(shards, tmp_path / "run", "--start-from", place, steps=1, batch=4)
     assert not (tmp_path / "run").exists()

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.encoders.origin import write_origin
 from tests.model.encoders.published_kinds import write_kind
+from tests.refusals import names
 
 
 def leave_sentencepiece_alone(folder):
@@ -34,9 +35,8 @@ def ask_for_a_layer_more(folder):
 def test_bad_input_is_one_line_and_leaves_nothing(spoil, changed, named, tmp_path):
     source = write_kind(tmp_path / "published", "XLM-R", **changed)
     spoil(source)
-    with pytest.raises(UserError, match=f"`place='{source}'`: .*{named}") as refused:
+    with pytest.raises(UserError, check=names(f"`place='{source}'`: ", named)):
         write_origin(str(source), tmp_path / "origin")
-    assert "\n" not in str(refused.value)
     assert not (tmp_path / "origin").exists()
 
 

@@ -15,6 +15,7 @@ from amazon_electra.model.pretraining.network.initial_weights import Origin, loa
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import pretrain, read_curve
 from tests.model.synthetic_shards import write_shards
+from tests.refusals import names, of_field
 
 SHAPE = {"layers": "2", "hidden": "32", "intermediate": "64", "embedding": "16", "heads": "2"}
 SETTINGS = SHAPE | {"batch": 8, "dropout": 0, "log_every": 1, "precision": "fp32"}
@@ -106,16 +107,16 @@ def made(shards, tmp_path_factory):
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ("layers=3", "layers=2"),
-        ("heads=4", "heads=2"),
-        ("intermediate=128", "intermediate=64"),
+        ("layers=3", "layers"),
+        ("heads=4", "heads"),
+        ("intermediate=128", "intermediate"),
         ("type_vocabulary_size=3", "embeddings.token_type"),
     ],
 )
 def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, named):
     shards, discriminator, _ = made
     other = apply_settings(recipe, dict([other.split("=")]))
-    with pytest.raises(UserError, match=f"`start_from='{discriminator}'`: {named}"):
+    with pytest.raises(UserError, check=names(f"`start_from='{discriminator}'`: {named}")):
         load_weights(
             fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary"
         )
@@ -138,15 +139,15 @@ def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):
     shards, discriminator, _ = made
     copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
     spoil(copy)
-    with pytest.raises(UserError, match=f"`start_from='{copy}'`: .*{named}"):
+    with pytest.raises(UserError, check=names(f"`start_from='{copy}'`: ", named)):
         load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
 
 
 def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path):
     shards, discriminator, generator = made
     words = ["--start_generator_from", generator]
-    with pytest.raises(UserError, match="start_generator_from"):
+    with pytest.raises(UserError, check=of_field("start_generator_from")):
         run_steps(shards, tmp_path, *words)
     words += ["--start_from", discriminator]
-    with pytest.raises(UserError, match=r"start_generator_from.*objective=mlm"):
+    with pytest.raises(UserError, check=of_field("start_generator_from")):
         run_steps(shards, tmp_path, *words, objective="mlm")

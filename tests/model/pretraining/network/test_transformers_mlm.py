@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders.weights import load_masked_lm
 from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm, find_layout
@@ -29,7 +28,7 @@ def make_batch(size: int) -> dict[str, torch.Tensor]:
 
 
 def load(folder) -> TransformersMlm:
-    network, _ = load_masked_lm(folder, UserError)
+    network, _ = load_masked_lm(folder)
     config = PretrainingConfig(steps=1, batch=2, learning_rate=1.0, dropout=0.0, objective="mlm")
     return TransformersMlm(network, config, longest=64).eval()
 
@@ -59,5 +58,5 @@ def test_loss_is_that_of_the_whole_module(kind, tmp_path):
 
 def test_local_layers_see_no_farther_than_published(tmp_path):
     """A mask of documents alone would let ModernBERT's local layers see whole documents."""
-    network, _ = load_masked_lm(write_kind(tmp_path, "ModernBERT"), UserError)
+    network, _ = load_masked_lm(write_kind(tmp_path, "ModernBERT"))
     assert find_layout(network.eval(), 64).window == network.config.sliding_window == 8

@@ -32,7 +32,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device, open_device
-from amazon_electra.model.finetuning.features import Feature, collate_features
+from amazon_electra.model.finetuning.features import Feature
 from amazon_electra.model.finetuning.network import open_autocast, predict_logits
 from amazon_electra.model.finetuning.training import TrainingSetup, train
 from amazon_electra.model.pretraining import loop
@@ -55,7 +55,6 @@ is captured as a CUDA graph.
 """
 BATCHES = 8
 """Of an epoch: the shards are read anew after each."""
-KERNELS = 40
 SECONDS_LEFT = 20.0
 """A row is not begun with less."""
 ROW_SECONDS = 110.0
@@ -149,7 +148,6 @@ def measure_pretraining(name: str) -> Numbers:
             "flops_utilization": statistics.mean(products) / seconds / device.measure_peak_flops(),
             "step_seconds": seconds,
             "peak_memory_mb": device.measure_memory_mb(),
-            "profile": profile_steps(step, device),
         }
         training.stop_compiling()
         numbers["uncompiled_step_seconds"] = time_steps(step, device, 1)
@@ -179,30 +177,6 @@ def measure_plain(size: Size, device: Device, vocabulary: int) -> Numbers:
         "plain_batch": rows,
         "plain_step_seconds": seconds,
         "plain_positions_per_second": ids.numel() / seconds,
-    }
-
-
-def profile_steps(step: Callable[[], Any], device: Device) -> Numbers:
-    """Return the share of the time in which the GPU computes, and its longest kernels in
-    milliseconds and calls of a step; nothing without a GPU.
-    """
-    if not ON_GPU:
-        return {}
-    kinds = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=kinds) as profiler:
-        started = time.perf_counter()
-        for _ in range(5):
-            step()
-        device.wait()
-        seconds = time.perf_counter() - started
-    events = sorted(profiler.key_averages(), key=lambda event: -event.self_device_time_total)
-    busy = sum(event.self_device_time_total for event in events) / 1e6
-    return {
-        "busy": busy / seconds,
-        "kernels": [
-            [event.key[:110], round(event.self_device_time_total / 5e3, 3), event.count / 5]
-            for event in events[:KERNELS]
-        ],
     }
 
 
@@ -285,7 +259,7 @@ def draw_texts(examples: int, longest: int = 128) -> list[Feature]:
 
 
 def measure_finetuning() -> Numbers:
-    """Measure one epoch of MiniLM's shape, and the loop that pads to the maximum on a tenth."""
+    """Measure one epoch of MiniLM's shape."""
     device, longest = open_device("auto", "auto"), 128
     examples = 22_000 if ON_GPU else 64
     texts = draw_texts(examples, longest)
@@ -303,34 +277,10 @@ def measure_finetuning() -> Numbers:
     started = time.perf_counter()
     train(model, training, 1e-4)
     seconds = time.perf_counter() - started
-    plain = build_classifier().to(device.torch)
-    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-4)
-    batches = iter(range(0, examples, 32))
-
-    def step() -> None:
-        first = next(batches)
-        inputs, targets = collate_features(texts[first : first + 32], "classification", longest)
-        inputs = {name: tensor.to(device.torch) for name, tensor in inputs.items()}
-        with open_autocast(device):
-            loss = plain(**inputs, labels=targets.to(device.torch)).loss
-        loss.backward()
-        nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    step()
-    device.wait()
-    started, steps = time.perf_counter(), max(1, examples // 320)
-    for _ in range(steps):
-        step()
-    device.wait()
-    rate, theirs = examples / seconds, steps * 32 / (time.perf_counter() - started)
     return {
         "examples": examples,
         "epoch_seconds": seconds,
-        "examples_per_second": rate,
-        "plain_examples_per_second": theirs,
-        "times_plain": rate / theirs,
+        "examples_per_second": examples / seconds,
         "peak_memory_mb": device.measure_memory_mb(),
     }
 

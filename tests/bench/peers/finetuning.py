@@ -22,9 +22,9 @@ import numpy as np
 from scipy.stats import binomtest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
+from tests.bench.dumps import read_lines, read_record
 from tests.bench.measuring import measure_commands
 from tests.bench.peers.environments import ROOT, make_environment, make_parser, run_bench
-from tests.bench.peers.labelled_reviews import write_splits
 
 HERE = Path(__file__).parent
 TRAINER = ["transformers==5.23.0", "accelerate==1.15.0"]
@@ -65,6 +65,35 @@ def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
             for name, mine in runs.items()
         ]
     return rows
+
+
+def write_splits(inputs: list[str], folder: Path, reviews: int) -> np.ndarray:
+    """Write train, dev and test (`text` and `label`, JSON lines): as many reviews of one or two
+    stars as of four or five, no text twice; return the labels of test.
+    """
+    found = {
+        record["reviewText"].strip(): float(record["overall"])
+        for path in inputs
+        for line in read_lines(path)
+        if (record := read_record(line)) and record["overall"] not in (None, 3)
+    }
+    generator = np.random.default_rng(0)
+    by_label = [
+        generator.permutation([text for text, stars in found.items() if (stars > 3) == label])
+        for label in (False, True)
+    ]
+    folder.mkdir(parents=True)
+    start, labels = 0, np.empty(0, int)
+    for split, share in {"train": 1.0, "dev": 0.1, "test": 1.0}.items():
+        half = max(1, round(reviews * share / 2))
+        if start + half > min(map(len, by_label)):
+            raise SystemExit(f"--reviews {reviews}: the dumps have too few of each class")
+        chosen = [(text, k) for k in (0, 1) for text in by_label[k][start : start + half]]
+        generator.shuffle(chosen)
+        lines = [json.dumps({"text": text, "label": str(k)}) for text, k in chosen]
+        (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+        labels, start = np.array([k for _, k in chosen]), start + half
+    return labels
 
 
 def describe_runs(

@@ -40,18 +40,10 @@ class Architecture(Settings):
 
     @model_validator(mode="after")
     def _check_architecture(self) -> Self:
-        _check_field(
-            self.hidden % self.heads == 0,
-            "hidden",
-            self.hidden,
-            f"a multiple of heads={self.heads}",
-        )
-        _check_field(
-            (self.generator_layers or 0) <= self.layers,
-            "generator_layers",
-            self.generator_layers,
-            f"at most layers={self.layers}",
-        )
+        is_multiple, layers = self.hidden % self.heads == 0, self.generator_layers
+        _check_field(is_multiple, "hidden", self.hidden, f"a multiple of heads={self.heads}")
+        few = (layers or 0) <= self.layers
+        _check_field(few, "generator_layers", layers, f"at most layers={self.layers}")
         return self
 
     @property
@@ -69,11 +61,8 @@ class Architecture(Settings):
             return self.replace(layers=layers, generator_layers=None)
         hidden = round(self.hidden * self.generator_multiplier)
         heads = max(1, hidden // 64)
-        expected = (
-            f"such that the generator's width, {hidden}, is at least 1 "
-            f"and a multiple of its heads, {heads}"
-        )
         is_possible = hidden >= 1 and hidden % heads == 0
+        expected = f"such that the generator's width, {hidden}, is a multiple of {heads} heads"
         _check_field(is_possible, "generator_multiplier", self.generator_multiplier, expected)
         return self.replace(
             layers=layers,

@@ -47,9 +47,8 @@ from amazon_electra.model.options import (
     TrainingResources,
 )
 from amazon_electra.model.pretraining import checkpoint
-from amazon_electra.model.pretraining.callbacks import Meter
 from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
-from amazon_electra.model.pretraining.loop import EXIT_TERMINATED
+from amazon_electra.model.pretraining.loop import EXIT_TERMINATED, Meter
 from amazon_electra.model.pretraining.optimizer import compute_learning_rate
 from amazon_electra.model.pretraining.save import ORIGIN_FIELDS, render_front_matter
 from amazon_electra.model.processes import check_processes, run_processes

@@ -110,10 +110,8 @@ class Device(Rank):
 
     def measure_memory_mb(self) -> float:
         """Return the peak memory of this process in MiB; on a GPU that of the GPU."""
-        peak = resource.getrusage(
-            resource.RUSAGE_SELF
-        ).ru_maxrss  # Linux counts in KiB, macOS in bytes
-        return peak / (2**20 if sys.platform == "darwin" else 2**10)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts in bytes
 
 
 class Cuda(Device):
@@ -210,11 +208,7 @@ class Xla(Device):
         """Return 0 and 1: one core has one process; UserError on a host of a pod."""
         hosts = self._xla.runtime.process_count()
         if hosts > 1:
-            raise UserError(
-                f"one core, and this is one of {hosts} hosts of a pod; use xla-spmd",
-                "device",
-                "xla",
-            )
+            raise UserError(f"one core, and a pod has {hosts} hosts; use xla-spmd", "device", "xla")
         return 0, 1
 
     def _has_bf16(self) -> bool:

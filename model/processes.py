@@ -133,12 +133,7 @@ def name_losses() -> Iterator[None]:
 def check_processes(device: str, processes: int) -> None:
     """Raise UserError where this machine cannot have so many processes, before any is started."""
     if device.startswith("xla"):
-        raise UserError(
-            "one process drives all cores of a TPU host; leave it out, "
-            "and start the same command on every host of a pod",
-            "processes",
-            processes,
-        )
+        raise UserError("one process drives all cores of a TPU host", "processes", processes)
     gpus = torch.cuda.device_count() if device != "cpu" else 0
     if processes > gpus and (gpus or device == "cuda"):
         raise UserError(f"{gpus} GPUs here, and each takes one process", "processes", processes)

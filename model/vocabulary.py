@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
 
 from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.files import hash_file, write_json
+from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.model.options import (
     DEV_REVIEWS,
@@ -59,23 +59,16 @@ def train_vocabulary(
     tokenizer_config.json and vocabulary.json into `output`.
     """
     corpus, output = Path(corpus), Path(output)
-    if output.exists() and not output.is_dir():
-        raise UserError(f"{output} is a file; give a folder", "output")
+    make_writable_folder("output", output)
     if config.size - config.unused < MIN_VOCABULARY:
-        raise UserError(
-            f"{config.size} entries with {config.unused} [unused] slots leave too few "
-            f"for words; give `size={MIN_VOCABULARY + config.unused}` or more, or fewer "
-            "`unused`",
-            "size",
-        )
+        least = MIN_VOCABULARY + config.unused
+        raise UserError(f"must be at least {least}, or `unused` less", "size", config.size)
     started, cpu_started = time.monotonic(), time.process_time()
     folds_case = config.lower_case
     strip_accents = folds_case if config.strip_accents is None else config.strip_accents
     sample = ReviewSample(corpus, "pretrain", config.sample_reviews)
     if not sample.reviews_in_corpus:
-        raise UserError(
-            f"{corpus} has no review in its pretrain split; give a larger dump", "corpus"
-        )
+        raise UserError("no review in its pretrain split; give a larger dump", "corpus", corpus)
     tokenizer = train_tokenizer(sample, config.size, folds_case, strip_accents, config.unused)
     result = {
         "size": tokenizer.get_vocab_size(),
@@ -88,7 +81,6 @@ def train_vocabulary(
         "fit": measure_fit(tokenizer, ReviewSample(corpus, "dev", DEV_REVIEWS)),
     }
     # each file whole or not at all, vocabulary.json last; other files of the folder stay
-    output.mkdir(parents=True, exist_ok=True)
     (output / "vocabulary.json").unlink(missing_ok=True)
     write_tokenizer(output, tokenizer)
     result["fingerprint"] = hash_file(output / "tokenizer.json")
@@ -107,14 +99,8 @@ class ReviewSample:
 
     def __init__(self, corpus: Path, split: str, about_reviews: int) -> None:
         self._files = sorted(corpus.glob("corpus-*.parquet"))
-        if not self._files:
-            raise UserError(
-                f"no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote", "corpus"
-            )
-        if not (corpus / "corpus.json").exists():
-            raise UserError(
-                f"no corpus.json in {corpus}: corpus_job has not ended; run it again", "corpus"
-            )
+        if not self._files or not (corpus / "corpus.json").exists():
+            raise UserError("no corpus-*.parquet with corpus.json there", "corpus", corpus)
         self._split = split
         self.reviews_in_corpus = sum(
             count["counts"]
@@ -147,7 +133,7 @@ def _open_parquet(file: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{file} is not whole ({error}); run corpus_job again", "corpus") from None
+        raise UserError(f"not whole ({error}); run corpus_job again", "corpus", file) from None
 
 
 def train_tokenizer(

@@ -43,14 +43,10 @@ class Teacher:
 def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: Device) -> Teacher:
     """Load the teacher and compute its logits of the examples."""
     if task.shape not in SHAPES:
-        raise UserError(
-            f"tasks of shape {task.shape} cannot be distilled, only {', '.join(SHAPES)}", "teacher"
-        )
+        raise UserError(f"is for {', '.join(SHAPES)}, not for {task.shape}", "teacher", folder)
     model, head, tokenizer = network.load_finetuned(folder)
     if head.labels != task.labels:
-        raise UserError(
-            f"its labels are {head.labels}, the task's {task.labels}", "teacher", folder
-        )
+        raise UserError(f"its labels are {head.labels}, not {task.labels}", "teacher", folder)
     model = model.to(device.torch).eval().requires_grad_(False)
     features = PackedFeatures.pack(head.make_featurizer(tokenizer).stream_features(examples))
     logits = torch.from_numpy(np.stack(predict_logits(model, features, head.shape, device)))
@@ -69,9 +65,7 @@ def cut_teacher(folder: Path, encoder: str, dropout: float | None = None) -> nn.
             name = "num_hidden_layers" if hasattr(config, "num_hidden_layers") else "n_layers"
             setattr(config, name, len(kept))
             return model
-    raise UserError(
-        f"the layers of {folder} were not found; give a student folder instead", "encoder", encoder
-    )
+    raise UserError(f"the layers of {folder} were not found", "encoder", encoder)
 
 
 class DistillationLoss(nn.Module):
@@ -94,7 +88,11 @@ class DistillationLoss(nn.Module):
             for model in (teacher.model, student):
                 network.use_unfused_attention(model)
         if self._inside:
-            _check_same_vocabulary(teacher, tokenizer, settings)
+            name = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
+            if tokenizer.get_vocab() != teacher.tokenizer.get_vocab():
+                raise UserError(f"{teacher.folder} has another vocabulary", name)
+            of_teacher: Any = teacher.model.config
+            network.check_length(of_teacher, settings.max_length or 0, str(teacher.folder))
         configs: list[Any] = [student.config, teacher.model.config]
         own, wanted = (int(getattr(c, "hidden_size", getattr(c, "dim", 0))) for c in configs)
         learnt = settings.hidden_weight > 0 and own != wanted
@@ -136,21 +134,6 @@ class DistillationLoss(nn.Module):
         return loss
 
 
-def _check_same_vocabulary(
-    teacher: Teacher, tokenizer: Tokenizer, settings: FinetuningSettings
-) -> None:
-    """Raise a UserError where the tokens of the student differ from the teacher's."""
-    setting = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
-    if tokenizer.get_vocab() != teacher.tokenizer.get_vocab():
-        raise UserError(
-            f"{setting}: the student's vocabulary is not that of the teacher {teacher.folder}; "
-            "hidden and attention "
-            "losses need the same tokens: set hidden_weight and attention_weight to 0"
-        )
-    config: Any = teacher.model.config
-    network.check_length(config, settings.max_length or 0, str(teacher.folder))
-
-
 def compute_soft_loss(
     student: torch.Tensor, teacher: torch.Tensor, settings: FinetuningSettings, shape: str
 ) -> torch.Tensor:
@@ -158,14 +141,8 @@ def compute_soft_loss(
     if shape == "regression":
         return F.mse_loss(student.float(), teacher)
     t = settings.temperature
-    log_student = F.log_softmax(student.float() / t, dim=-1)
-    return (
-        t
-        * t
-        * F.kl_div(
-            log_student, F.log_softmax(teacher / t, dim=-1), reduction="batchmean", log_target=True
-        )
-    )
+    own, taught = (F.log_softmax(logits / t, dim=-1) for logits in (student.float(), teacher))
+    return t * t * F.kl_div(own, taught, reduction="batchmean", log_target=True)
 
 
 def compute_hidden_loss(

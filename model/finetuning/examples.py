@@ -170,9 +170,8 @@ def assign_split(text: str, shares: Mapping[Split, int]) -> Split:
 
     `shares` are percentages, e.g. {"train": 80, "dev": 10, "test": 10}.
     """
-    digest = hashlib.blake2b(
-        fold_text(text).encode("utf-8", "surrogatepass"), digest_size=8
-    ).digest()
+    folded = fold_text(text).encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(folded, digest_size=8).digest()
     place = int.from_bytes(digest, "big") % sum(shares.values())
     for split, share in shares.items():
         if place < share:
@@ -194,29 +193,19 @@ def load_examples(
     balanced.
     """
     if not data.exists():
-        raise UserError(
-            f"no such file or folder; name the data of the task {task.name}", "data", data
-        )
+        raise UserError("no such file or folder", "data", data)
     if task.shape != "classification":
         sampling = replace(sampling, balanced=False)
     counts: Counter[str] = Counter() if left_out is None else left_out
     examples = task.read(data, split, sampling, counts)
     if not examples:
         raise UserError(explain_empty_split(task, data, split, counts))
-    first = examples[0].label
-    if (
-        split == "train"
-        and task.shape == "classification"
-        and all(example.label == first for example in examples)
-    ):
-        raise UserError(
-            f"{data}: all {len(examples)} training examples of {task.name} are "
-            f"{task.labels[int(first or 0)]!r}; nothing can be learnt from one class: take more "
-            "examples (`n_train`) or other data"
-        )
+    is_of_classes = split == "train" and task.shape == "classification"
+    if is_of_classes and len({example.label for example in examples}) == 1:
+        raise UserError(f"{data}: {len(examples)} examples of one class: raise `n_train`")
     return examples
 
 
 def explain_empty_split(task: Task, data: Path, split: Split, left_out: Mapping[str, int]) -> str:
     why = "".join(f"; {n} left out: {reason}" for reason, n in left_out.items())
-    return f"{data}: task {task.name} finds no example in its {split} split{why}"
+    return f"{data}: task {task.name} finds too few examples in its {split} split{why}"

@@ -81,10 +81,7 @@ class Featurizer:
 
     def __post_init__(self) -> None:
         if self.shape == "span" and self.stride >= self.max_length:
-            raise UserError(
-                f"fine-tuning: stride is {self.stride}, must be less than max_length="
-                f"{self.max_length}: it is the tokens that two windows of so many share"
-            )
+            raise UserError(f"must be below max_length={self.max_length}", "stride", self.stride)
 
     def __call__(self, examples: Sequence[Example]) -> list[Feature]:
         return list(self.stream_features(examples))

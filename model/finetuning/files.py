@@ -66,10 +66,7 @@ def _read_lines(file: TextIO, path: Path) -> Iterator[str]:
         if not line:
             return
         if len(line) == LIMITS.max_record_bytes:
-            raise UserError(
-                f"{path}, line {number}: longer than {LIMITS.max_record_bytes:,} characters; "
-                "expected a record a line"
-            )
+            raise UserError(f"{path}, line {number}: longer than a record may be")
         yield line
 
 
@@ -110,26 +107,17 @@ def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
         row = parse_json_text(line)
     except ValueError as error:
-        why = getattr(error, "msg", error)
-        raise UserError(
-            f"{path}, line {number}: not JSON ({why}); expected an object a line"
-        ) from error
+        row = getattr(error, "msg", error)
     if not isinstance(row, dict):
-        raise UserError(
-            f"{path}, line {number}: a JSON {type(row).__name__}; expected an object a line"
-        )
+        raise UserError(f"{path}, line {number}: no JSON object ({str(row)[:60]})")
     return row
 
 
 def get_column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
     """Return a field; raise a UserError with file and line where it is missing."""
-    if name not in row:
+    if is_missing(row.get(name)):
         there = ", ".join(str(key) for key in row)
-        raise UserError(f"{path}, line {line}: no column {name!r}; its columns are {there}")
-    if is_missing(row[name]):
-        raise UserError(
-            f"{path}, line {line}: column {name!r} has no value; fill it in or remove the row"
-        )
+        raise UserError(f"{path}, line {line}: no value in column {name!r}; there are {there}")
     return row[name]
 
 

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,6 @@ class PreparedData:
     featurizer: Featurizer
     train: Sequence[Example]
     """Empty without a teacher, who alone reads them again."""
-    labels: np.ndarray
-    """Classes of the training examples, in a classification."""
-    n_train: int
-    """Training examples, without swapped copies."""
     dev: Sequence[Example]
     train_features: PackedFeatures
     dev_features: PackedFeatures
@@ -64,32 +61,64 @@ class PreparedData:
 
 def train_network(
     request: Request,
-    train: Sequence[Example],
+    examples: Sequence[Example],
     dev: Sequence[Example],
     device: str,
     output: Path,
 ) -> tuple[nn.Module, Head, dict[str, Any]]:
     """Return the network that is best on dev, its head, and what result.json says of it; a killed
     training continues from the checkpoints in `output`.
+
+    Steps of one learning rate follow those of the one before, so that a curve of the run has one
+    value at each step.
     """
     target = open_device(device, request.settings.precision)
-    prepared = prepare_examples(request, train, dev)
-    model, best, attempts = _train_all_rates(request, prepared, target, output)
-    head = replace(prepared.head, threshold=best.dev.get("threshold", 0.0))
-    return (
-        model,
-        head,
-        {
-            "learning_rate": best.learning_rate,
-            "dev": best.dev,
-            "tried": [attempt.summarize() for attempt in attempts],
-            "n_train": prepared.n_train,
-            **({"warnings": prepared.warnings} if prepared.warnings else {}),
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "examples_per_second": best.examples_per_second,
-            "device": target.kind,
-        },
-    )
+    prepared = prepare_examples(request, examples, dev)
+    training = make_training(request, prepared, target)
+    teacher = load_start_teacher(request, prepared, target)
+    rates, attempts, model = request.settings.learning_rates, list[Attempt](), None
+    same_request = hashlib.sha256((output / "run.json").read_bytes()).hexdigest()[:16]
+    title = f"fine-tuning {request.task.name}, seed {request.seed}"
+    with Progress(training.steps * len(rates), "steps", title) as shown:
+
+        def show(before: int, step: int) -> None:
+            shown.update(before + step)
+
+        def report(i: int, log: MetricsLog, step: int, numbers: dict[str, Any]) -> None:
+            step += i * training.steps
+            log.log(step, attempt=i, peak_learning_rate=rates[i], **numbers)
+            shown.update(step, loss=numbers["train_loss"])
+
+        for i, rate in enumerate(rates):
+            folder, before = output / "attempts" / f"{same_request}-{rate:g}", i * training.steps
+            attempt = read_finished_attempt(folder)
+            if attempt is None:
+                model, loss = _begin(request, prepared, training, teacher)
+                kept = folder / "checkpoints"
+                log = MetricsLog(output, after_step=before + read_checkpoint_step(kept))
+
+                own = replace(training, loss=loss, checkpoint=kept)
+                own = replace(own, report=partial(report, i, log), show_step=partial(show, before))
+                attempt = train(model, own, rate)
+                write_attempt(attempt, folder)
+            attempts.append(attempt)
+            shown.update(before + training.steps)
+    best = max(attempts, key=Attempt.rank_key)
+    if not best.state:
+        raise Diverged(f"every learning rate diverged: {rates}; give lower ones", "learning_rates")
+    model = model or build_start_network(request.start, request.task, request.settings)
+    model.cpu().load_state_dict(best.state)
+    facts = {
+        "learning_rate": best.learning_rate,
+        "dev": best.dev,
+        "tried": [attempt.summarize() for attempt in attempts],
+        "n_train": sum(not example.is_swapped for example in examples),
+        **({"warnings": prepared.warnings} if prepared.warnings else {}),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "examples_per_second": best.examples_per_second,
+        "device": target.kind,
+    }
+    return model, replace(prepared.head, threshold=best.dev.get("threshold", 0.0)), facts
 
 
 def prepare_data(request: Request) -> PreparedData:
@@ -116,8 +145,6 @@ def prepare_examples(
         head=head,
         featurizer=featurizer,
         train=train if request.start.teacher else [],
-        labels=features.targets.numbers,
-        n_train=sum(not example.is_swapped for example in train),
         dev=dev,
         train_features=features,
         dev_features=load_features(featurizer, dev, request.cache),
@@ -145,59 +172,6 @@ def build_start_network(start: Start, task: Task, settings: FinetuningSettings) 
     )
 
 
-def _train_all_rates(
-    request: Request, prepared: PreparedData, device: Device, output: Path
-) -> tuple[nn.Module, Attempt, list[Attempt]]:
-    """Train the learning rates that are not done; return the best network and all attempts."""
-    rates = request.settings.learning_rates
-    attempts: list[Attempt] = []
-    model: nn.Module | None = None
-    training = make_training(request, prepared, device)
-    teacher = load_start_teacher(request, prepared, device)
-    title = f"fine-tuning {request.task.name}, seed {request.seed}"
-    with Progress(training.steps * len(rates), "steps", title) as shown:
-        for i, rate in enumerate(rates):
-            folder = _locate_attempt(output, rate)
-            attempt = read_finished_attempt(folder)
-            if attempt is None:
-                model, loss = _begin(request, prepared, training, teacher)
-                checkpoint = folder / "checkpoints"
-                own = replace(training, loss=loss, checkpoint=checkpoint)
-                attempt = train(model, _show_training(own, i, rate, output, shown), rate)
-                write_attempt(attempt, folder)
-            attempts.append(attempt)
-            shown.update((i + 1) * training.steps)
-    best = max(attempts, key=Attempt.rank_key)
-    if not best.state:
-        tried = ", ".join(f"{rate:g}" for rate in rates)
-        raise Diverged(
-            f"every learning rate diverged ({tried}): the loss is no number any more; give lower "
-            "ones"
-        )
-    model = model or build_start_network(request.start, request.task, request.settings)
-    model.cpu().load_state_dict(best.state)
-    return model, best, attempts
-
-
-def _show_training(
-    training: TrainingSetup, attempt: int, rate: float, output: Path, shown: Progress
-) -> TrainingSetup:
-    """Return the training with what logs its numbers and shows its steps.
-
-    Steps of one learning rate follow those of the one before, so that a curve of the run has one
-    value at each step.
-    """
-    before = attempt * training.steps
-    assert training.checkpoint
-    log = MetricsLog(output, after_step=before + read_checkpoint_step(training.checkpoint))
-
-    def report(step: int, numbers: dict[str, Any]) -> None:
-        log.log(before + step, attempt=attempt, peak_learning_rate=rate, **numbers)
-        shown.update(before + step, loss=numbers["train_loss"])
-
-    return replace(training, report=report, show_step=lambda step: shown.update(before + step))
-
-
 def train_first_rate(
     request: Request,
     prepared: PreparedData,
@@ -222,7 +196,9 @@ def make_training(request: Request, prepared: PreparedData, device: Device) -> T
     task = request.task
     weights = None
     if request.settings.class_weights == "balanced":
-        weights = balance_class_weights(prepared.labels, len(task.labels)).to(device.torch)
+        weights = balance_class_weights(
+            prepared.train_features.targets.numbers, len(task.labels)
+        ).to(device.torch)
     return TrainingSetup(
         features=prepared.train_features,
         shape=task.shape,
@@ -276,9 +252,3 @@ def _score_dev(
         chosen["threshold"], _ = spans.find_best_threshold(predictions)
         predictions = spans.apply_threshold(predictions, chosen["threshold"])
     return {name: metrics.compute_metric(name, predictions) for name in task.metrics} | chosen
-
-
-def _locate_attempt(output: Path, rate: float) -> Path:
-    """Return the folder of one learning rate of this very request."""
-    request = hashlib.sha256((output / "run.json").read_bytes()).hexdigest()[:16]
-    return output / "attempts" / f"{request}-{rate:g}"

@@ -18,7 +18,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
@@ -55,9 +55,7 @@ UNFUSED_ATTENTION_TOKENS = 128
 times in bf16 (AVX-512).
 """
 TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
+    *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
     "special_tokens_map.json",
 )
 
@@ -118,16 +116,10 @@ def find_source_folder(encoder: str, architecture: str | None) -> str:
     """Return the folder whose config.json and tokenizer are read."""
     if encoder != "random":
         if encoder.startswith(("/", ".")) and not (Path(encoder) / "config.json").exists():
-            raise UserError(
-                "no transformers model there (config.json is missing)", "encoder", encoder
-            )
+            raise UserError("no config.json there", "encoder", encoder)
         return encoder
     if architecture is None:
-        raise UserError(
-            "needs `architecture`: the folder whose config.json and tokenizer to use",
-            "encoder",
-            encoder,
-        )
+        raise UserError("needs `architecture`, a folder to take after", "encoder", encoder)
     return architecture
 
 
@@ -159,13 +151,12 @@ def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    _refuse_remote_code(folder)
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if getattr(config, "auto_map", None):
+            raise ValueError("config.json names code of its own, auto_map, which is never run")
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"no transformers model there ({str(error).splitlines()[0]})", "encoder", folder
-        ) from error
+        raise UserError(str(error).splitlines()[0], "encoder", folder) from error
     if task.shape in ("classification", "multilabel", "regression", "tokens"):
         config.num_labels = max(1, len(task.labels))
         if task.labels:
@@ -182,23 +173,6 @@ def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
         "regression": "regression",
     }.get(task.shape)
     return config
-
-
-def _refuse_remote_code(folder: str) -> None:
-    """Refuse a folder that names Python code of its own (auto_map), which loading would run."""
-    for name in ("config.json", "tokenizer_config.json"):
-        file = Path(folder) / name
-        try:
-            fields = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        except ValueError:
-            continue
-        if isinstance(fields, dict) and "auto_map" in fields:
-            raise UserError(
-                f"{name} names Python code of its own (auto_map), which is not "
-                "run; give a model of an architecture that transformers has",
-                "encoder",
-                folder,
-            )
 
 
 def _choose_auto_class(shape: Shape) -> Any:
@@ -223,10 +197,8 @@ def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
     drawn: Any = auto.from_config(config, dtype=torch.float32)
     model, lost = _load_weights(auto, folder, config)
     inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
-    _refuse_missing_weights(
-        [name for name in lost if name.startswith(inside) and "pooler" not in name],
-        name_setting("encoder", folder),
-    )
+    own = [name for name in lost if name.startswith(inside) and "pooler" not in name]
+    _refuse_missing_weights(own, "encoder", folder)
     fresh = {
         name: tensor
         for name, tensor in drawn.state_dict().items()
@@ -253,19 +225,15 @@ def _load_weights(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
             dtype=torch.float32,
         )
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{str(error).splitlines()[0]}", "encoder", folder) from error
+        raise UserError(str(error).splitlines()[0], "encoder", folder) from error
     lost = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     return model, sorted(name for name in lost if "position_ids" not in name)
 
 
-def _refuse_missing_weights(lost: list[str], folder: str) -> None:
+def _refuse_missing_weights(lost: list[str], field: str, folder: str) -> None:
     if lost:
-        named = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
-        raise UserError(
-            f"{folder}: its weights file lacks what its config.json asks for: {named} are missing "
-            "or of another shape; "
-            "give a folder whose files belong together"
-        )
+        few = f"{len(lost)} weights lack or have another shape: {', '.join(lost[:3])}"
+        raise UserError(f"{few}; give a folder whose files belong together", field, folder)
 
 
 def choose_max_length(
@@ -287,22 +255,15 @@ def choose_max_length(
     if length == wanted or not is_wanted:
         return length, None
     why = "max_length is" if settings.max_length is not None else f"inputs of {task.name} take"
-    if length != trained:
-        return length, f"{why} {wanted}, but {folder} has {positions} positions, which are used"
-    return length, (
-        f"{why} {wanted}, but {folder} was trained at {trained} tokens and the positions after "
-        f"them are noise: {length} are used; pre-train it on longer ones (max_length)"
-    )
+    has = f"has {positions} positions" if length != trained else f"was trained at {trained} tokens"
+    return length, f"{why} {wanted}, but {folder} {has}: {length} are used"
 
 
 def check_length(config: Any, max_length: int, folder: str) -> None:
     """Raise a UserError where texts may be longer than an encoder has positions for."""
     positions = count_positions(config)
     if positions is not None and max_length > positions:
-        raise UserError(
-            f"max_length is {max_length}, but {folder} has {positions} positions: give at most so "
-            "many"
-        )
+        raise UserError(f"{folder} has {positions} positions", "max_length", max_length)
 
 
 def pool_tokens(states: Tensor, mask: Tensor, config: Any) -> Tensor:
@@ -334,23 +295,15 @@ def load_tokenizer(folder: str) -> Tokenizer:
     else:
         from transformers import AutoTokenizer
 
-        _refuse_remote_code(folder)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                folder, trust_remote_code=False
-            ).backend_tokenizer
+            loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            tokenizer = loaded.backend_tokenizer
         except (OSError, ValueError, AttributeError) as error:
-            raise UserError(
-                f"no tokenizer there ({str(error).splitlines()[0]})", "encoder", folder
-            ) from error
+            raise UserError(str(error).splitlines()[0], "encoder", folder) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if len(tokenizer.encode("a").tokens) == len(
-        tokenizer.encode("a", add_special_tokens=False).tokens
-    ):
-        raise UserError(
-            "its tokenizer adds no [CLS] and [SEP]; tokenizer.json needs them", "encoder", folder
-        )
+    if not tokenizer.num_special_tokens_to_add(False):
+        raise UserError("its tokenizer adds no [CLS] and [SEP]", "encoder", folder)
     return tokenizer
 
 
@@ -395,10 +348,10 @@ def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Modul
     """
     head = read_task_head(folder)
     if head.kind != NETWORK:
-        raise UserError(f"{folder}: holds the arm {head.kind}; give a fine-tuned network")
+        raise UserError(f"holds the arm {head.kind}; give a fine-tuned network", "model", folder)
     config = _load_config(str(folder), make_task(head), dropout)
     model, lost = _load_weights(_choose_auto_class(head.shape), str(folder), config)
-    _refuse_missing_weights(lost, str(folder))
+    _refuse_missing_weights(lost, "model", str(folder))
     return model.eval(), head, load_tokenizer(str(folder))
 
 

@@ -38,9 +38,7 @@ class Start:
     def part_of(self) -> Path | None:
         """The teacher whose layers the network takes; None: it takes those of `encoder`."""
         if is_part_of_teacher(self.encoder) and self.teacher is None:
-            raise UserError(
-                "needs `teacher`, a folder made by model.finetune", "encoder", self.encoder
-            )
+            raise UserError("needs `teacher`", "encoder", self.encoder)
         return self.teacher if is_part_of_teacher(self.encoder) else None
 
 
@@ -103,17 +101,15 @@ def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) 
     for name in sorted(settings.model_fields_set):
         if getattr(settings, name) == FinetuningSettings.model_fields[name].default:
             continue
-        if task.shape not in READ_BY.get(name, (task.shape,)):
-            raise UserError(f"{name} has no effect on {task.name}: leave it out")
-        if name in FOCAL_FIELDS and settings.loss != "focal":
-            raise UserError(f"{name} has no effect without loss=focal")
+        without = "loss=focal" if name in FOCAL_FIELDS and settings.loss != "focal" else ""
         if name in DISTILLATION_FIELDS and not has_teacher:
-            raise UserError(f"{name} has no effect without a teacher")
+            without = "a teacher"
+        if without or task.shape not in READ_BY.get(name, (task.shape,)):
+            why = f"without {without}" if without else f"on {task.name}"
+            raise UserError(f"has no effect {why}: leave it out", name, getattr(settings, name))
     alphas, classes = len(settings.focal_alpha), len(task.labels)
     if alphas and alphas != classes and (alphas, classes) != (1, 2):
-        raise UserError(
-            f"focal_alpha: give a weight for each of the {classes} classes {', '.join(task.labels)}"
-        )
+        raise UserError(f"needs {classes}, for each class one", "focal_alpha", settings.focal_alpha)
 
 
 def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sampling:

@@ -24,13 +24,8 @@ Space = Mapping[str, Any]
 """Setting → list of choices, or {"low", "high", "log"}; `learning_rate` is a grid of one."""
 
 DATA_SETTINGS = (
-    "max_length",
-    "stride",
-    "n_train",
-    "n_dev",
-    "n_test",
-    "sampling",
-    "balanced_test",
+    *("max_length", "stride", "n_train", "n_dev", "n_test"),
+    *("sampling", "balanced_test"),
 )
 """Settings of the examples, which are read and tokenized once: every trial must meet the same ones.
 """
@@ -162,10 +157,7 @@ def _write_results(study: Any, metric: str, output: Path) -> SearchResult:
     write_json(output / "trials.json", trials)
     states = [trial["state"] for trial in trials]
     if "complete" not in states:
-        raise UserError(
-            f"none of the {len(trials)} trials came to an end: give lower learning rates in the "
-            "space"
-        )
+        raise UserError(f"none of {len(trials)} trials came to an end: lower the rates", "space")
     best = {
         "settings": make_settings(study.best_params),
         f"dev_{metric}": study.best_value,
@@ -190,13 +182,8 @@ def _check_choices(name: str, choices: Any, distils: bool) -> None:
     """Raise a UserError where a setting cannot be searched, or fine-tuning refuses a choice."""
     if name == "learning_rates":
         raise UserError("a trial has one rate: write learning_rate")
-    if name in DATA_SETTINGS:
-        raise UserError(
-            "has no effect in a search, whose trials all meet the same examples: set it for all"
-        )
-    if name in DISTILLATION_FIELDS and not distils:
-        raise UserError("has no effect without a teacher")
-    fields = [n for n in FinetuningSettings.model_fields if n not in DATA_SETTINGS]
+    no_effect = {*DATA_SETTINGS, *(() if distils else DISTILLATION_FIELDS)}
+    fields = [n for n in FinetuningSettings.model_fields if n not in no_effect]
     known = ["learning_rate", *(n for n in fields if n != "learning_rates")]
     if name not in known:
         raise UserError(describe_unknown(name, known))
@@ -206,13 +193,9 @@ def _check_choices(name: str, choices: Any, distils: bool) -> None:
         if not isinstance(choices, dict) or not ends <= choices.keys() <= {*ends, "log"}:
             raise UserError("give a list of choices, or {low, high, log}")
         values = low, high = choices["low"], choices["high"]
-        are_numbers = all(
-            isinstance(end, int | float) and not isinstance(end, bool) for end in values
-        )
-        if not are_numbers or low > high:
-            raise UserError("low and high must be numbers, low the smaller one")
-        if choices.get("log") and low <= 0:
-            raise UserError("low must be above 0 where it is drawn on a logarithmic scale")
+        are_numbers = all(type(end) in (int, float) for end in values)
+        if not are_numbers or low > high or (choices.get("log") and low <= 0):
+            raise UserError("low and high must be numbers, low the smaller one, above 0 for log")
     setting = "learning_rates" if name == "learning_rate" else name
     for value in values:
         change_settings(FinetuningSettings(), {setting: format_value(value)})

@@ -98,10 +98,7 @@ def group_by_split(files: Iterable[Path], data: Path) -> dict[Split, list[Path]]
                 if word in SPLIT_OF
             }
             if len(named) > 1:
-                raise UserError(
-                    f"{path}: its name says {' and '.join(sorted(named))}; rename it after one "
-                    "split"
-                )
+                raise UserError(f"{path}: its name says {' and '.join(sorted(named))}")
             if named:
                 found[named.pop()].append(path)
                 break
@@ -122,10 +119,7 @@ def plan_splits(
         return plan_cut_splits(data, leave_out)
     if not labelled_test:
         if not found["train"] and not found["dev"]:
-            raise UserError(
-                f"{data}: only {found['test'][0].name}, whose labels are not published; add train "
-                "and dev"
-            )
+            raise UserError(f"{data}: {found['test'][0].name} alone has no published labels")
         found["test"] = []
     return plan_missing_splits(found)
 
@@ -185,14 +179,23 @@ class SplitReader:
         )
         return [*sample, *(e for e in swapped if not _is_in_sorted(held, hash_input(e)))]
 
-    def read_examples(
-        self, data: Path, split: Split, left_out: Counter[str], look_ahead: bool
-    ) -> Iterator[Example]:
-        """Yield the examples of a split one by one, unfinished and unsampled; without
-        `look_ahead` also those whose input a later split has, which is read for that.
+    def check(self, task: Task, data: Path) -> None:
+        """Raise UserError where the files cannot be read, or a split has no example, or the train
+        split those of one class.
         """
-        held = self._hash_later_inputs(data, split) if look_ahead else array("Q")
-        return self._read_split(data, split, held, left_out)
+        files = {file for part in self.parts(data).values() for file in part.files}
+        is_small = sum(file.stat().st_size for file in files) <= READ_WHOLE
+        for split in SPLITS:
+            left_out: Counter[str] = Counter()
+            held = self._hash_later_inputs(data, split) if is_small else array("Q")
+            classes = 2 if split == "train" and task.shape == "classification" and is_small else 1
+            found = set()
+            for example in self._read_split(data, split, held, left_out):
+                found.add(example.label)
+                if len(found) == classes:
+                    break
+            if len(found) < classes:
+                raise UserError(explain_empty_split(task, data, split, left_out))
 
     def _read_split(
         self, data: Path, split: Split, held: Sequence[int], left_out: Counter[str]
@@ -235,6 +238,12 @@ class SplitReader:
         return held
 
 
+def check_data(task: Task, data: Path) -> None:
+    """Raise UserError where files of a task are wrong; of a corpus its counts decide."""
+    if check := getattr(task.read, "check", None):
+        check(task, data)
+
+
 def get_passage(example: Example) -> str:
     """Return the passage, by which questions are cut."""
     return str(example.pair)
@@ -251,29 +260,3 @@ def hash_input(example: Example) -> int:
     return int.from_bytes(
         hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
     )
-
-
-def check_data(task: Task, data: Path) -> None:
-    """Raise UserError where the files cannot be read, or a split has no example, or the train split
-    those of one class.
-    """
-    if not isinstance(task.read, SplitReader):
-        return  # a corpus: its counts decide
-    files = {file for part in task.read.parts(data).values() for file in part.files}
-    is_small = sum(file.stat().st_size for file in files) <= READ_WHOLE
-    for split in SPLITS:
-        left_out: Counter[str] = Counter()
-        needed = 2 if split == "train" and task.shape == "classification" and is_small else 1
-        found = set()
-        for example in task.read.read_examples(data, split, left_out, look_ahead=is_small):
-            found.add(example.label)
-            if len(found) == needed:
-                break
-        if not found:
-            raise UserError(explain_empty_split(task, data, split, left_out))
-        if len(found) < needed:
-            [label] = found
-            raise UserError(
-                f"{data}: all training examples of {task.name} are "
-                f"{task.labels[int(label or 0)]!r}; nothing can be learnt from one class"
-            )

@@ -56,8 +56,7 @@ class Attempt:
 
     def summarize(self) -> dict[str, Any]:
         """Return all but the weights."""
-        names = ("learning_rate", "dev", "steps", "best_step", "examples_per_second", "diverged")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name != "state"}
 
 
 def write_attempt(attempt: Attempt, folder: Path) -> None:

@@ -21,7 +21,6 @@ from amazon_electra.model.encoders.known import read_json
 from amazon_electra.model.encoders.origin import describe_start
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.pretraining import loop
-from amazon_electra.model.pretraining.callbacks import make_callbacks
 from amazon_electra.model.pretraining.checkpoint import identify_run
 from amazon_electra.model.pretraining.input.batches import (
     Batches,
@@ -57,16 +56,10 @@ class Budget:
 def parse_budget(text: str) -> Budget:
     """Parse 30min, 2h, 45s, 1d, or operations in matrix products: 1.5e15flops."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)", text.strip().lower())
-    if not match or match[2] not in (*SECONDS, "flops"):
-        raise UserError(
-            "write a time (45s, 30min, 2h, 1d) or operations (1.5e15flops)", "budget", text
-        )
-    number = float(match[1])
-    if not 0 < number < math.inf:
-        raise UserError("must be more than 0, and finite", "budget", text)
-    return (
-        Budget(flops=number) if match[2] == "flops" else Budget(seconds=number * SECONDS[match[2]])
-    )
+    number, unit = (float(match[1]), match[2]) if match else (0.0, "")
+    if unit not in (*SECONDS, "flops") or not 0 < number < math.inf:
+        raise UserError("write a time (30min, 2h, 1d) or operations (1.5e15flops)", "budget", text)
+    return Budget(flops=number) if unit == "flops" else Budget(seconds=number * SECONDS[unit])
 
 
 def build_training(
@@ -113,7 +106,6 @@ def build_training(
         adaptation=recipe.adaptation,
         start=describe_start(origin.main) if origin else {},
         loaded=LoadedTrunk(model, share) if share else None,
-        callbacks=make_callbacks(),
     )
     if dev:
         training.validation = build_validation(config, shards, dev)
@@ -188,16 +180,10 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
     """Return the validation on the first `validate_sequences` of the dev shards; on fewer, so that
     it costs little, in a short run that does not say how often it is measured.
     """
-    if dev.vocabulary_fingerprint != shards.vocabulary_fingerprint:
-        raise UserError(
-            f"made with another vocabulary than {shards.folder}", "validation", dev.folder
-        )
-    if dev.max_length != shards.max_length:
-        raise UserError(
-            f"length {dev.max_length}, the shards have {shards.max_length}",
-            "validation",
-            dev.folder,
-        )
+    for name in ("vocabulary_fingerprint", "max_length"):
+        own, other = getattr(shards, name), getattr(dev, name)
+        if own != other:
+            raise UserError(f"{name} is {other}, of `shards` {own}", "validation", dev.folder)
     size = min(config.batch, config.device_batch or config.batch, dev.sequences)
     sequences = min(config.validate_sequences, dev.sequences)
     if not config.validate_every:
@@ -226,7 +212,7 @@ def read_special_tokens(vocabulary: Path) -> SpecialTokens:
     cls, sep = find_specials(Tokenizer.from_file(str(vocabulary / "tokenizer.json")))
     mask = find_special(vocabulary, "mask")
     if mask is None:
-        raise UserError(f"{vocabulary}: its tokenizer has no mask token; give an encoder's")
+        raise UserError(f"{vocabulary}: its tokenizer has no mask token")
     return SpecialTokens(cls, sep, mask)
 
 
@@ -238,28 +224,20 @@ def check_batch(batch: int, processes: int) -> None:
 
 def _check_recipe(recipe: Recipe, shards: Shards, device: Device) -> None:
     config = recipe.pretraining
-    if shards.max_length > recipe.architecture.max_positions:
-        raise UserError(
-            f"shards of length {shards.max_length} need at least as many", "max_positions"
-        )
     check_batch(config.batch, device.world_size)
-    if config.mask_probability * config.batch * shards.max_length < 1:
-        raise UserError(
-            f"masks no token of {config.batch} sequences of length {shards.max_length}",
-            "mask_probability",
-            config.mask_probability,
-        )
-    share = config.batch // device.world_size
-    if config.device_batch and share % config.device_batch:
-        raise UserError(
-            f"must divide {share}, one process's share of a batch",
-            "device_batch",
-            config.device_batch,
-        )
-    if (config.device_batch or share) % device.cores:
-        raise UserError(
-            f"what a host takes of it at once, "
-            f"{config.device_batch or share}, must be a multiple of its {device.cores} cores",
+    share, length = config.batch // device.world_size, shards.max_length
+    at_once, positions = config.device_batch or share, recipe.architecture.max_positions
+    probability = config.mask_probability
+    for holds, field, value, expected in (
+        (length <= positions, "max_positions", positions, f"at least {length}, as the shards have"),
+        (probability * config.batch * length >= 1, "mask_probability", probability, "larger"),
+        (share % at_once == 0, "device_batch", at_once, f"a divisor of {share}"),
+        (
+            at_once % device.cores == 0,
             "batch",
             config.batch,
-        )
+            f"shared by {device.cores} cores",
+        ),
+    ):
+        if not holds:
+            raise UserError(f"must be {expected}", field, value)

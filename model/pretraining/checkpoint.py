@@ -56,20 +56,13 @@ def identify_run(recipe: Recipe, shards: Shards) -> Identity:
 
 def check_same_run(now: Identity, then: Identity, output: Path) -> None:
     """Raise UserError, which names the differences, if a checkpoint is of another run."""
-
-    def shorten(value: Any) -> str:
-        return value[:12] if isinstance(value, str) and len(value) == 64 else repr(value)
-
-    differing = [name for name in now | then if now.get(name) != then.get(name)]
+    differing = [
+        f"{name} was {then.get(name)!r:.14} and is {now.get(name)!r:.14}"
+        for name in now | then
+        if now.get(name) != then.get(name)
+    ]
     if differing:
-        differences = ", ".join(
-            f"{name} was {shorten(then.get(name))} and is {shorten(now.get(name))}"
-            for name in differing
-        )
-        raise UserError(
-            f"{output} holds checkpoints of another run: {differences}; "
-            "use another `output` or remove that one"
-        )
+        raise UserError(f"has checkpoints of another run: {', '.join(differing)}", "output", output)
 
 
 @dataclass(frozen=True)
@@ -161,14 +154,9 @@ def load_newest_state(folder: Path) -> State | None:
             aside = folder / f"{DAMAGED}{path.name}"
             _remove_folder(aside)
             path.rename(aside)
-            print(
-                f"{path} is damaged ({error}); it is {aside.name} now, the one before it is taken",
-                file=sys.stderr,
-            )
+            print(f"{path} is damaged ({error}); it is {aside.name} now", file=sys.stderr)
     if kept:
-        raise UserError(
-            f"{folder}: every checkpoint was damaged; run the same command again to begin anew"
-        )
+        raise UserError(f"{folder}: every checkpoint was damaged; run it again to begin anew")
     return None
 
 
@@ -182,10 +170,7 @@ def find_state(folder: Path, device: Device, identity: Identity, output: Path) -
         return None
     path = build_path(folder, step)
     if not state and not path.exists():
-        raise UserError(
-            f"process {device.rank} does not see {path}, from which process 0 continues: `output` "
-            "must be a folder that all hosts share"
-        )
+        raise UserError(f"must be shared by all hosts: one lacks {path.name}", "output", output)
     state = state or load_state(path)
     check_same_run(identity, state.numbers["identity"], output)
     return state
@@ -219,12 +204,13 @@ class CheckpointWriter:
 
     def write(self, state: State, best_step: int) -> None:
         """Begin to write a state that nobody changes any more, after the write before it."""
-        self.wait()
-        self._writing = self._thread.submit(self._write_and_prune, state, best_step)
 
-    def _write_and_prune(self, state: State, best_step: int) -> None:
-        save_state(self.folder, state)
-        prune_checkpoints(self.folder, self._keep, best_step)
+        def write_and_prune() -> None:
+            save_state(self.folder, state)
+            prune_checkpoints(self.folder, self._keep, best_step)
+
+        self.wait()
+        self._writing = self._thread.submit(write_and_prune)
 
     def wait(self) -> None:
         """Block until the write in progress is on disk; UserError if the disk refused it."""
@@ -233,11 +219,10 @@ class CheckpointWriter:
             if writing:
                 writing.result()
         except (OSError, SafetensorError) as error:
-            kept = list_checkpoints(self.folder)
+            last = [path.name for path in list_checkpoints(self.folder)][-1:] or "none"
             raise UserError(
-                f"no checkpoint could be written to {self.folder}: "
-                f"{getattr(error, 'strerror', None) or error}; the last whole one is "
-                f"{kept[-1].name if kept else 'none'}: make room and run the same command again"
+                f"{self.folder}: {getattr(error, 'strerror', None) or error}; the last whole "
+                f"checkpoint is {last[0]}: make room and run the same command again"
             ) from error
 
 

@@ -1,5 +1,5 @@
-"""Trains: optimizer steps, log lines, validations, checkpoints. What watches them is a callback
-(callbacks.py). A SIGTERM ends it with a checkpoint, so that nothing is lost.
+"""Trains: optimizer steps, log lines, validations, checkpoints. A SIGTERM ends it with a
+checkpoint, so that nothing is lost.
 """
 
 import math
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
@@ -37,7 +38,7 @@ from amazon_electra.model.pretraining.network.masked_prediction import (
 )
 from amazon_electra.model.pretraining.objectives import MatrixFlops, find_objective
 from amazon_electra.model.pretraining.step_graphs import CaptureFailed, StepGraphs
-from amazon_electra.model.pretraining.validation import VALIDATIONS, Validation
+from amazon_electra.model.pretraining.validation import VALIDATIONS, Validation, describe_collapse
 from amazon_electra.model.processes import name_losses
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
@@ -77,6 +78,11 @@ COMPILED = {
     TokenHead: ("forward", "compute_rows"),
 }
 """Methods that are compiled, each kind once: all but look-ups and what is small."""
+EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
+
+
+class LossDiverged(RuntimeError):
+    """The loss is not a number any more, or is far above where it began."""
 
 
 class Window:
@@ -106,26 +112,23 @@ class Window:
         return float(torch.stack(self._norms).mean().item())
 
 
-class Callback:
-    """One concern; a class overrides the methods that it needs. All processes call them."""
+class Meter:
+    """What a clock grew by in training, without the pauses."""
 
-    def on_begin(self, training: "Training") -> None:
-        """Training begins, or goes on after a restart."""
+    def __init__(self, read: Callable[[], float]) -> None:
+        self._read = read
+        self._begun = self._paused = read()
 
-    def on_pause(self, training: "Training") -> None:
-        """Training stands still for a validation or a checkpoint."""
+    def pause(self) -> None:
+        self._paused = self._read()
 
-    def on_resume(self, training: "Training") -> None:
-        """Training goes on."""
+    def resume(self) -> None:
+        self._begun += self._read() - self._paused
 
-    def on_log(self, training: "Training", window: Window, numbers: dict[str, float]) -> None:
-        """Add to the numbers of a log line, which is about the steps of `window`, read."""
-
-    def on_measure(self, training: "Training", numbers: dict[str, float]) -> None:
-        """Add measures of the weights, which are those that would be written now."""
-
-    def on_out_of_memory(self, training: "Training") -> None:
-        """The step did not fit into the device's memory; it is taken again."""
+    def take(self) -> float:
+        """Return the growth since the last call."""
+        begun, self._begun = self._begun, self._read()
+        return self._begun - begun
 
 
 @dataclass
@@ -161,7 +164,6 @@ class Training:
     start: dict[str, Any] = field(default_factory=dict)  # what is known of the loaded weights
     loaded: LoadedTrunk | None = None  # where it is averaged with the trained one
     totals: Totals = field(default_factory=Totals)
-    callbacks: list[Callback] = field(default_factory=list)
     stopping: bool = False
 
     def __post_init__(self) -> None:
@@ -182,6 +184,7 @@ class Training:
             self.folder / "checkpoints", self.config.keep_checkpoints
         )
         self.clock_started, self.seconds_before = time.monotonic(), 0.0
+        self.meters = Meter(time.monotonic), Meter(time.process_time)
 
     def compile(self) -> None:
         """Let torch.compile make layers and heads faster, each kind once, and a GPU take each step
@@ -212,11 +215,6 @@ class Training:
     def stop_compiling(self) -> None:
         """Go on with neither compiled code nor graphs."""
         self.compiled, self.graphs = False, None
-
-    def call(self, method: str, *arguments: Any) -> None:
-        """Call a method of all callbacks with this training."""
-        for callback in self.callbacks:
-            getattr(callback, method)(self, *arguments)
 
     def measure_elapsed(self) -> float:
         """Return the seconds of all runs so far, the same in every process."""
@@ -299,8 +297,30 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
             training.optimizer.zero_grad(set_to_none=True)
             print(f"warning: {failure}; the training goes on without it, slower", file=sys.stderr)
         else:
-            training.call("on_out_of_memory")
+            _halve_batch(training)
     return _finish_step(training, sums) if sums is not None else None
+
+
+def _halve_batch(training: Training) -> None:
+    """Let the device take half as many sequences at once as those that did not fit.
+
+    Raise UserError for one sequence, and for processes that share a batch: the others wait for
+    gradients of this step.
+    """
+    sequences = training.count_sequences_at_once()
+    share = training.config.batch // training.device.world_size
+    half = next((n for n in range(sequences // 2, 0, -1) if share % n == 0), 0)
+    told = f"{sequences} sequences at once do not fit into the device's memory"
+    if not half:
+        raise UserError(f"{told}: take a smaller recipe, or shorter shards")
+    if training.shares_batches:
+        raise UserError(f"{told}: run the same command with `device_batch={half}`; it continues")
+    training.optimizer.zero_grad(set_to_none=True)
+    torch.cuda.empty_cache()
+    training.config = training.config.replace(device_batch=half)
+    if training.graphs:
+        training.begin_graphs()
+    print(f"warning: {told}; device_batch is {half} from here", file=sys.stderr)
 
 
 def take_step(training: Training, parts: list[Batch]) -> tuple[Sums, Tensor]:
@@ -374,7 +394,7 @@ def train(training: Training) -> None:
     try:
         with Progress(total, unit, "pre-training", done=done) as bar:
             training.model.train()
-            training.call("on_begin")
+            training.meters = Meter(time.monotonic), Meter(time.process_time)
             window, over = Window(), training.is_over()
             while not over:
                 arrays = next(batches)
@@ -394,13 +414,15 @@ def train(training: Training) -> None:
                     log_window(training, log, bar, window)
                     window = Window()
                 if keeping or validating:
-                    training.call("on_pause")
+                    for meter in training.meters:
+                        meter.pause()
                     if validating and (over or not stopping):
                         measure_state(training, log)
                         keeping = keeping or totals.best_step == totals.step
                     if keeping and device.is_rank0:
                         training.writer.write(copy_state(training), totals.best_step)
-                    training.call("on_resume")
+                    for meter in training.meters:
+                        meter.resume()
                 if stopping and not over:
                     training.writer.wait()
                     raise SystemExit(EXIT_TERMINATED)
@@ -412,11 +434,21 @@ def train(training: Training) -> None:
 
 def log_window(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
     """Log the means and rates of some steps; LossDiverged before bad weights are kept."""
-    totals = training.totals
-    norm = window.read(training.device)
+    totals, device = training.totals, training.device
+    norm = window.read(device)
     numbers = {**training.model.compute_means(window.sums), "gradient_norm": norm}
-    training.call("on_log", window, numbers)
+    _check_loss(training, numbers)
+    seconds, cpu_seconds = (meter.take() for meter in training.meters)
+    seconds = max(seconds, 1e-9)
+    [cpu_seconds] = device.add_numbers(max(cpu_seconds, 0.0))
+    totals.cpu_seconds += cpu_seconds
+    totals.seconds = training.measure_elapsed()
+    peak = device.measure_peak_flops() * device.world_size
     numbers |= {
+        "tokens_per_second": window.sums["real"] / seconds,
+        "sequences_per_second": window.steps * training.config.batch / seconds,
+        "flops_utilization": window.matrix_flops / seconds / peak,
+        "peak_memory_mb": device.measure_memory_mb(),
         "learning_rate": float(max(group["lr"] for group in training.optimizer.param_groups)),
         "tokens": totals.tokens,
         "matrix_flops": totals.matrix_flops,
@@ -431,13 +463,37 @@ def log_window(training: Training, log: MetricsLog | None, bar: Progress, window
     bar.update(done, **shown, tokens_per_second=round(numbers["tokens_per_second"]))
 
 
+def _check_loss(training: Training, numbers: dict[str, float]) -> None:
+    """End a training whose loss is of no use, before it keeps such weights."""
+    totals, loss = training.totals, numbers["loss"]
+    totals.first_loss = totals.first_loss or loss
+    if all(map(math.isfinite, numbers.values())) and loss <= EXPLODED * totals.first_loss:
+        return
+    training.writer.wait()
+    kept = [path.name for path in checkpoint.list_checkpoints(training.writer.folder)]
+    raise LossDiverged(
+        f"step {totals.step}: the loss is {loss:.4g}, at the start {totals.first_loss:.4g}; the "
+        f"last good state is {kept[-1] if kept else 'the beginning'}. Take a lower "
+        "`learning_rate`, a longer `warmup` or `precision='fp32'`, in another `output`"
+    )
+
+
 def measure_state(training: Training, log: MetricsLog | None) -> None:
-    """Measure the weights that would be written now, the same in every process."""
+    """Measure the weights that would be written now on dev shards, the same in every process; a
+    SIGTERM cuts it short.
+    """
     totals, loaded = training.totals, training.loaded
-    numbers: dict[str, float] = {}
+    if not training.validation or not totals.step:
+        return
     as_it_is = torch.compiler.set_stance("force_eager")  # other shapes would be compiled anew
     with as_it_is, loaded.averaged() if loaded else nullcontext():
-        training.call("on_measure", numbers)
+        stops = lambda: training.stopping  # noqa: E731
+        numbers = training.validation(training.model, training.device, stops)
+    warning = describe_collapse(totals.step, numbers)
+    if warning and training.device.is_rank0:
+        print(warning, file=sys.stderr)
+    if numbers.get("validation_loss", math.inf) < totals.best_loss:
+        totals.best_loss, totals.best_step = numbers["validation_loss"], totals.step
     if log and numbers:
         log.log(totals.step, **numbers)
 

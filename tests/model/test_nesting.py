@@ -8,23 +8,15 @@ from amazon_electra.beam_jobs.core.nesting import list_strings, load_json
 from amazon_electra.model.yaml_text import load_yaml
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("[" * 100_000, "nested"),
-        ("a: [", "parsing"),
-        ("a: !!python/object/apply:os.system [ls]", "constructor"),
-    ],
-)
-def test_yaml_that_cannot_be_read_is_refused(text, told):
-    with pytest.raises(ValueError, match=told) as refused:
+@pytest.mark.parametrize("text", ["[" * 100_000, "a: [", "a: !!python/object/apply:os.system [ls]"])
+def test_yaml_that_cannot_be_read_is_refused(text):
+    with pytest.raises(ValueError, check=lambda error: "\n" not in str(error)):
         load_yaml(text)
-    assert "\n" not in str(refused.value)
 
 
 def test_json_that_is_nested_too_deeply_is_refused():
     assert load_json('{"a": [1]}') == {"a": [1]}
-    with pytest.raises(ValueError, match="nested"):
+    with pytest.raises(ValueError, check=lambda error: "nested" in str(error)):
         load_json("[" * 100_000)
 
 

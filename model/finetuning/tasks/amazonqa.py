@@ -63,9 +63,7 @@ def _read_list(row: dict[str, Any], name: str, path: Path, number: int) -> list[
         get_column(row, name, path, number)  # raises
     found = row.get(name)
     if found is not None and not isinstance(found, list):
-        raise UserError(
-            f"{path}, line {number}: {name} is a {type(found).__name__}, must be a list"
-        )
+        raise UserError(f"{path}, line {number}: {name} is no list")
     return found or []
 
 

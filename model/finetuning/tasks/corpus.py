@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.model.finetuning.examples import (
@@ -117,20 +117,10 @@ def read_label(data: Path, column: str) -> dict[str, Any]:
     try:
         found = load_json((data / "corpus.json").read_text(encoding="utf-8")).get("labels", {})
     except (OSError, ValueError):
-        raise UserError(
-            "no corpus.json; give a folder made by beam_jobs.corpus_job", "data", data
-        ) from None
-    if column not in found:
+        raise UserError("no corpus.json there, as corpus_job writes it", "data", data) from None
+    if not found.get(column, {}).get("classes"):
         known = ", ".join(found) or "none"
-        raise UserError(
-            f"{data}: a corpus without the label {column}; it has {known}; make it again with "
-            f"{name_setting('label', column)}"
-        )
-    if not found[column]["classes"]:
-        raise UserError(
-            f"{data}: {column} has {found[column]['found']:,} values with enough reviews to train "
-            "on; a task needs 2 to 200"
-        )
+        raise UserError(f"no label {column} with 2 to 200 classes; it has {known}", "data", data)
     return dict(found[column])
 
 
@@ -218,9 +208,7 @@ def _stream_batches(
 ) -> Iterator[pa.RecordBatch]:
     files = sorted(data.glob("corpus-*.parquet"))
     if not files:
-        raise UserError(
-            "no corpus-*.parquet; give a folder made by beam_jobs.corpus_job", "data", data
-        )
+        raise UserError("no corpus-*.parquet there, as corpus_job writes it", "data", data)
     import pyarrow.dataset as ds  # and with it pandas: 0.4 CPU seconds, only where it is needed
 
     dataset = ds.dataset([str(f) for f in files], format="parquet")
@@ -228,9 +216,7 @@ def _stream_batches(
     missing = sorted(set(columns) - set(dataset.schema.names))
     columns += {"product"}.intersection(dataset.schema.names)
     if missing:
-        raise UserError(
-            f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version"
-        )
+        raise UserError(f"{files[0]}: no columns {', '.join(missing)}; make the corpus again")
     is_of_split = pc.field("split").cast(pa.string()).isin(list(splits))
     value = pc.field(column)
     if isinstance(next(iter(classes), ""), str):

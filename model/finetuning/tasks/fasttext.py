@@ -18,10 +18,7 @@ def read_fasttext(path: Path) -> Iterator[Example]:
             if not line.strip():
                 continue
             if not space:
-                raise UserError(
-                    f"{path}, line {number}: expected `__label__N text`, found "
-                    f"{line.strip()[:60]!r}"
-                )
+                raise UserError(f"{path}, line {number}: not `__label__N text`: {label[:60]!r}")
             index = find_class(label, LABELS, path, number)
             yield Example(f"{path.name}:{number}", text, label=index)
 

@@ -94,9 +94,7 @@ def read_glue_rows(spec: GlueSpec, path: Path) -> Iterator[tuple[int, dict[str, 
         yield from read_table_rows(path)
         return
     if len(first) != len(spec.header):
-        raise UserError(
-            f"{path}, line 1: no column {spec.text!r}; its columns are {', '.join(first)}"
-        )
+        raise UserError(f"{path}, line 1: no column {spec.text!r} in {', '.join(first)}")
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             cells = line.rstrip("\n").split("\t")
@@ -128,11 +126,7 @@ def _find_folder(data: Path, spec: GlueSpec) -> Path:
     if (data / spec.folder).is_dir():
         return data / spec.folder
     if data.is_dir() and not any(path.is_file() for path in data.iterdir()):
-        raise UserError(
-            f"no folder {spec.folder} and no file in it; name GLUE's folder or the task's",
-            "data",
-            data,
-        )
+        raise UserError(f"no folder {spec.folder} in it, and no file", "data", data)
     return data
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import Example, make_span_task
@@ -14,42 +13,23 @@ from amazon_electra.model.finetuning.splits import SplitReader, get_passage, pla
 def read_squad_questions(path: Path) -> Iterator[Example]:
     """Yield one example a question; all its published answers count, the first is trained on."""
     with open_text(path) as file:
-        try:
-            articles = parse_json_text(file.read())["data"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path}: not SQuAD's JSON ({error}); expected an object with `data`"
-            ) from error
+        text = file.read()
     try:
-        yield from _read_articles(articles)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = f"no field {error}" if isinstance(error, KeyError) else str(error)
-        raise UserError(
-            f"{path}: not SQuAD's official form ({what}); expected data, paragraphs, context, "
-            "qas, id, question, "
-            "answers, text and answer_start"
-        ) from error
-
-
-def _read_articles(articles: list[dict[str, Any]]) -> Iterator[Example]:
-    for article in articles:
-        for paragraph in article["paragraphs"]:
+        articles = parse_json_text(text)["data"]
+        for paragraph in (one for article in articles for one in article["paragraphs"]):
             for qa in paragraph["qas"]:
-                answers = tuple(
-                    (a["text"], int(a["answer_start"])) for a in qa["answers"] if a["text"]
-                )
-                question = qa["question"].strip()
-                yield Example(qa["id"], question, paragraph["context"], answers=answers)
+                found = [(a["text"], int(a["answer_start"])) for a in qa["answers"] if a["text"]]
+                question, passage = qa["question"].strip(), paragraph["context"]
+                yield Example(qa["id"], question, passage, answers=tuple(found))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: not SQuAD's official form ({error!r})") from error
 
 
 def read_answered_questions(path: Path) -> Iterator[Example]:
     """Yield the questions of SQuAD 1.1, each of which has an answer."""
     for example in read_squad_questions(path):
         if not example.answers:
-            raise UserError(
-                f"{path}: question {example.id} has no answer, in squad1 every one has; use "
-                "`task='squad2'`"
-            )
+            raise UserError(f"{path}: question {example.id} has no answer: use `task='squad2'`")
         yield example
 
 

@@ -31,9 +31,7 @@ def plan_subjqa_splits(data: Path) -> Mapping[Split, SplitSource]:
         return plan_cut_splits(data)
     found = group_by_split(sorted(data.rglob("*.csv*")), data)
     if not any(found.values()):
-        raise UserError(
-            f"{data}: no <domain>/train.csv, dev.csv or test.csv of SubjQA, plain or gz"
-        )
+        raise UserError(f"{data}: no <domain>/train.csv, dev.csv or test.csv of SubjQA")
     return plan_missing_splits(found)
 
 
@@ -73,12 +71,8 @@ def align_answer(review: str, answer: str, start: int) -> tuple[str, int] | None
         return answer, start
     places = [i for i, character in enumerate(review) if not character.isspace()]
     squeezed, wanted = "".join(review[i] for i in places), "".join(answer.split())
-    found = (
-        [match.start() for match in re.finditer(f"(?={re.escape(wanted)})", squeezed)]
-        if wanted
-        else []
-    )
-    if not found:
+    found = [match.start() for match in re.finditer(f"(?={re.escape(wanted)})", squeezed)]
+    if not (found and wanted):
         return None
     first = min(found, key=lambda i: abs(places[i] - start))
     begin, end = places[first], places[first + len(wanted) - 1] + 1
@@ -89,9 +83,7 @@ def _parse_start(written: object, path: Path, line: int) -> int:
     try:
         return int(ast.literal_eval(str(written))[0])
     except (ValueError, SyntaxError, TypeError, IndexError):
-        raise UserError(
-            f"{path}, line {line}: human_ans_indices {written!r} is not `(start, end)`"
-        ) from None
+        raise UserError(f"{path}, line {line}: human_ans_indices {written!r}") from None
 
 
 TASKS = (

@@ -19,6 +19,7 @@ from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_bert, write_corpus
+from tests.refusals import names
 
 POLARITY = find_task("polarity")
 
@@ -134,12 +135,12 @@ def test_a_class_without_an_example_is_never_the_answer():
     ("encoder", "task", "named"),
     [
         ("tfidf", "sst-2", "data="),
-        ("tfidf", "squad1", "arm: tfidf"),
+        ("tfidf", "squad1", "tfidf"),
         ("frozen:/no/such/folder", "polarity", "/no/such/folder"),
     ],
 )
 def test_what_is_no_baseline_is_told_in_one_line(made, tmp_path, encoder, task, named):
     data = str(made / "corpus") if task == "polarity" else str(tmp_path / "none")
     where = ["--data", data, "--output", str(tmp_path / "out")]
-    with pytest.raises(UserError, match=named):
+    with pytest.raises(UserError, check=names(named)):
         finetune.run(["--encoder", encoder, "--task", task, *where])

@@ -22,6 +22,7 @@ from amazon_electra.model.finetuning.training import train
 from amazon_electra.model.options import FinetuneOptions
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.finetuning.few_steps import LEARN, SHORT, tune
+from tests.refusals import names
 
 
 def test_a_fine_tuned_folder_predicts_what_it_learnt(made, learnt):
@@ -127,7 +128,7 @@ def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
 
 def test_where_every_learning_rate_diverges_one_line_says_so(made, monkeypatch):
     monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([5e-3, 1e-2]))
-    with pytest.raises(UserError, match=r"\(0.005, 0.01\)"):
+    with pytest.raises(UserError, check=names("`learning_rates`")):
         tune(made, "all-diverged", "--learning_rate", "5e-3", "1e-2")
 
 
@@ -167,16 +168,11 @@ def ask(made, *words):
     return make_request(config, made / "corpus", **sources)
 
 
-@pytest.mark.parametrize("weights", ["balanced", "none"])
-def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights):
-    request = ask(made, "--set", f"class_weights={weights}", "--seed", "3")
+def test_balanced_weights_are_of_the_labels_learnt(made):
+    request = ask(made, "--set", "class_weights=balanced", "--seed", "3")
     prepared = fit.prepare_data(request)
     training = fit.make_training(request, prepared, open_device("cpu", "fp32"))
-    assert (training.seed, training.settings.max_length) == (3, 32)
-    if weights == "none":
-        assert training.class_weights is None
-        return
-    counts = np.bincount(prepared.labels, minlength=5)
+    counts = np.bincount(prepared.train_features.targets.numbers, minlength=5)
     assert training.class_weights.tolist() == pytest.approx(
         (sum(counts) / 5 / counts).tolist(), rel=1e-5
     )
@@ -185,8 +181,8 @@ def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--task", "polarty"], "unknown; the tasks are"),
-        (["--data", "/nowhere"], "no such file or folder"),
+        (["--task", "polarty"], "`task='polarty'`"),
+        (["--data", "/nowhere"], "`data='/nowhere'`"),
         (["--set", "loss=hinge"], "`loss='hinge'`"),
         (["--set", "colour=red"], "`colour='red'`"),
         (["--set", "batch=0"], "`batch='0'`"),
@@ -195,11 +191,11 @@ def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights)
         (["--recipe", "enormous"], "`recipe='enormous'`"),
         (["--set", "dropout=5"], "`dropout='5'`"),
         (["--seed", "-1"], "`seed='-1'`"),
-        (["--set", "max_length=1024"], "max_length is 1024"),
+        (["--set", "max_length=1024"], "`max_length=1024`"),
         (["--output", "/dev/null/model"], "output='/dev/null/model'"),
         (["--evaluation", "/dev/null/test"], "evaluation='/dev/null/test'"),
     ],
 )
 def test_mistakes_are_named(made, arguments, words):
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, check=names(words)):
         tune(made, "mistake", *arguments)

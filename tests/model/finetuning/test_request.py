@@ -10,6 +10,7 @@ from amazon_electra.beam_jobs.core.settings import parse_field
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.request import check_for_task, choose_layers
+from tests.refusals import of_field
 
 
 def test_settings_of_a_run_are_read_back():
@@ -24,21 +25,21 @@ def test_settings_of_a_run_are_read_back():
 
 
 @pytest.mark.parametrize(
-    ("shape", "settings", "words"),
+    ("shape", "settings", "field"),
     [
-        ("span", {"loss": "focal"}, "loss "),
-        ("tokens", {"class_weights": "balanced"}, "class_weights "),
-        ("choice", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha "),
-        ("classification", {"focal_alpha": (0.5,)}, "focal_alpha .*loss=focal"),
-        ("classification", {"focal_gamma": 5.0}, "focal_gamma "),
-        ("classification", {"stride": 32}, "stride "),
-        ("classification", {"soft_weight": 0.7}, "soft_weight "),
-        ("classification", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha: .* a, b, c"),
+        ("span", {"loss": "focal"}, "loss"),
+        ("tokens", {"class_weights": "balanced"}, "class_weights"),
+        ("choice", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha"),
+        ("classification", {"focal_alpha": (0.5,)}, "focal_alpha"),
+        ("classification", {"focal_gamma": 5.0}, "focal_gamma"),
+        ("classification", {"stride": 32}, "stride"),
+        ("classification", {"soft_weight": 0.7}, "soft_weight"),
+        ("classification", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha"),
     ],
 )
-def test_what_a_task_would_pass_over_is_refused(shape, settings, words):
+def test_what_a_task_would_pass_over_is_refused(shape, settings, field):
     task = Task("t", shape, ("a", "b", "c"), ("accuracy",), lambda *_: [], "")
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, check=of_field(field)):
         check_for_task(FinetuningSettings(**settings), task, has_teacher=False)
     several = FinetuningSettings(loss="focal", focal_alpha=(0.1, 0.1, 0.8))
     check_for_task(several, replace(task, shape="tokens"), has_teacher=False)

@@ -18,6 +18,7 @@ from amazon_electra.model.pretraining.checkpoint import (
     save_state,
 )
 from tests.model.pretraining.runs import build, take_steps
+from tests.refusals import names
 
 
 def state_of(step, **numbers):
@@ -61,14 +62,13 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_it_is_taken(tmp_path, cap
         assert load_newest_state(tmp_path).step == step, "also where one was set aside before"
         assert names_in(tmp_path / "damaged-step-00000003")
     [*_, told] = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"{tmp_path / 'step-00000003'} is damaged (")
-    assert told.endswith("it is damaged-step-00000003 now, the one before it is taken")
+    assert str(tmp_path / "step-00000003") in told
     assert names_in(tmp_path) == ["damaged-step-00000003", "step-00000001", "step-00000002"]
 
 
 def test_where_all_are_damaged_nothing_begins_anew_unasked(tmp_path):
     cut(save_state(tmp_path, state_of(3)) / "state.json")
-    with pytest.raises(UserError, match=str(tmp_path)):
+    with pytest.raises(UserError, check=names(str(tmp_path))):
         load_newest_state(tmp_path)
     assert load_newest_state(tmp_path) is None, "that is the same command again"
 
@@ -84,7 +84,7 @@ def test_a_write_that_fails_leaves_nothing_and_is_told_with_what_is_left(tmp_pat
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "sync_path", full)
         writer.write(state_of(2), best_step=1)
-        with pytest.raises(UserError, match="step-00000001"):
+        with pytest.raises(UserError, check=names("step-00000001")):
             writer.wait()
     assert names_in(tmp_path) == ["step-00000001"]
     writer.wait()

@@ -1,6 +1,6 @@
 """What counts as training, and what is left out."""
 
-from amazon_electra.model.pretraining.callbacks import Meter
+from amazon_electra.model.pretraining.loop import Meter
 
 
 def test_what_a_pause_takes_is_not_counted():

@@ -7,6 +7,7 @@ from amazon_electra.model.finetuning import splits as split_reading
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_question_sets import write_amazonqa
 from tests.model.finetuning.tasks.test_splits import FILES, content
+from tests.refusals import names
 
 
 def check(name, data):
@@ -16,9 +17,9 @@ def check(name, data):
 @pytest.mark.parametrize("largest", [0, split_reading.READ_WHOLE])
 def test_good_files_of_every_format_pass(tmp_path, monkeypatch, largest):
     monkeypatch.setattr(split_reading, "READ_WHOLE", largest)
-    for number, (task, names) in enumerate(FILES.items()):
+    for number, (task, files) in enumerate(FILES.items()):
         (tmp_path / str(number)).mkdir()
-        for name in names:
+        for name in files:
             (tmp_path / str(number) / name).write_text(content(task, name))
         check(task, tmp_path / str(number))
 
@@ -40,14 +41,14 @@ def test_unreadable_empty_and_unknown_files_are_told(
     monkeypatch.setattr(split_reading, "READ_WHOLE", largest)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(written)
-    with pytest.raises(UserError, match=named):
+    with pytest.raises(UserError, check=names(named)):
         check(task, tmp_path)
 
 
 def test_a_train_split_whose_texts_are_all_in_test_is_told(tmp_path):
     for name in ("train.ft.txt", "test.ft.txt"):
         (tmp_path / name).write_text(content("amazon-sentiment", name, "all"))
-    with pytest.raises(UserError, match="train split"):
+    with pytest.raises(UserError, check=names("train split")):
         check("amazon-sentiment", tmp_path)
 
 
@@ -61,5 +62,5 @@ def test_of_large_files_the_first_examples_alone_are_read(tmp_path, monkeypatch)
     check("amazonqa", tmp_path)
     check("amazonqa-answerable", tmp_path)
     monkeypatch.undo()
-    with pytest.raises(UserError, match="line 41"):
+    with pytest.raises(UserError, check=names("line 41")):
         check("amazonqa", tmp_path)

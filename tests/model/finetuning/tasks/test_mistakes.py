@@ -12,6 +12,7 @@ from amazon_electra.model.finetuning.examples import Sampling, load_examples
 from amazon_electra.model.finetuning.files import read_table_rows
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
+from tests.refusals import names
 
 QUESTIONS = "amazonqa"
 NUMBERS = "sentence1\tsentence2\tscore\n"
@@ -39,31 +40,26 @@ LINES = question().encode() * 5000
         (QUESTIONS, "a.jsonl.gz", gzip.compress(LINES)[:60], ": "),
         (QUESTIONS, "a.jsonl.bz2", bz2.compress(LINES)[:60], ": "),
         ("sts-b", "a.tsv", f"{NUMBERS}a\tb\n", "sts-b"),
-        (
-            "amazon-sentiment",
-            "a.txt",
-            "__label__3 what\n",
-            ", line 1: label '__label__3'",
-        ),
+        ("amazon-sentiment", "a.txt", "__label__3 what\n", ", line 1: label '__label__3'"),
         ("sts-b", "a.tsv", f"{NUMBERS}a\tb\tnan\n", ", line 2: label 'nan'"),
-        ("squad2", "a.json", squad(), ": .*'answers'"),
+        ("squad2", "a.json", squad(), "'answers'"),
         ("squad2", "a.json", '{"data": {"a": 1}}', ": "),
-        ("squad1", "a.json", squad(answers=[]), ": question 1 .*`task='squad2'`"),
+        ("squad1", "a.json", squad(answers=[]), ": question 1"),
         ("squad2", "a.json", "[1]", ": "),
         ("amazonqa", "a.jsonl", question(review_snippets="a b"), ", line 1: review_snippets"),
-        ("amazonqa", "a.jsonl", '{"questionText": "q"}', ", line 1: .*'review_snippets'"),
+        ("amazonqa", "a.jsonl", '{"questionText": "q"}', "'review_snippets'"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path, task, name, content, words):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UserError, match=words if words[0] not in ":," else name + words):
+    with pytest.raises(UserError, check=names(name, words)):
         splits(find_task(task, path).name, path)
 
 
 def test_one_class_says_how_to_take_more(tmp_path):
     (tmp_path / "a.txt").write_text("__label__1 fine\n" * 3 + "__label__2 awful\n")
-    with pytest.raises(UserError, match="`n_train`"):
+    with pytest.raises(UserError, check=names("`n_train`")):
         load_examples(find_task("amazon-sentiment"), tmp_path / "a.txt", "train", Sampling(1))
 
 
@@ -85,7 +81,7 @@ def test_a_packed_file_that_holds_far_more_than_its_size_is_refused(tmp_path):
         file.write(b"text,label\n")
         for _ in range(70):
             file.write(b"x" * (1 << 20) + b"\n")
-    with pytest.raises(UserError, match=r"train.csv.gz"):
+    with pytest.raises(UserError, check=names("train.csv.gz")):
         list(read_table_rows(path))
 
 
@@ -100,5 +96,5 @@ def test_a_packed_file_that_holds_far_more_than_its_size_is_refused(tmp_path):
 def test_a_record_that_no_review_has_is_refused(tmp_path, name, text, named):
     path = tmp_path / name
     path.write_text(text)
-    with pytest.raises(UserError, match=f"{name}.*{named}"):
+    with pytest.raises(UserError, check=names(name, named)):
         list(read_table_rows(path))

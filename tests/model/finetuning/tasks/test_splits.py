@@ -20,6 +20,7 @@ from amazon_electra.model.finetuning.splits import (
 )
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
+from tests.refusals import names
 
 FILES = {
     "amazon-sentiment": ("train.ft.txt", "test.ft.txt"),
@@ -130,7 +131,7 @@ def test_inputs_of_a_later_split_are_left_out_and_counted(tmp_path, task):
         len(load_examples(find_task(task, tmp_path), tmp_path, "test", Sampling(), left_out)) == N
     )
     assert not left_out
-    with pytest.raises(UserError, match="train split"):
+    with pytest.raises(UserError, check=names("train split")):
         load_examples(find_task(task, tmp_path), tmp_path, "train", Sampling(), left_out)
     assert 0.7 * N < left_out["input also in a later split"] <= N
 
@@ -145,7 +146,7 @@ def test_equal_inputs_differ_in_case_and_spaces_alone(tmp_path):
         (tmp_path / name).write_text("".join(f"__label__{k} {text}\n" for k, text in lines))
     task = find_task("amazon-sentiment")
     left_out = Counter()
-    with pytest.raises(UserError, match="amazon-sentiment"):
+    with pytest.raises(UserError, check=names("amazon-sentiment")):
         load_examples(task, tmp_path, "train", Sampling(), left_out)
     assert left_out == {"input also in a later split": 2}
     assert [e.text for e in load_examples(task, tmp_path, "dev", Sampling(), left_out)] == [
@@ -177,7 +178,7 @@ def test_a_word_of_the_name_tells_the_split(tmp_path, name, split):
 
 def test_a_name_of_two_splits_is_refused(tmp_path):
     (tmp_path / "train_test.csv").write_text("x")
-    with pytest.raises(UserError, match=r"train_test.csv: "):
+    with pytest.raises(UserError, check=names("train_test.csv: ")):
         list_split_files(tmp_path)
 
 
@@ -198,7 +199,7 @@ def test_a_folder_of_both_squads(tmp_path):
 
 def test_only_an_unlabelled_test_file_is_not_enough(tmp_path):
     (tmp_path / "test.csv").write_text("x")
-    with pytest.raises(UserError, match=r"test.csv"):
+    with pytest.raises(UserError, check=names("test.csv")):
         splits("swag", tmp_path)
 
 

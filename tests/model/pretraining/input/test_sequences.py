@@ -9,6 +9,7 @@ from amazon_electra.model.pretraining.input.batches import (
 )
 from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from tests.model.synthetic_shards import write_shards
+from tests.refusals import names
 
 
 @pytest.fixture(scope="module")
@@ -74,18 +75,15 @@ def mix_lengths(folder):
 @pytest.mark.parametrize(
     ("spoil", "named"),
     [
-        (lambda at: (at / "shards.json").unlink(), "{at}'`: .*shards.json"),
-        (
-            lambda at: (at / "shard-00001.parquet").unlink(),
-            "{at}'`: ",
-        ),
+        (lambda at: (at / "shards.json").unlink(), "shards.json"),
+        (lambda at: (at / "shard-00001.parquet").unlink(), "{at}"),
         (lambda at: cut(at / "shard-00001.parquet"), "{at}/shard-00001.parquet"),
-        (lambda at: (at / "vocabulary/tokenizer.json").write_text("{{}}"), "vocabulary"),
+        (lambda at: (at / "vocabulary/tokenizer.json").write_text("{{}}"), "tokenizer.json"),
         (mix_lengths, "shard-00001.parquet: max_length"),
     ],
 )
 def test_shards_that_are_not_whole_are_refused(tmp_path, spoil, named):
     folder = write_shards(tmp_path / "shards", sequences=20)
     spoil(folder)
-    with pytest.raises(UserError, match=named.format(at=folder)):
+    with pytest.raises(UserError, check=names(named.format(at=folder))):
         Shards.open(folder)

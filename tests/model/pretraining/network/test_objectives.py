@@ -20,6 +20,7 @@ from amazon_electra.model.pretraining.network.electra import corrupt_batch
 from amazon_electra.model.recipes import RECIPES
 from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
 from tests.model.synthetic_shards import write_shards
+from tests.refusals import names
 
 SETTINGS = SHAPE | {"batch": 16, "log_every": 5}
 
@@ -97,7 +98,7 @@ def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards
 
 def test_dev_shards_of_another_vocabulary_are_refused(shards, tmp_path):
     other = Shards.open(write_shards(tmp_path, size=50, length=64))
-    with pytest.raises(UserError, match=f"`validation='{tmp_path}'`"):
+    with pytest.raises(UserError, check=names(f"`validation='{tmp_path}'`")):
         build_validation(RECIPES["sample"].pretraining, Shards.open(shards), other)
 
 

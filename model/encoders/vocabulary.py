@@ -1,9 +1,4 @@
-"""Reads vocabulary and tokenizer of an encoder, and gives another vocabulary vectors made of its
-own.
-
-The entries of both keep their vectors, and each new one begins as the mean of the pieces into which
-the old vocabulary would have cut it.
-"""
+"""Reads vocabulary and tokenizer of an encoder, and writes the tokenizer as others take it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +14,6 @@ from amazon_electra.model.wordpiece import build_tokenizer_of, list_entries, wri
 if TYPE_CHECKING:  # the flows, which read entries, load no torch
     from torch import Tensor
 
-UNKNOWN = "[UNK]"
 NEEDED = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 BY_ENTRY = {  # weights with one row per vocabulary entry
     "electra.embeddings.word_embeddings.weight",
@@ -75,44 +69,11 @@ def check_entries(entries: list[str], rows: int) -> None:
         raise UserError(f"{len(entries)} entries in its vocabulary, {rows} rows in its weights")
 
 
-def fit_vocabulary(
-    weights: dict[str, "Tensor"], old: list[str], new: list[str]
-) -> dict[str, "Tensor"]:
-    """Return the weights with one row for each new entry."""
-    rows = min((len(t) for name, t in weights.items() if name in BY_ENTRY), default=len(old))
-    check_entries(old, rows)
-    if old == new:
-        return {name: t[: len(new)] if name in BY_ENTRY else t for name, t in weights.items()}
-    if UNKNOWN not in old:
-        raise UserError(f"its tokenizer has no {UNKNOWN}, as WordPiece has: keep its vocabulary")
-    import torch
-
-    fitted, sources = dict(weights), map_vocabulary(old, new)
-    for name in BY_ENTRY & weights.keys():
-        fitted[name] = torch.stack([weights[name][rows].mean(dim=0) for rows in sources])
-    return fitted
-
-
-def map_vocabulary(old: list[str], new: list[str]) -> list[list[int]]:
-    """Return for each new entry its old id, or the ids of its pieces, or that of [UNK]."""
-    ids = {token: i for i, token in enumerate(old)}
-    unknown = [ids[UNKNOWN]]
-    return [[ids[t]] if t in ids else split_into_pieces(t, ids) or unknown for t in new]
-
-
-def split_into_pieces(token: str, ids: dict[str, int]) -> list[int]:
-    """Return the ids of a word's pieces, longest match first (WordPiece); [] if none fits."""
-    continues = token.startswith("##")
-    rest = token.removeprefix("##")
-    found: list[int] = []
-    while rest:
-        prefix = "##" if continues or found else ""
-        size = next((n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids), 0)
-        if not size:
-            return []
-        found.append(ids[prefix + rest[:size]])
-        rest = rest[size:]
-    return found
+def cut_padding(weights: dict[str, "Tensor"], entries: list[str]) -> dict[str, "Tensor"]:
+    """Return the weights with one row for each entry; tables may be filled up."""
+    tables = {name: tensor for name, tensor in weights.items() if name in BY_ENTRY}
+    check_entries(entries, min(map(len, tables.values()), default=len(entries)))
+    return weights | {name: tensor[: len(entries)] for name, tensor in tables.items()}
 
 
 def load_published_tokenizer(folder: Path) -> Tokenizer:

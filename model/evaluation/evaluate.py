@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Resources
@@ -71,11 +71,7 @@ def evaluate_model(
     started = time.perf_counter()
     trained = network.read_task_head(folder).task
     if trained not in (task.name, *task.trained_as):
-        raise UserError(
-            f"{folder} was fine-tuned on {trained}: use {name_setting('task', trained)}",
-            "task",
-            task.name,
-        )
+        raise UserError(f"{folder} was fine-tuned on {trained}", "task", task.name)
     finetuning_run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
@@ -87,31 +83,16 @@ def evaluate_model(
     if task.shape == "span":
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
         write_json(output / "answers.json", answers)
-    about = {
-        "left_out": dict(left_out),
-        "seed": finetuning_run["seed"],
-        "encoder": finetuning_run["encoder"],
-        "seconds": round(time.perf_counter() - started, 3),
-    }
-    return _write_metrics(predictions, task, split, folder, data, output, about)
-
-
-def _write_metrics(
-    predictions: Predictions,
-    task: Task,
-    split: Split,
-    folder: Path,
-    data: Path,
-    output: Path,
-    about: dict[str, Any],
-) -> dict[str, Any]:
-    """Write predictions.parquet and, last, metrics.json; return the metrics."""
+    seconds = round(time.perf_counter() - started, 3)
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     measured = summarize_predictions(predictions, task, split) | {
         "model": str(folder),
         "data": str(data),
         **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
-        **about,
+        "left_out": dict(left_out),
+        "seed": finetuning_run["seed"],
+        "encoder": finetuning_run["encoder"],
+        "seconds": seconds,
     }
     write_predictions(predictions, output / "predictions.parquet")
     write_json(output / "metrics.json", measured)

@@ -26,10 +26,9 @@ Value = Callable[[np.ndarray], np.ndarray]
 class Metric:
     name: str
     title: str
-    better: Literal["higher", "lower"]
     columns: Columns
     value: Value
-
+    better: Literal["higher", "lower"] = "higher"
     bounds: tuple[float, float] = (0.0, 1.0)
 
     def compute(self, predictions: Predictions) -> float:
@@ -142,88 +141,54 @@ def _compute_pearson(sums: np.ndarray) -> np.ndarray:
     return _divide(n * xy - x * y, np.sqrt(spread))
 
 
-def _compute_rank_moments(predictions: Predictions) -> np.ndarray:
+def _list_moments(predictions: Predictions) -> np.ndarray:
+    return _compute_moments(predictions.predicted_numbers, predictions.gold_array)
+
+
+def _list_rank_moments(predictions: Predictions) -> np.ndarray:
     """Return the moments of the ranks, which are taken once: the bootstrap resamples them."""
     from scipy.stats import rankdata
 
-    return _compute_moments(
-        rankdata(predictions.predicted_numbers), rankdata(predictions.gold_array)
-    )
+    numbers = predictions.predicted_numbers, predictions.gold_array
+    return _compute_moments(*map(rankdata, numbers))
 
 
-def _stack_entity_counts(predictions: Predictions) -> np.ndarray:
+def _square_errors(predictions: Predictions) -> np.ndarray:
+    return (predictions.predicted_numbers - predictions.gold_array) ** 2
+
+
+def _count_entities(predictions: Predictions) -> np.ndarray:
     """Return how many entities of each sentence are right, predicted and labelled [n, 3]."""
     return np.stack([predictions.scores[n] for n in ("right", "predicted", "labelled")], axis=1)
 
 
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric("accuracy", "accuracy", "higher", *_make_mean(_mark_correct)),
-        Metric("macro_f1", "macro-F1", "higher", _count_classes, _compute_macro_f1),
-        Metric("micro_f1", "micro-F1", "higher", _count_classes, _compute_micro_f1),
-        Metric("subset_accuracy", "subset accuracy", "higher", *_make_mean(_mark_correct)),
-        # of class 1, by which GLUE measures MRPC and QQP
-        Metric("f1", "F1", "higher", _count_classes, lambda s: _compute_f1s(s)[0][..., 1]),
-        Metric(
-            "matthews",
-            "Matthews correlation",
-            "higher",
-            _count_classes,
-            _compute_matthews,
-            (-1.0, 1.0),
-        ),
-        Metric("mae", "mean absolute error", "lower", *_make_mean(_count_steps), (0.0, np.inf)),
-        Metric(
-            "within_one",
-            "within one step",
-            "higher",
-            *_make_mean(lambda p: _count_steps(p) <= 1),
-        ),
-        Metric(
-            "kappa",
-            "quadratic kappa",
-            "higher",
-            _compute_step_moments,
-            _compute_kappa,
-            (-1.0, 1.0),
-        ),
-        Metric("loss", "loss", "lower", *_make_mean(lambda p: p.loss), (0.0, np.inf)),
-        Metric("ece", "calibration error", "lower", _bin_calibration_errors, _compute_ece),
-        Metric(
-            "pearson",
-            "Pearson correlation",
-            "higher",
-            lambda p: _compute_moments(p.predicted_numbers, p.gold_array),
-            _compute_pearson,
-            (-1.0, 1.0),
-        ),
-        Metric(
-            "spearman",
-            "Spearman correlation",
-            "higher",
-            _compute_rank_moments,
-            _compute_pearson,
-            (-1.0, 1.0),
-        ),
-        Metric(
-            "mse",
-            "mean squared error",
-            "lower",
-            *_make_mean(lambda p: (p.predicted_numbers - p.gold_array) ** 2),
-            (0.0, np.inf),
-        ),
-        Metric("exact_match", "exact match", "higher", *_make_mean(lambda p: p.scores["exact"])),
-        Metric("answer_f1", "answer F1", "higher", *_make_mean(lambda p: p.scores["f1"])),
-        Metric(
-            "entity_f1",
-            "entity F1",
-            "higher",
-            _stack_entity_counts,
-            lambda sums: _divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2]),
-        ),
-    )
-}
+def _compute_entity_f1(sums: np.ndarray) -> np.ndarray:
+    return _divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2])
+
+
+SIGNED: tuple[float, float] = (-1.0, 1.0)
+LOWER: dict[str, Any] = {"better": "lower", "bounds": (0.0, np.inf)}
+_EVERY = (
+    Metric("accuracy", "accuracy", *_make_mean(_mark_correct)),
+    Metric("macro_f1", "macro-F1", _count_classes, _compute_macro_f1),
+    Metric("micro_f1", "micro-F1", _count_classes, _compute_micro_f1),
+    Metric("subset_accuracy", "subset accuracy", *_make_mean(_mark_correct)),
+    # of class 1, by which GLUE measures MRPC and QQP
+    Metric("f1", "F1", _count_classes, lambda sums: _compute_f1s(sums)[0][..., 1]),
+    Metric("matthews", "Matthews correlation", _count_classes, _compute_matthews, bounds=SIGNED),
+    Metric("mae", "mean absolute error", *_make_mean(_count_steps), **LOWER),
+    Metric("within_one", "within one step", *_make_mean(lambda p: _count_steps(p) <= 1)),
+    Metric("kappa", "quadratic kappa", _compute_step_moments, _compute_kappa, bounds=SIGNED),
+    Metric("loss", "loss", *_make_mean(lambda p: p.loss), **LOWER),
+    Metric("ece", "calibration error", _bin_calibration_errors, _compute_ece, better="lower"),
+    Metric("pearson", "Pearson correlation", _list_moments, _compute_pearson, bounds=SIGNED),
+    Metric("spearman", "Spearman correlation", _list_rank_moments, _compute_pearson, bounds=SIGNED),
+    Metric("mse", "mean squared error", *_make_mean(_square_errors), **LOWER),
+    Metric("exact_match", "exact match", *_make_mean(lambda p: p.scores["exact"])),
+    Metric("answer_f1", "answer F1", *_make_mean(lambda p: p.scores["f1"])),
+    Metric("entity_f1", "entity F1", _count_entities, _compute_entity_f1),
+)
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _EVERY}
 
 
 def compute_metric(name: str, predictions: Predictions) -> float:

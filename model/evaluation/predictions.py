@@ -54,9 +54,11 @@ class Predictions:
         if "exact" in self.scores:
             return self.scores["exact"] == 0
         if "right" in self.scores:
-            return (self.scores["right"] < self.scores["labelled"]) | (
-                self.scores["right"] < self.scores["predicted"]
+            right, others = (
+                self.scores["right"],
+                (self.scores["labelled"], self.scores["predicted"]),
             )
+            return right < np.maximum(*others)
         if not self.n_classes:
             return np.ones(len(self), dtype=bool)
         is_wrong = np.not_equal(self.predicted_classes, self.gold_array)
@@ -149,7 +151,7 @@ def _encode_lists(values: list[Any]) -> list[Any]:
 def read_predictions(path: Path) -> Predictions:
     """Read the file that `write_predictions` wrote. UserError where it does not exist."""
     if not path.exists():
-        raise UserError(f"{path}: no such file; the folder must be one written by model.evaluate")
+        raise UserError(f"{path}: no such file, which model.evaluate writes")
     table = pq.read_table(path)
     columns = {name: table.column(name) for name in table.column_names}
     metadata = json.loads(table.schema.metadata[b"amazon_electra"])

@@ -176,9 +176,7 @@ def compare_arms(
     Without `seed_pairs` there was one pre-training.
     """
     if len(a) != len(b) or not a:
-        raise UserError(
-            f"arms of {len(a)} and {len(b)} seeds cannot be compared: give both the same seeds"
-        )
+        raise UserError(f"arms of {len(a)} and {len(b)} seeds: give both the same seeds")
     aligned = [metric.columns(p) for p in _align_examples([*a, *b])]
     n = len(aligned[0])
     values = np.array([metric.value(columns.sum(0)) for columns in aligned], dtype=float)
@@ -285,11 +283,8 @@ def _align_examples(arms: Sequence[Predictions]) -> list[Predictions]:
     for predictions in arms:
         place = {example: i for i, example in enumerate(predictions.ids)}
         if place.keys() != set(wanted):
-            raise UserError(
-                "arms were evaluated on different examples and cannot be compared: "
-                f"{len(place.keys() ^ set(wanted))} examples are in one only; use the same data "
-                "and n_test"
-            )
+            others = len(place.keys() ^ set(wanted))
+            raise UserError(f"{others} examples are of one arm alone: use the same data and n_test")
         same_order = predictions.ids == wanted
         rows = [] if same_order else [place[i] for i in wanted]
         aligned.append(predictions if same_order else predictions.take_rows(rows))
@@ -359,10 +354,7 @@ def _estimate_spread(full: np.ndarray, resampled: np.ndarray, n: int) -> Spread:
     (1946), at least those of the fewest levels, at most those of P and F together.
     """
     if n < 2:
-        raise UserError(
-            "the test set has one example, which says nothing of others: give more (n_test, or "
-            "the data)"
-        )
+        raise UserError("one test example says nothing of others: raise n_test")
     examples = float(resampled.mean((0, 1)).var(ddof=1))
     pretraining, finetuning, both = map(float, _compute_mean_squares(full))
     deviations = resampled - resampled.mean(-1, keepdims=True)

@@ -9,6 +9,7 @@ import string
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -71,21 +72,14 @@ def _find_best_answer(
     for feature, (starts, ends) in zip(features, logits, strict=True):
         null = min(null, float(starts[0] + ends[0]))
         inside = feature.offsets[:, 0] >= 0
-        for start in _rank_positions(starts, inside):
-            for end in _rank_positions(ends, inside):
-                total = float(starts[start] + ends[end])
-                if start <= end < start + MAX_ANSWER_TOKENS and total > best:
-                    best, text = (
-                        total,
-                        str(example.pair)[feature.offsets[start][0] : feature.offsets[end][1]],
-                    )
+        most = min(CANDIDATES, int(inside.sum()))
+        firsts, lasts = (np.argsort(-np.where(inside, s, -np.inf))[:most] for s in (starts, ends))
+        for start, end in product(firsts.tolist(), lasts.tolist()):
+            total = float(starts[start] + ends[end])
+            if start <= end < start + MAX_ANSWER_TOKENS and total > best:
+                begin, stop = feature.offsets[start][0], feature.offsets[end][1]
+                best, text = total, str(example.pair)[begin:stop]
     return text, null - best
-
-
-def _rank_positions(scores: np.ndarray, inside: np.ndarray) -> list[int]:
-    return np.argsort(-np.where(inside, scores, -np.inf))[
-        : min(CANDIDATES, int(inside.sum()))
-    ].tolist()
 
 
 def _compute_loss(features: Sequence[Feature], logits: Sequence[np.ndarray]) -> float:
@@ -94,15 +88,9 @@ def _compute_loss(features: Sequence[Feature], logits: Sequence[np.ndarray]) -> 
     for feature, scores in zip(features, logits, strict=True):
         assert isinstance(feature.target, list)
         log_probabilities = compute_log_softmax(scores)
-        losses.append(
-            -(log_probabilities[0, feature.target[0]] + log_probabilities[1, feature.target[1]]) / 2
-        )
+        losses.append(-log_probabilities[[0, 1], feature.target].mean())
         has_answer.append(feature.target != [0, 0])
-    return float(
-        min(loss for loss, here in zip(losses, has_answer, strict=True) if here)
-        if any(has_answer)
-        else np.mean(losses)
-    )
+    return float(np.min(np.array(losses)[has_answer]) if any(has_answer) else np.mean(losses))
 
 
 def score_answers(

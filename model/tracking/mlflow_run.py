@@ -46,12 +46,13 @@ BATCH_METRICS, BATCH_PARAMETERS, PARAMETER_CHARACTERS = 1_000, 100, 6_000
 OUTSIDE_NAMES = r"[^\w\-. :/]"
 """Characters that MLflow refuses in the name of a metric, and with it the whole batch."""
 FINAL_CODES = {
-    "INVALID_PARAMETER_VALUE",
-    "RESOURCE_DOES_NOT_EXIST",
-    "RESOURCE_ALREADY_EXISTS",
-    "BAD_REQUEST",
+    *("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"),
+    *("RESOURCE_ALREADY_EXISTS", "BAD_REQUEST"),
 }
-FINAL_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+FINAL_ERRORS = (
+    *(AssertionError, AttributeError, FileNotFoundError),
+    *(LookupError, TypeError, ValueError),
+)
 """Errors that another attempt would get again, beside FINAL_CODES: the request is dropped."""
 
 log = logging.getLogger("amazon_electra.tracking")
@@ -115,13 +116,30 @@ class Tracking:
         run = self._runs.setdefault(
             (name, tags.get(FINGERPRINT, "")), TrackedRun(name, Path(folder))
         )
-        self._ask(lambda: self._begin_run(run, parameters, tags))
+
+        def begin() -> None:
+            from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+            self._create_run(run, parameters, tags)
+            run.monitor = SystemMetricsMonitor(run.id, resume_logging=True, tracking_uri=self.uri)
+            run.monitor.start()
+            self._followed.append(run)
+
+        self._ask(begin)
         status = "FAILED"
+
+        def end() -> None:
+            self._send_lines(run)
+            self._client.set_terminated(run.id, status=status)
+            self._followed = [other for other in self._followed if other is not run]
+            if run.monitor:
+                run.monitor.finish()
+
         try:
             yield run
             status = "FINISHED"
         finally:
-            self._ask(lambda: self._finish_run(run, status))
+            self._ask(end)
 
     def mirror_folder(
         self,
@@ -238,7 +256,13 @@ class Tracking:
         try:
             self._connect()
             while self._waiting:
-                self._carry_out(self._waiting[0])
+                try:
+                    self._waiting[0]()
+                except Exception as error:
+                    is_final = getattr(error, "error_code", "") in FINAL_CODES
+                    if not (is_final or isinstance(error, FINAL_ERRORS)):
+                        raise
+                    log.warning("MLflow at %s: %s", *map(hide_credentials, (self.uri, str(error))))
                 self._waiting.popleft()
             for run in self._followed:
                 self._send_lines(run)
@@ -250,16 +274,6 @@ class Tracking:
             return False
         self._is_away = False
         return True
-
-    def _carry_out(self, request: Callable[[], None]) -> None:
-        """Make a request; one that another attempt would fail as well is logged and dropped."""
-        try:
-            request()
-        except Exception as error:
-            is_final = getattr(error, "error_code", "") in FINAL_CODES
-            if not (is_final or isinstance(error, (*FINAL_ERRORS, FileNotFoundError))):
-                raise
-            log.warning("MLflow at %s: %s", *map(hide_credentials, (self.uri, str(error))))
 
     def _connect(self) -> None:
         if self._client:
@@ -309,23 +323,6 @@ class Tracking:
             source = json.dumps({"uri": dataset["source"]})
             entity = Dataset(dataset["name"], dataset["digest"], "local", source)
             self._client.log_inputs(run.id, [DatasetInput(entity, [])])
-
-    def _begin_run(
-        self, run: TrackedRun, parameters: Mapping[str, Any], tags: Mapping[str, str]
-    ) -> None:
-        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-
-        self._create_run(run, parameters, tags)
-        run.monitor = SystemMetricsMonitor(run.id, resume_logging=True, tracking_uri=self.uri)
-        run.monitor.start()
-        self._followed.append(run)
-
-    def _finish_run(self, run: TrackedRun, status: str) -> None:
-        self._send_lines(run)
-        self._client.set_terminated(run.id, status=status)
-        self._followed = [other for other in self._followed if other is not run]
-        if run.monitor:
-            run.monitor.finish()
 
     def _send_lines(self, run: TrackedRun) -> None:
         """Send the lines of metrics.jsonl that were added."""

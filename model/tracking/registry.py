@@ -96,10 +96,7 @@ class Registry:
         return {**known.tags, "version": str(known.version), "source": str(known.source)}
 
     def pin_version(self, alias: str | None, number: str | None) -> tuple[str, str]:
-        """Return number and run of the version with an alias or number.
-
-        Raise ValueError where there is no such version.
-        """
+        """Return number and run of the version with an alias or number; ValueError for none."""
         with self._translate_errors():
             version = self._get_version(alias, number)
         return str(version.version), str(version.run_id)
@@ -118,12 +115,11 @@ class Registry:
 
         with self._translate_errors():
             version = self._get_version(alias, number)
-            if not list_artifacts(artifact_uri=version.source, tracking_uri=self.uri):
-                raise ValueError(f"its artifacts are not there ({version.source})")
+            place = {"artifact_uri": version.source, "tracking_uri": self.uri}
             try:
-                copied = download_artifacts(
-                    artifact_uri=version.source, dst_path=str(folder), tracking_uri=self.uri
-                )
+                if not list_artifacts(**place):
+                    raise FileNotFoundError(version.source)
+                copied = download_artifacts(**place, dst_path=str(folder))
             except OSError as error:
                 cause = hide_credentials(str(error))
                 raise ValueError(f"its artifacts are not there ({cause})") from None
@@ -187,17 +183,9 @@ class Registry:
         if version in encoders:
             return version
         matches = [number for number, encoder in encoders.items() if encoder.startswith(version)]
-        if len(version) < SHORTEST_FINGERPRINT or not matches:
-            raise ValueError(
-                f"no version {version or '(empty)'} of {self.name}; the MLflow UI lists them under "
-                f"Models. Write its number, or at least {SHORTEST_FINGERPRINT} digits of its "
-                "encoder's fingerprint"
-            )
-        if len(matches) > 1:
-            numbers = ", ".join(sorted(matches, key=int))
-            raise ValueError(
-                f"{version} begins the encoder of the versions {numbers}; write the number of one"
-            )
+        if len(version) < SHORTEST_FINGERPRINT or len(matches) != 1:
+            numbers = ", ".join(sorted(matches or encoders, key=int)) or "none"
+            raise ValueError(f"no version {version!r} of {self.name}; write one of {numbers}")
         return matches[0]
 
     def _list_versions(self) -> list[Any]:
@@ -222,13 +210,10 @@ class Registry:
         try:
             yield
         except MlflowException as error:
-            if error.error_code in NOT_FOUND:
-                raise ValueError(
-                    f"the registry of MLflow: {hide_credentials(error.message)}"
-                ) from error
+            kind = ValueError if error.error_code in NOT_FOUND else RegistryAway
             cause = hide_credentials(str(error)).splitlines()[0]
-            raise RegistryAway(
-                f"MLflow at {hide_credentials(self.uri)} did not answer for the registry: {cause}"
+            raise kind(
+                f"the registry of MLflow at {hide_credentials(self.uri)}: {cause}"
             ) from error
 
 
@@ -240,16 +225,11 @@ def find_models(uri: str, alias: str, task: str | None = None) -> list[dict[str,
     if task:
         every = [one for one in every if one.name == name_model(task)]
         if not every:
-            names = ", ".join(one.task for one in list_registries(uri)) or "none; a run registers"
-            raise UserError(f"no model of this task is registered: {names}", "model.task", task)
+            names = ", ".join(one.task for one in list_registries(uri)) or "none"
+            raise UserError(f"no model of it is registered, of others: {names}", "model.task", task)
     found = [version for one in every if (version := one.get_by_alias(alias)).get("model")]
     if not found:
         there = ", ".join(dict.fromkeys(name for one in every for name in one.list_aliases()))
-        raise UserError(
-            f"not in the registry (there: {there or 'none; a run registers its model'}); "
-            "`model.alias='challenger'` scores with the latest one, `amazon-electra promote "
-            "VERSION` makes one champion",
-            "model.alias",
-            alias,
-        )
+        way = "`amazon-electra promote VERSION` makes one champion"
+        raise UserError(f"no model has it, others: {there or 'none'}; {way}", "model.alias", alias)
     return found

@@ -24,7 +24,7 @@ from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.config import START, Role, read_own_architecture
 from amazon_electra.model.encoders.places import name_place
 from amazon_electra.model.encoders.vocabulary import (
-    fit_vocabulary,
+    cut_padding,
     load_published_tokenizer,
     read_entries,
 )
@@ -138,10 +138,12 @@ def _load_network(model: OwnModel, source: Source, vocabulary: Path, loaded: set
     """
     config, parameters = encoder_config.read_config(source.folder), dict(model.named_parameters())
     weights, encoder = read_weights(source.folder, config), getattr(model, source.trunk)
-    old, new = read_entries(source.folder), read_entries(vocabulary)
+    entries = read_entries(source.folder)
+    if entries != read_entries(vocabulary):
+        raise UserError("the shards were made with another vocabulary")
     has_project = hasattr(encoder.project, "weight")
     names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
-    ours = export.convert_from_transformers(fit_vocabulary(weights, old, new), names)
+    ours = export.convert_from_transformers(cut_padding(weights, entries), names)
     architecture = encoder_config.read_architecture(config)
     there: dict[str, Any] = {name: getattr(architecture, name) for name in COMPARED}
     here: dict[str, Any] = {name: getattr(source.shape, name) for name in COMPARED}

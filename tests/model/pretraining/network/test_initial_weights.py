@@ -14,7 +14,6 @@ from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import pretrain, read_curve
-from tests.model.synthetic_shards import write_shards
 from tests.refusals import names, of_field
 
 SHAPE = {"layers": "2", "hidden": "32", "intermediate": "64", "embedding": "16", "heads": "2"}
@@ -82,21 +81,6 @@ def test_a_masked_language_model_becomes_both_networks(shards, tmp_path):
     )
 
 
-def test_another_vocabulary(recipe, tmp_path):
-    """Entries of both keep their vectors, a new word begins as the mean of its old pieces."""
-    old = write_shards(tmp_path / "old", size=60)
-    new = write_shards(tmp_path / "new", size=100)
-    result = run_steps(old, tmp_path / "first")
-    model = fresh(recipe, 100, seed=9)
-    origin = Origin(Path(result["discriminator"]), Path(result["generator"]))
-    assert load_weights(model, recipe.architecture, origin, new / "vocabulary") == []
-    theirs = ElectraForMaskedLM.from_pretrained(result["generator"])
-    word = theirs.electra.embeddings.word_embeddings.weight
-    torch.testing.assert_close(model.embeddings.word[:60], word)
-    torch.testing.assert_close(model.embeddings.word[99], word[1])
-    torch.testing.assert_close(model.generator_head.bias[:60], theirs.generator_lm_head.bias)
-
-
 @pytest.fixture(scope="module")
 def made(shards, tmp_path_factory):
     """Shards, and the two folders of a run on them."""
@@ -132,7 +116,7 @@ def without_a_weight(folder):
     ("spoil", "named"),
     [
         (without_a_weight, "discriminator.layers.1."),
-        (lambda folder: (folder / "vocab.txt").write_text("[UNK]\n" * 101), "101 entries"),
+        (lambda folder: (folder / "vocab.txt").write_text("[UNK]\n" * 101), "vocabulary"),
     ],
 )
 def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):

@@ -52,10 +52,7 @@ class Architecture(Settings):
         return self.generator_multiplier == 1
 
     def derive_generator(self) -> "Architecture":
-        """Return the generator: `generator_layers` deep, narrower, heads of 64 wide (google).
-
-        Raise ValueError if the width is no multiple of the heads.
-        """
+        """Return the generator: `generator_layers` deep, narrower, heads of 64 wide (google)."""
         layers = self.generator_layers or self.layers
         if self.has_wide_generator:
             return self.replace(layers=layers, generator_layers=None)

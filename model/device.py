@@ -172,9 +172,7 @@ def has_fast_bf16_products() -> bool:
 
 
 def are_products_fp32() -> bool:
-    """Return whether this CPU makes fp32 products in fp32 as they are set now: with "medium", one
-    with AMX makes them of bf16.
-    """
+    """Return whether fp32 products are made in fp32: with "medium" AMX makes them of bf16."""
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
     exact = left.double() @ right.double()
@@ -182,9 +180,7 @@ def are_products_fp32() -> bool:
 
 
 def find_peak_flops(name: str, bf16: bool) -> float:
-    """Return the dense operations per second of a GPU by its name, in bf16 or fp32; NaN if
-    unknown.
-    """
+    """Return the dense operations per second of a GPU, in bf16 or fp32; NaN if unknown."""
     unknown = (math.nan, math.nan)
     peaks = next((peaks for part, peaks in CUDA_PEAK_FLOPS.items() if part in name), unknown)
     return peaks[0 if bf16 else 1]

@@ -23,10 +23,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def load_origin(place: str, output: Path, generator: str | None = None) -> dict[str, Any]:
-    """Copy a published encoder from a folder, a name on the hub, `models:/NAME@ALIAS` or
-    `package:MODULE` into the folder `output`, an ELECTRA with the `generator` of the same notation;
-    return origin.json: its licence, training data and shape.
-    """
+    """Copy a published encoder, with its `generator` if named, and return its origin.json."""
     if output.exists() and not output.is_dir():
         raise UserError(f"{output} is a file; give a folder", "output")
     make_writable_folder("output", output.absolute().parent)

@@ -46,9 +46,7 @@ several machines."""
 def configure_recipe(
     arguments: PretrainOptions, origin: Origin | None
 ) -> tuple[Recipe, dict[str, str]]:
-    """Return the recipe with what is set, and those settings that the start weights asked for; the
-    shape is theirs too.
-    """
+    """Return the recipe with what is set, and the settings that the start weights asked for."""
     if arguments.steps is not None and arguments.budget is not None:
         raise UserError("give one of `steps` and `budget`")
     settings = dict(arguments.settings)
@@ -82,10 +80,7 @@ def configure_recipe(
 
 
 def find_origin(arguments: PretrainOptions) -> Origin | None:
-    """Return where the start weights are; a published model is brought into the output first.
-
-    Raise UserError for a generator without a discriminator.
-    """
+    """Return where the start weights are; a published model is brought into the output first."""
     place, generator = arguments.start_from, arguments.start_generator_from
     if generator and not place:
         raise UserError(
@@ -104,9 +99,7 @@ def find_origin(arguments: PretrainOptions) -> Origin | None:
 
 
 def bring_origin(place: str, folder: Path) -> None:
-    """Bring a published encoder into a folder, by one of several processes; where that fails, what
-    was not there before goes again.
-    """
+    """Bring a published encoder into a folder, by one of several processes, or leave nothing."""
     lock, was_there = folder.with_name("origin.lock"), folder.parent.exists()
     try:
         with exclusive_lock(lock):

@@ -112,10 +112,7 @@ class Rank:
 
 @contextmanager
 def name_losses() -> Iterator[None]:
-    """Raise LostProcess where another process does not answer any more.
-
-    One that `run_processes` started ends without a word: there the cause is printed.
-    """
+    """Raise LostProcess where another process is gone, or exit as `run_processes` expects."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -193,9 +190,7 @@ def _run_rank(rank: int, run: Run, arguments: Any, processes: int, folder: Path)
 
 
 def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseException:
-    """Return the error with which the job ends, by the exit codes of its processes; `first` is the
-    one that was found to have ended badly before all others. Rank 0 has printed its own error.
-    """
+    """Return the error of the job by exit codes; `first` ended badly first, rank 0 has printed."""
     causes = [rank for rank, code in enumerate(codes) if code not in (0, LOST, *TERMINATED)]
     rank = causes[0] if causes else first
     code = codes[rank] if codes[rank] >= 0 else 128 - codes[rank]

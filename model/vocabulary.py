@@ -55,9 +55,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 def train_vocabulary(
     config: VocabularyConfig, corpus: str | Path, output: str | Path
 ) -> VocabularyResult:
-    """Train WordPiece on the pretrain split of a corpus; write vocab.txt, tokenizer.json,
-    tokenizer_config.json and vocabulary.json into `output`.
-    """
+    """Train WordPiece on a pretrain split; write tokenizer and vocabulary.json into `output`."""
     corpus, output = Path(corpus), Path(output)
     make_writable_folder("output", output)
     if config.size - config.unused < MIN_VOCABULARY:

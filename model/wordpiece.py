@@ -18,10 +18,7 @@ MODEL_MAX_LENGTH = 512  # tokens
 
 
 def make_untrained_tokenizer(lower_case: bool, strip_accents: bool | None) -> Tokenizer:
-    """Return BERT's WordPiece tokenizer with the special entries only.
-
-    `strip_accents` None: as `lower_case` says.
-    """
+    """Return BERT's WordPiece tokenizer with the special entries only."""
     tokenizer = Tokenizer(
         models.WordPiece({token: i for i, token in enumerate(SPECIAL)}, unk_token="[UNK]")
     )

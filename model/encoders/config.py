@@ -67,9 +67,7 @@ class _Fields(BaseModel, extra="allow", strict=True):
 
 
 def read_config(folder: Path) -> Config:
-    """Return config.json with its model_type; old BERTs have none. UserError for a
-    damaged file, and for fields of another type.
-    """
+    """Return config.json with its model_type; UserError for fields of another type."""
     try:
         content = (folder / "config.json").read_bytes()
         config = _Fields.model_validate_json(content).model_dump(exclude_unset=True)
@@ -83,9 +81,7 @@ def read_config(folder: Path) -> Config:
 
 
 def find_kind(config: Config) -> Kind | None:
-    """Return the kind of a published encoder that ours holds; None for one that is trained in
-    transformers' own module. UserError names what is no masked language model.
-    """
+    """Return the kind that our encoder holds; None for a module of transformers' own."""
     name = config.get("model_type") or ""
     for field, what in _REFUSED.items():
         if config.get(field):
@@ -103,9 +99,7 @@ def find_kind(config: Config) -> Kind | None:
 
 
 def _read_foreign(config: Config) -> Any:
-    """Return the configuration of transformers for a config.json; UserError unless
-    AutoModelForMaskedLM has a module for it, with an encoder alone.
-    """
+    """Return transformers' configuration; UserError unless it is of a masked language model."""
     from transformers import (
         CONFIG_MAPPING,
         MODEL_FOR_MASKED_LM_MAPPING,
@@ -126,10 +120,7 @@ def _read_foreign(config: Config) -> Any:
 
 
 def read_architecture(config: Config) -> Architecture:
-    """Return the shape that config.json describes, which says nothing of a generator.
-
-    Of an encoder that ours does not hold it is shown, and its cost is estimated by it.
-    """
+    """Return the shape that config.json describes, which says nothing of a generator."""
     kind = find_kind(config)
     if kind:
         values = {ours: config.get(them, DEFAULTS.get(ours)) for ours, them in kind.fields.items()}
@@ -157,9 +148,7 @@ _FOREIGN_FIELDS = {
 
 
 def count_positions(config: Any) -> int | None:
-    """Return the tokens for which an encoder of this configuration of transformers, or with these
-    fields of config.json, has positions; None where positions are relative.
-    """
+    """Return the tokens that an encoder has positions for; None where they are relative."""
     if isinstance(config, Mapping):
         config = SimpleNamespace(**config)
     positions: int | None = getattr(config, "max_position_embeddings", None)
@@ -210,9 +199,7 @@ def build_transformers_config(
 
 
 def read_own_architecture(config: Config) -> Architecture:
-    """Return the shape that one of our own config.json describes, its generator's included where
-    the start weights were drawn after that one's.
-    """
+    """Return the shape of one of our own config.json, with that of the generator drawn first."""
     names = ("generator_multiplier", "generator_layers")
     generator = {name: config[START][name] for name in names if name in config[START]}
     shape = {ours: config[them] for ours, them in KINDS["electra"].fields.items()}
@@ -220,10 +207,7 @@ def read_own_architecture(config: Config) -> Architecture:
 
 
 def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
-    """Return how the start weights of a network of this pre-training are drawn, besides its shape.
-
-    A trunk's are drawn after those of its generator, by the same stream of random numbers.
-    """
+    """Return how the start weights of a network are drawn: a trunk's after its generator's."""
     shape, training = recipe.architecture, recipe.pretraining
     start = {
         "objective": training.objective,
@@ -238,9 +222,7 @@ def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
 
 
 def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:
-    """Write what a random encoder shares with one that is pre-trained on these shards, its
-    config.json and tokenizer, before that one is there; return the folder.
-    """
+    """Write config.json and tokenizer of an encoder before it is trained; return the folder."""
     objective = find_objective(recipe.pretraining.objective)
     config = build_transformers_config(
         objective.trunk_role,
@@ -256,9 +238,7 @@ def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:
 
 
 def copy_architecture(folder: Path, origin: Path, shards: Shards) -> Path:
-    """Write what a random encoder shares with one that starts from a published one and goes on with
-    these shards: the shape of that one, the vocabulary of the shards; return the folder.
-    """
+    """Write the shape of a published encoder with the vocabulary of shards; return the folder."""
     config = load_json((origin / "config.json").read_text(encoding="utf-8"))
     link_path(shards.vocabulary, folder)
     write_json(folder / "config.json", config | {"vocab_size": shards.vocabulary_size})

@@ -63,9 +63,7 @@ def write_model_folder(
 def write_module_folder(
     folder: Path, network: Any, config: Mapping[str, Any], vocabulary: Path, card: str
 ) -> None:
-    """Write a transformers folder of a module of transformers, whole or not at all; `config` wins
-    over the module's own.
-    """
+    """Write a folder of transformers' own module; `config` wins over the module's."""
     with write_folder(folder, vocabulary, card) as temporary:
         network.save_pretrained(temporary)
         file = temporary / "config.json"
@@ -73,9 +71,7 @@ def write_module_folder(
 
 
 def write_pooling(folder: Path, width: int, max_length: int, mode: str, encoder: str = "") -> None:
-    """Write what sentence-transformers reads, of the encoder in `folder` / `encoder`: what stands
-    for a text, the state of its first token (`mode` cls) or the mean of all.
-    """
+    """Write for sentence-transformers what stands for a text: its first token (cls) or the mean."""
     modules = [
         {"idx": 0, "name": "0", "path": encoder, "type": f"{SENTENCE_TRANSFORMERS}.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{SENTENCE_TRANSFORMERS}.Pooling"},
@@ -93,9 +89,7 @@ def write_pooling(folder: Path, width: int, max_length: int, mode: str, encoder:
 
 @contextmanager
 def write_folder(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
-    """Give a folder for config.json and weights; add the tokenizer of a vocabulary's or encoder's
-    folder, pooling and card, and rename it.
-    """
+    """Give a folder for config.json and weights; add tokenizer, pooling and card, and rename it."""
     temporary = folder.with_name(f"writing-{folder.name}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)

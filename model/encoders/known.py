@@ -105,10 +105,7 @@ def find_known(name: str) -> KnownEncoder | None:
 
 
 def describe_use(name: str, folder: Path) -> dict[str, str]:
-    """Return `pooling`, `prefix` and `amazon` of a published encoder: by its name, or else by what
-    its folder has for sentence-transformers: 1_Pooling/config.json, and in
-    config_sentence_transformers.json the prompt that it names the default, or `classification`.
-    """
+    """Return `pooling`, `prefix` and `amazon`: by the name, or what sentence-transformers reads."""
     if one := find_known(name):
         return {"pooling": one.pooling, "prefix": one.prefix, "amazon": one.amazon}
     pooling, prompts = (_read_object(folder / part) for part in (POOLING_FILE, PROMPTS_FILE))
@@ -132,18 +129,14 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 def warn_of_amazon(about: Mapping[str, Any]) -> str:
-    """Return in one line that an encoder was trained on texts of Amazon; empty where nobody named
-    any.
-    """
+    """Return that an encoder was trained on texts of Amazon; empty where nobody said so."""
     one = find_known(str(about.get("name", "")))
     texts = about.get("amazon") or (one.amazon if one else "")
     return f"{about['name']} was trained on Amazon's {texts}" if texts else ""
 
 
 def find_languages(about: Mapping[str, Any]) -> set[str]:
-    """Return the languages (ISO 639-1) of an encoder, or MULTILINGUAL, by what is known of it: its
-    card, as origin.json has it, or else its name; none where neither says.
-    """
+    """Return the languages (ISO 639-1) by origin.json or else by name; none where neither says."""
     listed = str(about.get("languages", "")).lower().split(", ")
     codes = [
         code for code in listed if code == MULTILINGUAL or re.fullmatch(r"[a-z]{2}(-\w+)?", code)
@@ -156,9 +149,7 @@ def find_languages(about: Mapping[str, Any]) -> set[str]:
 
 
 def warn_of_languages(about: Mapping[str, Any], reviews: Mapping[str, int]) -> str:
-    """Return in one line which language many reviews are in that an encoder does not read; empty
-    where there is none, or where nobody knows what it reads. `reviews` are counts by language.
-    """
+    """Return which frequent language (`reviews` by language) is not read; empty for none."""
     known, total = find_languages(about), sum(reviews.values())
     if not known or MULTILINGUAL in known:
         return ""

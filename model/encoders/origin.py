@@ -91,9 +91,7 @@ def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
 
 
 def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
-    """Write one network's files and return what origin.json says of it; UserError before the first
-    file of a bad one.
-    """
+    """Write one network's files and return what origin.json says of it."""
     scratches = TemporaryDirectory(prefix="amazon-electra-origin-")
     with scratches as scratch, name_place(field, place):
         found = find_published(place, Path(scratch))
@@ -135,9 +133,7 @@ def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
 def _check_network(
     folder: Path, config: Config, shape: Architecture, tokenizer: Tokenizer
 ) -> tuple[int, bool]:
-    """Return how many parameters the trunk has, and whether there is a head that predicts masked
-    tokens; UserError where weights, config.json and tokenizer are not of one network.
-    """
+    """Return the trunk's parameters, and whether a head predicts masked tokens."""
     if find_kind(config) is None:
         network, lost = load_masked_lm(folder)
         check_size(network, count_rows(tokenizer))

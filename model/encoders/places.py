@@ -69,9 +69,7 @@ def find_kind(place: str) -> Kind | None:
 
 
 def parse_place(kind: Kind, place: str) -> dict[str, str]:
-    """Return the parts of a place that is no folder: its name, and alias, version or revision,
-    empty where it has none; nothing where it is not written as this kind is.
-    """
+    """Return name, and alias, version or revision of a place; nothing if written otherwise."""
     found = PATTERNS[kind].fullmatch(place)
     return {name: part or "" for name, part in found.groupdict().items()} if found else {}
 
@@ -130,9 +128,7 @@ def download_model(name: str, revision: str | None) -> Path:
 
 
 def is_download_error(error: Exception) -> bool:
-    """Return whether the hub or the way to it failed; its client sends with httpx or httpx2, and
-    raises an OSError without a number for a file that came short.
-    """
+    """Return whether the hub or the way to it failed; an OSError of a short file has no number."""
     is_of_client = type(error).__module__.split(".")[0] in ("httpx", "httpx2")
     is_short = isinstance(error, OSError) and error.errno is None
     return is_of_client or is_short or is_network_error(error)

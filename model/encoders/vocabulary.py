@@ -226,9 +226,7 @@ def _name_token(config: Any) -> str | None:
 
 
 def find_special(vocabulary: Path, role: str) -> int | None:
-    """Return the id of the special token of a role, such as "mask", in a vocabulary's folder; None
-    where it has none.
-    """
+    """Return the id of the special token of a role, such as "mask"; None where there is none."""
     file = vocabulary / "tokenizer_config.json"
     config = load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
     token = _name_token(config.get(f"{role}_token")) or f"[{role.upper()}]"

@@ -61,9 +61,7 @@ def rank_arms(cells: Sequence[C]) -> list[C]:
 
 
 def rank_predictions(held_out: OutOfFold) -> tuple[bool, float]:
-    """Return a key that is smaller for better predictions: whether they answer one class alone, and
-    the mean log-loss once they are calibrated.
-    """
+    """Return a key, smaller for better ones: whether all answers are equal, calibrated loss."""
     predictions = make_held_out_predictions(held_out)
     loss = float(apply_calibration(predictions, fit_calibration(predictions)).loss.mean())
     return len({str(one) for one in predictions.predictions}) == 1, loss
@@ -94,9 +92,7 @@ class Calibration:
 
 
 def fit_calibration(held_out: Predictions) -> Calibration:
-    """Return the calibration with the smallest log-loss on held-out examples; biases are held near
-    0 by a standard normal prior. Arms are compared by it, whatever their class weights.
-    """
+    """Return the calibration of the smallest log-loss; a normal prior holds biases near 0."""
     logits, labels, n = held_out.logits, held_out.gold_array, len(held_out)
     right = labels if held_out.is_multilabel else np.eye(logits.shape[1])[labels]
 

@@ -42,9 +42,7 @@ def predict_examples(
     device: str = "auto",
     cache: Path | None = None,
 ) -> Predictions:
-    """Return the predictions of a folder that model.finetune wrote, whatever its arm; `cache`
-    keeps the tokens of the examples for others.
-    """
+    """Return the predictions of a fitted folder, whatever its arm; `cache` keeps tokens."""
     arm = find_arm(read_task_head(folder).kind)
     fitted = arm.load(folder, Resources(device, precision, cache))
     if task.shape == "multilabel":
@@ -100,9 +98,7 @@ def evaluate_model(
 
 
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:
-    """Return metrics.json of a split: every metric with its 95% interval; of classes also their
-    confusion matrix.
-    """
+    """Return metrics.json of a split: metrics with 95% intervals, of classes their confusion."""
     result: dict[str, Any] = {
         "task": task.name,
         "split": split,
@@ -121,9 +117,7 @@ def summarize_predictions(predictions: Predictions, task: Task, split: str) -> d
 def _write_mistakes(
     predictions: Predictions, examples: Sequence[Example], task: Task, data: Path, path: Path
 ) -> None:
-    """Write the wrong answers with the highest loss, the worst first, one a line; those to reviews
-    of a corpus with the file, row and id of the record.
-    """
+    """Write the wrong answers of the highest loss, one a line, with the record of a review."""
     order = np.argsort(-np.nan_to_num(predictions.loss), kind="stable")
     is_mistake = predictions.find_misclassified()
     worst = [i for i in order if is_mistake[i]][:MISTAKES_KEPT]

@@ -98,9 +98,7 @@ def _compute_step_moments(predictions: Predictions) -> np.ndarray:
 
 
 def _compute_kappa(sums: np.ndarray) -> np.ndarray:
-    """Compute Cohen's kappa with quadratic weights (Cohen 1968): one less the squared distance over
-    that of answers drawn from their own shares.
-    """
+    """Compute Cohen's kappa with quadratic weights (Cohen 1968)."""
     n, p, g, pp, gg, pg = np.moveaxis(sums, -1, 0)
     return _divide(2 * (n * pg - p * g), n * (pp + gg) - 2 * p * g)
 
@@ -111,10 +109,7 @@ def _count_steps(predictions: Predictions) -> np.ndarray:
 
 
 def _bin_calibration_errors(predictions: Predictions) -> np.ndarray:
-    """Return confidence minus correctness in the bin of the confidence, and ones [n, BINS + 1].
-
-    A confidence that is not a number counts as no error.
-    """
+    """Return confidence minus correctness in the bin of the confidence, and ones [n, BINS + 1]."""
     assert predictions.probabilities is not None
     confidence = predictions.probabilities.max(1)
     bins = np.minimum((np.nan_to_num(confidence) * BINS).astype(int), BINS - 1)
@@ -198,9 +193,7 @@ def compute_metric(name: str, predictions: Predictions) -> float:
 def list_class_figures(
     confusion: Sequence[Sequence[int]], labels: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return for each class its label, how often it occurs (`n`) and is the answer (`answered`),
-    `recall`, and `precision`: None where it does not occur, or is no answer.
-    """
+    """Return `label`, `n`, `answered`, `recall` and `precision` of each class; None: undefined."""
     counts = np.array(confusion)
     return _describe_classes(labels, counts.diagonal(), counts.sum(0), counts.sum(1))
 

@@ -60,9 +60,7 @@ def predict_sets(
     examples: Sequence[Example],
     thresholds: np.ndarray | None = None,
 ) -> Predictions:
-    """Predict the classes whose logits [n, classes] reach a threshold, 0 or those of
-    `choose_thresholds`; `labels` are 0 or 1 [n, classes].
-    """
+    """Predict the classes whose logits [n, classes] reach a threshold (choose_thresholds, or 0)."""
     losses, probabilities = compute_losses(logits, labels)
     least = np.zeros(logits.shape[1]) if thresholds is None else thresholds
     return Predictions(
@@ -76,10 +74,7 @@ def predict_sets(
 
 
 def choose_thresholds(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the logit of each class, float64 [classes], from which on the answer that a text has
-    it gives the best F1 on held-out examples; 0 where none of them has it. `labels` are 0 or 1
-    [n, classes].
-    """
+    """Return the logit of each class, float64 [classes], of the best F1; 0 without an example."""
     chosen = np.zeros(logits.shape[1])
     for c in np.flatnonzero(labels.any(0)):
         order = np.argsort(-logits[:, c], kind="stable")

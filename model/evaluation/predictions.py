@@ -100,10 +100,7 @@ def compute_log_softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def compute_losses(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-loss of each example, float64 [n], and the probabilities [n, classes] of
-    logits: by softmax for classes, int [n], or for several of them, 0 or 1 [n, classes], by sigmoid
-    of each, whose losses are added.
-    """
+    """Return log-losses, float64 [n], and probabilities: softmax, or sigmoid for 0/1 labels."""
     if labels.ndim == 2:
         scores = scores.astype(np.float64)
         losses = (np.logaddexp(0, scores) - labels * scores).sum(1)

@@ -88,10 +88,7 @@ class Comparison:
 def compute_interval(
     metric: Metric, predictions: Predictions, seed: int = 0, samples: int | None = None
 ) -> dict[str, float]:
-    """Return the value and its percentile bootstrap interval over examples.
-
-    Calibration errors and proportions of 0 or 1 have intervals of their own.
-    """
+    """Return the value and its interval over examples: percentile bootstrap, or exact at 0, 1."""
     columns = metric.columns(predictions)
     sums, resampled = columns.sum(0), _resample_sums([columns], seed, samples or SAMPLES)[0]
     value, values = float(metric.value(sums)), metric.value(resampled)
@@ -110,10 +107,7 @@ def pool_seeds(
     seed_pairs: Sequence[SeedPair] | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Return the mean over the seeds with its interval over examples and seeds.
-
-    `seed_pairs` are those of `predictions`; without them there was one pre-training.
-    """
+    """Return the mean over seeds with its interval; without `seed_pairs` of one pre-training."""
     if len(predictions) == 1:
         return compute_interval(metric, predictions[0], seed)
     columns = [metric.columns(p) for p in _align_examples(predictions)]
@@ -141,9 +135,7 @@ def _clip_interval(metric: Metric, value: float, half: float, lift: float) -> tu
 
 
 def _estimate_lift(sums: np.ndarray, resampled: np.ndarray) -> float:
-    """Estimate how far noise lifts a calibration error, whose bins add up by absolute value; sums
-    [BINS + 1], resampled [samples, BINS + 1].
-    """
+    """Estimate how far noise lifts a calibration error; resampled [samples, BINS + 1]."""
     # a bin within two standard errors of zero is taken to have no error
     error, noise = sums[:BINS], resampled[:, :BINS] - sums[:BINS]
     shown = np.where(np.abs(error) > 2 * noise.std(0), error, 0.0)
@@ -151,9 +143,7 @@ def _estimate_lift(sums: np.ndarray, resampled: np.ndarray) -> float:
 
 
 def compute_exact_interval(found: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return Clopper and Pearson's interval (1934) for a share, `found` of `n`; of 0 and 1 the
-    bootstrap's has no width.
-    """
+    """Return Clopper and Pearson's interval (1934) for a share, `found` of `n`."""
     from scipy.stats import beta  # takes a second to load
 
     if not n:
@@ -171,10 +161,7 @@ def compare_arms(
     seed_pairs: Sequence[SeedPair] | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two arms; `a[i]` and `b[i]` are of the same seeds `seed_pairs[i]`.
-
-    Without `seed_pairs` there was one pre-training.
-    """
+    """Compare two arms; `a[i]` and `b[i]` are of the seeds `seed_pairs[i]`, or one pre-training."""
     if len(a) != len(b) or not a:
         raise UserError(f"arms of {len(a)} and {len(b)} seeds: give both the same seeds")
     aligned = [metric.columns(p) for p in _align_examples([*a, *b])]
@@ -328,10 +315,7 @@ def _compute_percentiles(values: np.ndarray) -> tuple[float, float]:
 
 
 def _compute_mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean squares of pre-trainings, fine-tuning seeds and both together, each [...].
-
-    values [pre-trainings, fine-tuning seeds, ...]. What has one level has mean square 0.
-    """
+    """Return mean squares of values [pre-trainings, fine-tunings, ...]: rows, columns, the rest."""
     pretrainings, finetunings = values.shape[:2]
     none = np.zeros(values.shape[2:])
     rows, columns = values.mean(1), values.mean(0)
@@ -368,9 +352,7 @@ def _estimate_spread(full: np.ndarray, resampled: np.ndarray, n: int) -> Spread:
 def combine_mean_squares(
     pretraining: float, finetuning: float, both: float, levels: Sequence[int]
 ) -> tuple[float, float]:
-    """Return the variance of one fine-tuning by pre-trainings and fine-tuning seeds together, and
-    its degrees of freedom; `levels` are the numbers of either, and one of them may be 1.
-    """
+    """Return the variance of one fine-tuning and its degrees of freedom; one level may be 1."""
     between = max(pretraining, finetuning, pretraining + finetuning - both)
     one, other = (size - 1.0 for size in levels)
     if not one or not other:
@@ -468,9 +450,7 @@ def _compute_half_width(spread: Spread) -> float:
 
 
 def _run_randomization_test(metric: Metric, a: np.ndarray, b: np.ndarray, seed: int) -> float:
-    """Return the p of swapping two arms of one seed on a random half of the examples; the columns
-    of each are [examples, k].
-    """
+    """Return the p of swapping arms on a random half of the examples; columns [examples, k]."""
 
     def measure_difference(moved: np.ndarray) -> np.ndarray:
         return np.abs(metric.value(a.sum(0) + moved) - metric.value(b.sum(0) - moved))

@@ -313,9 +313,7 @@ class PackedFeatures(Sequence[Feature]):
 def draw_training_batches(
     lengths: np.ndarray, size: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return the indices of each batch of one epoch, in random order; `lengths` are the features'
-    tokens.
-    """
+    """Return the indices of each batch of one epoch, in random order; `lengths` in tokens."""
     order = generator.permutation(len(lengths))
     batches = []
     for start in range(0, len(order), POOL_BATCHES * size):
@@ -335,9 +333,7 @@ def list_lengths(features: Sequence[Feature]) -> np.ndarray:
 def cut_prediction_batches(
     features: Sequence[Feature], size: int, tokens: int = 0
 ) -> Iterator[np.ndarray]:
-    """Yield the indices of batches sorted by length, which is the least padding; of `size` texts,
-    or of more that are no more than `tokens` together, padding included.
-    """
+    """Yield indices by length, of `size` texts or of up to `tokens` together with padding."""
     lengths = list_lengths(features)
     order = np.argsort(lengths, kind="stable")
     at = 0
@@ -351,9 +347,7 @@ def cut_prediction_batches(
 
 
 def round_length(length: int, longest: int, device: torch.device) -> int:
-    """Return the tokens to which a batch is padded: on a GPU a multiple of LENGTH_STEP, but no more
-    than the longest text of all has.
-    """
+    """Return the tokens to which a batch is padded: on a GPU a multiple of LENGTH_STEP."""
     step = LENGTH_STEP if device.type == "cuda" else 1
     return min(longest, -(-length // step) * step)
 
@@ -396,10 +390,7 @@ FOLDER_BYTES = 1 << 30
 def load_features(
     featurizer: Featurizer, examples: Sequence[Example], cache: Path | None
 ) -> PackedFeatures:
-    """Return the features of the examples from the folder `cache`, or make and keep them there.
-
-    Without a folder, or where there are more than MAX_EXAMPLES, none are kept.
-    """
+    """Return the features, from the folder `cache` or kept there, up to MAX_EXAMPLES."""
     if cache is None or not 0 < len(examples) <= MAX_EXAMPLES:
         return PackedFeatures.pack(featurizer.stream_features(examples))
     file = cache / f"features-{_hash_sources(featurizer, examples)}.safetensors"

@@ -179,10 +179,7 @@ def train_first_rate(
     teacher: Teacher | None,
     report: Callable[[float, dict[str, Any]], None],
 ) -> Attempt:
-    """Train once with the first learning rate and keep nothing: what a search tries.
-
-    `report` is called with the share of the training that is done, and the numbers.
-    """
+    """Train with the first learning rate, and tell `report` the share that is done."""
     training = make_training(request, prepared, device)
     model, loss = _begin(request, prepared, training, teacher)
     own = replace(

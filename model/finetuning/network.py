@@ -87,10 +87,7 @@ def build_network(
     dropout: float | None = None,
     initializer_range: float | None = None,
 ) -> nn.Module:
-    """Return the network before fine-tuning; seed torch first, because the head is drawn here.
-
-    `initializer_range` is that of a random encoder, where it does not begin as a pre-training does.
-    """
+    """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
     folder = find_source_folder(encoder, architecture)
     config = _load_config(folder, task, dropout)
     auto = _choose_auto_class(task.shape)
@@ -278,9 +275,7 @@ def pool_tokens(states: Tensor, mask: Tensor, config: Any) -> Tensor:
 
 
 def load_encoder(folder: str, task: Task) -> nn.Module:
-    """Return the encoder of a folder or hub name without a head, and the same pooler each time;
-    config.json names the task's labels.
-    """
+    """Return the encoder of a folder or hub name without a head, and the same pooler each time."""
     from transformers import AutoModel
 
     torch.manual_seed(0)
@@ -342,10 +337,7 @@ def make_task(head: Head) -> Task:
 
 
 def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, Tokenizer]:
-    """Load a folder that `save_finetuned` wrote, ready to predict.
-
-    `dropout` is for a network that is trained further; None keeps its own.
-    """
+    """Load what `save_finetuned` wrote, ready to predict; `dropout` None keeps its own."""
     head = read_task_head(folder)
     if head.kind != NETWORK:
         raise UserError(f"holds the arm {head.kind}; give a fine-tuned network", "model", folder)

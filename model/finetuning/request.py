@@ -113,10 +113,7 @@ def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) 
 
 
 def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sampling:
-    """Return which examples of a split are used.
-
-    Training examples vary with the seed, so that seeds measure that too; dev and test never do.
-    """
+    """Return which examples are used: of training by the seed, of dev and test always the same."""
     has_dev = settings.selection == "dev"
     if split == "train":
         return Sampling(settings.n_train, seed, settings.sampling == "balanced", has_dev)
@@ -125,9 +122,7 @@ def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sa
 
 
 def load_split(request: Request, split: Split) -> tuple[Sequence[Example], Counter[str]]:
-    """Return the examples of a split, and by reason how many are left out; without a dev split it
-    has none.
-    """
+    """Return the examples of a split, and by reason how many are left out."""
     left_out: Counter[str] = Counter()
     if split == "dev" and request.settings.selection == "cross-validation":
         return [], left_out

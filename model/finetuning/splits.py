@@ -180,9 +180,7 @@ class SplitReader:
         return [*sample, *(e for e in swapped if not _is_in_sorted(held, hash_input(e)))]
 
     def check(self, task: Task, data: Path) -> None:
-        """Raise UserError where the files cannot be read, or a split has no example, or the train
-        split those of one class.
-        """
+        """Raise UserError for files that cannot be read, and splits of no example or one class."""
         files = {file for part in self.parts(data).values() for file in part.files}
         is_small = sum(file.stat().st_size for file in files) <= READ_WHOLE
         for split in SPLITS:

@@ -92,9 +92,7 @@ def save_checkpoint(
     attempt: Attempt,
     position: Position,
 ) -> None:
-    """Write the checkpoint whole or not at all, in the place of the one before; `network` is all
-    that learns.
-    """
+    """Write the checkpoint in the place of the one before; `network` is all that learns."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     tensors = {
         **checkpoint.copy_tensors(network, optimizer),
@@ -164,9 +162,7 @@ def build_optimizer(
 
 
 def count_decays(name: str, depth: int) -> int:
-    """Return how often the layer decay applies to a parameter: 0 for the head, 2 for the top layer,
-    depth + 2 for the embeddings (google-research/electra, _get_layer_lrs in model/optimization.py).
-    """
+    """Return how often a rate decays: head 0, top layer 2, embeddings depth + 2 (google)."""
     parts = name.split(".")
     for before, part in itertools.pairwise(parts):
         if before in ("layer", "layers", "h") and part.isdigit():
@@ -313,9 +309,7 @@ def train(model: nn.Module, training: TrainingSetup, learning_rate: float) -> At
 
 
 def _stream_batches(training: TrainingSetup) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield the indices of the features of a batch, and the tokens it is padded to, epoch after
-    epoch without end, the same for the same seed.
-    """
+    """Yield indices of a batch and the tokens it is padded to, without end, the same by seed."""
     lengths = list_lengths(training.features)
     longest, device = int(lengths.max()), training.device
     generator = np.random.default_rng(training.seed)

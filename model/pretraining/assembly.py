@@ -117,9 +117,7 @@ def build_training(
 def load_model(
     recipe: Recipe, shards: Shards, dtype: torch.dtype, origin: Origin | None
 ) -> tuple[PretrainingModel, list[str]]:
-    """Return the model with its start weights, and the names of those that were loaded from
-    nowhere.
-    """
+    """Return the model with its start weights, and the names of those that are new."""
     config = recipe.pretraining
     if origin and not origin.is_ours:
         module, new = origin.load_module(config, dtype, shards)
@@ -177,9 +175,7 @@ def build_batches(
 
 
 def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> Validation:
-    """Return the validation on the first `validate_sequences` of the dev shards; on fewer, so that
-    it costs little, in a short run that does not say how often it is measured.
-    """
+    """Return the validation on the first dev sequences; on fewer in a short run, to be cheap."""
     for name in ("vocabulary_fingerprint", "max_length"):
         own, other = getattr(shards, name), getattr(dev, name)
         if own != other:
@@ -194,9 +190,7 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
 
 
 def estimate_sequence_flops(recipe: Recipe, shards: Shards, has_document_attention: bool) -> float:
-    """Return the matrix products of training on one sequence; by the first sequences there, where
-    attention computes documents alone.
-    """
+    """Return the matrix products of training on one sequence, by the first sequences there."""
     config = recipe.pretraining
     pairs: float = shards.max_length**2
     if has_document_attention:

@@ -42,9 +42,7 @@ Identity = dict[str, Any]
 
 
 def identify_run(recipe: Recipe, shards: Shards) -> Identity:
-    """Return what must be the same for a checkpoint to be continued, but for what else a run reads:
-    start weights, a time.
-    """
+    """Return what must be the same for a checkpoint to be continued, but start weights and time."""
     settings = recipe.architecture.model_dump() | recipe.pretraining.model_dump()
     return {
         "version": VERSION,
@@ -90,10 +88,7 @@ def restore_tensors(
     optimizer: torch.optim.Optimizer,
     is_fused: bool,
 ) -> None:
-    """Put what `copy_tensors` copied back.
-
-    A fused optimizer counts its steps on the device, any other on the CPU.
-    """
+    """Put what `copy_tensors` copied back; only a fused optimizer counts steps on the device."""
     on_cpu = set() if is_fused else {"step"}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -161,9 +156,7 @@ def load_newest_state(folder: Path) -> State | None:
 
 
 def find_state(folder: Path, device: Device, identity: Identity, output: Path) -> State | None:
-    """Return the newest state of a folder, the same in every process: rank 0 chooses it. None if
-    there is none; UserError if it is of another run.
-    """
+    """Return the newest state, the same in every process, or None; UserError of another run."""
     state = load_newest_state(folder) if device.is_rank0 else None
     step = int(device.all_reduce_max(state.step if state else -1)[0])
     if step < 0:
@@ -192,10 +185,7 @@ def prune_checkpoints(folder: Path, keep: int, best_step: int | None = None) -> 
 
 
 class CheckpointWriter:
-    """Writes checkpoints in a thread, one at a time, while training goes on.
-
-    The newest `keep` and the best stay on disk.
-    """
+    """Writes checkpoints in a thread, one at a time; the newest `keep` and the best stay."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self._keep = folder, keep

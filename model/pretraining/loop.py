@@ -242,9 +242,7 @@ class Training:
         return (self.totals.step + 1) / (self.config.steps + 1)
 
     def is_validation_due(self) -> bool:
-        """Return whether the state of this step is measured: ten times where `validate_every` says
-        nothing.
-        """
+        """Return whether the state of this step is measured: ten times by default."""
         step, every = self.totals.step, self.config.validate_every
         if every:
             return step % every == 0
@@ -479,9 +477,7 @@ def _check_loss(training: Training, numbers: dict[str, float]) -> None:
 
 
 def measure_state(training: Training, log: MetricsLog | None) -> None:
-    """Measure the weights that would be written now on dev shards, the same in every process; a
-    SIGTERM cuts it short.
-    """
+    """Measure the weights that would be written now on dev shards, unless a SIGTERM comes."""
     totals, loaded = training.totals, training.loaded
     if not training.validation or not totals.step:
         return

@@ -42,9 +42,7 @@ class Objective:
         return resolve_name(self.network)
 
     def choose_replacement(self, mask_token_fraction: float) -> tuple[float, float]:
-        """Return which shares of the masked tokens become [MASK] and a random token; the others
-        stay. `mask_token_fraction` is that of PretrainingConfig.
-        """
+        """Return which shares of the masked tokens become [MASK] and a random token."""
         return BERT_MASK, BERT_RANDOM
 
     def list_trunks(self, architecture: Architecture) -> list[Architecture]:
@@ -52,9 +50,7 @@ class Objective:
         return [architecture]
 
     def count_head_flops(self, architecture: Architecture) -> float:
-        """Return the operations of matrix products, forward, of heads that each token goes through;
-        the prediction of masked tokens aside.
-        """
+        """Return the forward operations of the heads that each token goes through."""
         return 0.0
 
 
@@ -105,9 +101,7 @@ def register_objective(kind: type[Objective]) -> type[Objective]:
 
 
 def find_objective(name: str) -> Objective:
-    """Return an objective: one of ours, registered, or of an entry point; UserError names those
-    that there are.
-    """
+    """Return an objective of ours or a plug-in; UserError names those that there are."""
     if name not in OBJECTIVES:
         load_plugins()
     if name not in OBJECTIVES:
@@ -151,9 +145,7 @@ class MatrixFlops:
         return MatrixFlops(3 * position, 3 * attention, 3 * slot)
 
     def count(self, positions: float, attended_pairs: float, slots: float) -> float:
-        """Return the operations of training on so many positions, pairs of them that attention
-        computes, and masked slots.
-        """
+        """Return the operations of training on positions, attended pairs and masked slots."""
         return (
             self.per_position * positions
             + self.per_attended_pair * attended_pairs

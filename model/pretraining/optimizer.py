@@ -28,9 +28,7 @@ def build_optimizer(
     fused: bool,
     adaptation: AdaptationConfig | None = None,
 ) -> torch.optim.AdamW:
-    """Return the optimizer: decay on matrices, none on LayerNorm and biases (google). On a GPU its
-    rates are tensors, which a CUDA graph reads anew.
-    """
+    """Return AdamW: decay on matrices alone (google); on a GPU rates are tensors, for graphs."""
     trunk = model.list_trunk_names()
     trunk_rate = adaptation.trunk_learning_rate if adaptation else None
     paces: dict[Pace, list[nn.Parameter]] = {}
@@ -64,8 +62,6 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, warmup: float, progress
 
 
 def compute_learning_rate(peak: float, warmup: float, progress: float) -> float:
-    """Return the rate after linear warm-up times linear decay to 0 (google); `progress` runs from 0
-    to 1 over the run, of which `warmup` is a share.
-    """
+    """Return the rate after linear warm-up times linear decay to 0 (google); both are shares."""
     warm = min(1.0, progress / warmup) if warmup else 1.0
     return peak * warm * max(0.0, 1.0 - progress)

@@ -42,9 +42,7 @@ def write_config(output: Path, recipe: Recipe, shards: Shards, more: dict[str, A
 def write_outputs(
     training: loop.Training, recipe: Recipe, shards: Shards, origin: Origin | None = None
 ) -> dict[str, Any]:
-    """Write one model folder per network and result.json; return the result, in which `encoder` is
-    the folder to fine-tune. `origin`: the loaded weights.
-    """
+    """Write model folders and result.json; return the result with `encoder`, the one to use."""
     model = training.model
     result = summarize_run(training)
     if training.loaded:
@@ -144,9 +142,7 @@ def _write_network(
 
 @contextmanager
 def mirror_to_mlflow(training: loop.Training, recipe: Recipe) -> Iterator[None]:
-    """Mirror the run inside the block in MLflow, if MLFLOW_TRACKING_URI names a server and no flow
-    started the run: flows mirror what they start.
-    """
+    """Mirror the run in MLflow if MLFLOW_TRACKING_URI is set and no flow started it."""
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     started_by_flow = os.environ.get("AMAZON_ELECTRA_PROGRESS") == "json"
     if not uri or started_by_flow or not training.device.is_rank0 or find_spec("mlflow") is None:
@@ -199,10 +195,7 @@ def render_model_card(
     start: Mapping[str, Any],
     module: str | None = None,
 ) -> str:
-    """Return the card as Markdown; `module` is the class that loads it where it is none of ours;
-    `start` is what is known of the weights it began with (describe_start), empty where they
-    were random.
-    """
+    """Return the card as Markdown; `start` describes the loaded weights, `module` their class."""
     losses = find_objective(recipe.pretraining.objective).losses
     of_dev = [f"validation_{name}" for name in (*losses, "discriminator_auc")]
     curves = [
@@ -236,9 +229,7 @@ def render_model_card(
 
 
 def render_front_matter(start: Mapping[str, Any]) -> str:
-    """Return the card's YAML: the licence and data of the encoder that training began with, where
-    they are known, so that who goes on from here finds them too.
-    """
+    """Return the card's YAML: licence and data of the encoder that training began with."""
     import yaml
 
     metadata: dict[str, Any] = {
@@ -257,9 +248,7 @@ def render_front_matter(start: Mapping[str, Any]) -> str:
 def build_curve(
     metrics: list[dict[str, float]], names: Sequence[str], caption: str
 ) -> dict[str, Any]:
-    """Return the table of about ten steps, the last one included, as `caption`, `columns` and
-    `rows`; nothing of measures not taken.
-    """
+    """Return about ten steps and the last as `caption`, `columns` and `rows`; may be empty."""
     held = [line for line in metrics if any(name in line for name in names)]
     columns = [name for name in names if held and name in held[-1]]
     if not columns:

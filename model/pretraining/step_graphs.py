@@ -60,9 +60,7 @@ class StepGraphs:
         return self._captured.get(_list_shapes(parts))
 
     def capture(self, parts: list[Batch]) -> None:
-        """Make the graph that `find` returns from now on. Weights and moments stay as they are: so
-        every step of a run, also of one that was resumed, is taken by a graph.
-        """
+        """Make the graph that `find` returns from now on; weights and moments stay as they are."""
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         before = [p.detach().clone() for p in parameters]
         moments = [{n: t.clone() for n, t in self._optimizer.state[p].items()} for p in parameters]

@@ -37,10 +37,7 @@ class Validation:
     def __call__(
         self, model: PretrainingModel, device: Device, stopping: Callable[[], bool] = lambda: False
     ) -> dict[str, float]:
-        """Return the measures, the same in every process: each takes some of the batches.
-
-        An empty dict if `stopping` turns true in the middle in any of them.
-        """
+        """Return the measures, the same in every process; {} if `stopping` turns true."""
         model.eval()
         with torch.no_grad():
             part = self._measure_batches(model, device, stopping)
@@ -77,9 +74,7 @@ class Validation:
 
 
 def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
-    """Return a warning if the discriminator is a constant by these measures of a validation; none
-    if its AUC is NaN: where no token was replaced, nothing is known of it.
-    """
+    """Return a warning if the discriminator is a constant; none if its AUC is NaN."""
     auc = measures.get("validation_discriminator_auc", 1.0)
     if not auc < CONSTANT_AUC:
         return None

@@ -14,10 +14,7 @@ FILE_NAME = "metrics.jsonl"
 
 
 class MetricsLog:
-    """Appends to <folder>/metrics.jsonl.
-
-    A resumed run first cuts the lines after its checkpoint, so that no step is there twice.
-    """
+    """Appends to <folder>/metrics.jsonl; a resumed run first cuts what is after its checkpoint."""
 
     def __init__(self, folder: Path, after_step: int | None = None) -> None:
         """Open the log; `after_step` is the step resumed from, None starts an empty one."""

@@ -21,10 +21,7 @@ BROWSER_ADDRESS = "AMAZON_ELECTRA_MLFLOW_UI"
 
 
 def create_client(uri: str) -> Any:
-    """Return MLflow's client of runs and of the registry, silenced but for warnings.
-
-    The caller reports lost connections once, in its own words.
-    """
+    """Return MLflow's client, silenced but for warnings: the caller reports lost connections."""
     from mlflow import MlflowClient
 
     for name in ("mlflow", "alembic"):

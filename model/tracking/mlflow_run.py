@@ -97,10 +97,7 @@ class Tracking:
         tags: Mapping[str, str],
         dataset: Mapping[str, str] | None = None,
     ) -> None:
-        """Begin the parent run, or continue the one of the same flow run.
-
-        `dataset` has the dump's name, digest and source.
-        """
+        """Begin the parent run, or continue that of the flow run; `dataset` describes the dump."""
         self.parent = TrackedRun(name)
         self._thread.start()
         self._ask(lambda: self._create_run(self.parent, parameters, tags, dataset))
@@ -109,10 +106,7 @@ class Tracking:
     def follow_folder(
         self, name: str, folder: Path, parameters: Mapping[str, Any], tags: Mapping[str, str]
     ) -> Iterator[TrackedRun]:
-        """Mirror a folder's metrics in a nested run while the block lasts, and this machine's load.
-
-        A second attempt at the same stage continues the run of the first.
-        """
+        """Mirror metrics and load in a nested run, which a second attempt continues."""
         run = self._runs.setdefault(
             (name, tags.get(FINGERPRINT, "")), TrackedRun(name, Path(folder))
         )
@@ -176,10 +170,7 @@ class Tracking:
         self._ask(lambda: self._send_metrics(run or self.parent, [line]))
 
     def log_folder(self, folder: Path, name: str, run: TrackedRun | None = None) -> None:
-        """Log a complete folder or file as artifact `name` of a run.
-
-        In a folder of this machine the artifact is the same files under a second name.
-        """
+        """Log a folder or file as artifact `name`; on this machine the same files, linked."""
 
         def request() -> None:
             target = run or self.parent
@@ -206,9 +197,7 @@ class Tracking:
         self.close(status)
 
     def close(self, status: str = "FINISHED") -> None:
-        """Wait for what is still to be sent, as long as MLflow takes it; the parent run stays as it
-        is.
-        """
+        """Wait for what is still to be sent, as long as MLflow takes it."""
         self._is_ended = True
         self._wake.set()
         self._thread.join(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS)

@@ -107,10 +107,7 @@ class Registry:
         return self._client.get_model_version(self.name, number)
 
     def copy_model(self, alias: str | None, number: str | None, folder: Path) -> tuple[Path, str]:
-        """Copy the artifacts of the version with an alias or number; return where, and its number.
-
-        Raise ValueError where there is no such version, or its artifacts are gone.
-        """
+        """Copy the artifacts of a version; return where, and its number. ValueError if gone."""
         from mlflow.artifacts import download_artifacts, list_artifacts
 
         with self._translate_errors():
@@ -174,10 +171,7 @@ class Registry:
             self._client.set_registered_model_alias(self.name, "challenger", version)
 
     def resolve_version(self, version: str) -> str:
-        """Return the number of a version, given that or the start of its encoder's fingerprint.
-
-        ValueError where there is none, or more than one.
-        """
+        """Return the number of a version, given that or its encoder's fingerprint; ValueError."""
         with self._translate_errors():
             encoders = {str(k.version): k.tags.get("encoder", "") for k in self._list_versions()}
         if version in encoders:
@@ -218,9 +212,7 @@ class Registry:
 
 
 def find_models(uri: str, alias: str, task: str | None = None) -> list[dict[str, str]]:
-    """Return tags, `model` and `task` among them, and number of each task's version with an alias;
-    UserError where there is none.
-    """
+    """Return tags and number of each task's version with an alias; UserError for none."""
     every = list_registries(uri)
     if task:
         every = [one for one in every if one.name == name_model(task)]

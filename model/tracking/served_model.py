@@ -16,9 +16,7 @@ NETWORK, WORDS = ("onnxruntime", "tokenizers"), ("scikit-learn", "skops")
 
 
 def write_served_model(folder: Path, output: Path) -> None:
-    """Write the model of MLflow to a new folder; it holds the model folder as data, and code, but
-    no pickle.
-    """
+    """Write the model of MLflow to a new folder, with the model folder as data; no pickle."""
     import mlflow.pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import Schema, TensorSpec

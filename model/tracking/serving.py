@@ -23,10 +23,7 @@ class ReviewClassifier:
         self.classifier = classifier
 
     def predict(self, given: Any, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Return the answers to the column `text`.
-
-        Raises MlflowException, which the server answers with 400, where rows are lists.
-        """
+        """Return the answers to the column `text`; MlflowException (400) where rows are lists."""
         column = np.atleast_1d(np.asarray(given["text"], dtype=object))
         if column.ndim > 1:
             about = "text: row 1 is a list; send one text a row"

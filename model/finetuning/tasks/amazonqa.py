@@ -28,9 +28,7 @@ SPANS = 5
 
 
 def read_amazonqa_questions(path: Path) -> Iterator[Example]:
-    """Yield the questions, labelled by whether they can be answered, with their answers as written,
-    at no place (-1).
-    """
+    """Yield the questions, labelled by whether they can be answered; answers have no place (-1)."""
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():

@@ -92,9 +92,7 @@ def _join_stars(numbers: Sequence[int]) -> str:
 
 
 def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None = None) -> Task:
-    """Return the task `label:COLUMN`; its classes are `labels`, or else those that the corpus's
-    corpus.json names.
-    """
+    """Return the task `label:COLUMN`; its classes are `labels`, or those in corpus.json."""
     column = name.removeprefix(LABEL)
     found = {} if labels and not data else read_label(data or Path(), column)
     labels = labels or found["classes"]
@@ -133,9 +131,7 @@ def read_reviews(
     classes: Mapping[Any, int],
     several: bool = False,
 ) -> Sequence[Example]:
-    """Return the sample of the reviews whose value in a column is one of the classes; of a
-    multi-label column of those that have a value, which may have none of them.
-    """
+    """Return the sample of the reviews whose value is one of the classes, or several of them."""
     sampler = Sampler(sampling)
     splits = (CORPUS_SPLITS if sampling.has_dev else SPLITS_WITHOUT_DEV)[split]
     for batch in _stream_batches(data, splits, column, () if several else classes):
@@ -162,10 +158,7 @@ def read_reviews(
 def locate_reviews(
     data: Path, ids: Collection[str], with_text: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """Return file, row and the user's own id of the record of each example, by its id; none for
-    what is not of the corpus `data`. `with_text` adds its text and stars, and where the corpus has
-    them its split, month and the hash of its product.
-    """
+    """Return file, row and own id of each example's record, `with_text` what is sliced by too."""
     files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
     columns = ["review_id", *RECORD, *(["sentences", "stars"] if with_text else [])]
     found: dict[str, dict[str, Any]] = {}
@@ -186,9 +179,7 @@ def locate_reviews(
 
 
 def count_trained_products(data: Path, products: Collection[int]) -> Counter[int]:
-    """Return how many reviews of each of these products (hashes) are in the training splits of the
-    corpus `data`.
-    """
+    """Count the reviews of each of these products (hashes) in the training splits."""
     wanted, found = pa.array(sorted(products), pa.uint64()), Counter[int]()
     for path in sorted(data.glob("corpus-*.parquet")) if len(wanted) else ():
         with pq.ParquetFile(path) as parquet:

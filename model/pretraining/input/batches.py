@@ -58,9 +58,7 @@ class Batches:
                 yield self.prepare_batch(rows, step)
 
     def prepare_batch(self, rows: Rows, step: int) -> Arrays:
-        """Return this process's share of the batch of one step; arrays are [sequences, length]
-        unless noted.
-        """
+        """Return this process's share of a batch; arrays are [sequences, length] unless noted."""
         rng = np.random.default_rng([self.seed, MASKING, step])
         if self.pairs:
             arrays = make_pairs(rng, rows, self.special.cls, self.special.sep)
@@ -172,9 +170,7 @@ def sum_squared_lengths(documents: NDArray[np.int64]) -> int:
 def find_documents(
     documents: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where each document begins in the flattened batch, and its length; `documents` are
-    their numbers [sequences, length], 0 of padding.
-    """
+    """Return start and length of each document of numbers [sequences, length]; 0 is padding."""
     flat = documents + np.arange(len(documents))[:, None] * (documents.shape[1] + 1)
     starts = np.flatnonzero(np.diff(flat.ravel(), prepend=-1))
     lengths = np.diff(starts, append=documents.size)
@@ -197,9 +193,7 @@ def split_batch(arrays: Arrays, size: int) -> list[Arrays]:
 def prefetch(
     batches: Iterator[Arrays], depth: int = PREFETCH_DEPTH
 ) -> Generator[Arrays, None, None]:
-    """Yield the same batches, which never end, made in a thread up to `depth` before they are
-    needed.
-    """
+    """Yield the same batches, which never end, made in a thread up to `depth` ahead."""
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
         ready = deque(maker.submit(next, batches) for _ in range(depth))
         try:

@@ -68,9 +68,7 @@ def make_pairs(rng: np.random.Generator, rows: Rows, cls: int, sep: int) -> dict
 def _cut_documents(
     rng: np.random.Generator, rows: Rows, i: int
 ) -> list[tuple[list[int], list[int]]]:
-    """Return each document of a row in two segments of ids without special tokens, cut at the start
-    of a later sentence; the second is empty where there is none.
-    """
+    """Return two segments of ids of each document, cut at a sentence; the second may be empty."""
     edges = [*np.flatnonzero(rows.document_starts[i]).tolist(), int(rows.lengths[i])]
     sentences = np.flatnonzero(rows.sentence_starts[i])
     documents = []

@@ -118,10 +118,7 @@ class Electra(OwnModel):
 
 
 def corrupt_batch(batch: Batch, sampled: Tensor) -> tuple[Tensor, Tensor]:
-    """Put the sampled ids [sequences · slots] into the original sequences.
-
-    Return the corrupted ids and 1.0 where a token differs now, both [sequences, length].
-    """
+    """Return ids with the sampled ones, and 1.0 where a token differs, both [sequences, length]."""
     places = batch["masked_positions"]
     originals = batch["input_ids"].gather(1, places)
     put = torch.where(batch["masked_weights"] > 0, sampled.view_as(places), originals)

@@ -80,9 +80,7 @@ def build_mask(documents: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def find_blocks(documents: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the `counts` and `places` of FusedAttention; `documents` [sequences, length] count up
-    in each sequence, and 0 is padding at its end.
-    """
+    """Return `counts` and `places` of FusedAttention; numbers count up, 0 is padding at the end."""
     sequences, length = documents.shape
     last = length + 1
     numbers = torch.where(documents > 0, documents, last)

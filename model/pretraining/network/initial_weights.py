@@ -54,10 +54,7 @@ class Origin:
     generator: Path | None = None
 
     def read_settings(self) -> dict[str, str]:
-        """Return the shape in the folders' config.json as settings of Architecture.
-
-        Raise UserError for a network that has no place in ours.
-        """
+        """Return the shape in the folders' config.json as settings of Architecture."""
         shape = self._read_shape("start_from", self.main)
         settings = {name: str(value) for name, value in shape.model_dump().items()}
         del settings["generator_multiplier"], settings["generator_layers"]
@@ -120,10 +117,7 @@ class Source:
 def load_weights(
     model: OwnModel, shape: Architecture, origin: Origin, vocabulary: Path
 ) -> list[str]:
-    """Copy start weights into the model; return the names of those that keep their initial values.
-
-    Raise UserError if a trunk is incomplete or of another shape.
-    """
+    """Copy start weights into the model; return the names of those that stay as they were."""
     loaded: set[str] = set()
     left: list[str] = []
     for source in _list_sources(model, shape, origin):
@@ -133,9 +127,7 @@ def load_weights(
 
 
 def _load_network(model: OwnModel, source: Source, vocabulary: Path, loaded: set[str]) -> list[str]:
-    """Copy the weights of one source that are not `loaded` yet, and add their names there; return
-    the positions that it has no vectors for.
-    """
+    """Copy what is not `loaded` yet and add it there; return positions without a vector."""
     config, parameters = encoder_config.read_config(source.folder), dict(model.named_parameters())
     weights, encoder = read_weights(source.folder, config), getattr(model, source.trunk)
     entries = read_entries(source.folder)
@@ -200,9 +192,7 @@ def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) 
 
 
 def draw_start_weights(config: Mapping[str, Any], seed: int) -> dict[str, Tensor]:
-    """Return the encoder's weights before the first step of a pre-training with this seed, by
-    transformers' names; `config` is the content of a config.json that says how they are drawn.
-    """
+    """Return the encoder's weights before step 1, by transformers' names; `config` says how."""
     start, architecture = config[START], read_own_architecture(config)
     name = start.get("objective") or ("electra" if "generator_multiplier" in start else "mlm")
     objective = find_objective(name)

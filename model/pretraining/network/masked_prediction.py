@@ -55,9 +55,7 @@ class PretrainingModel(nn.Module):
         raise NotImplementedError
 
     def score_replacements(self, batch: Batch) -> Scores | None:
-        """Return how the trunk scores the tokens that a generator samples; None where it scores
-        none.
-        """
+        """Return how the trunk scores what a generator samples; None where it scores none."""
         return None
 
 

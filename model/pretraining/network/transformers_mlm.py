@@ -147,9 +147,7 @@ def lay_out(network: Any, layout: Layout, input_ids: Tensor, batch: Batch) -> It
 
 
 def _put(states: Tensor, rows: Tensor, places: Tensor | None, like: Tensor) -> Tensor:
-    """Return the states [sequences, length, hidden], zeros where there were none, with those of
-    rows [documents, longest, hidden] at their places.
-    """
+    """Return states [sequences, length, hidden] with rows [documents, longest, hidden] in place."""
     assert places is not None
     if states.ndim == 0:
         states = rows.new_zeros((*like.shape, rows.shape[2]))
@@ -173,9 +171,7 @@ def set_dropout(network: Any, rate: float) -> None:
 
 @torch.no_grad()
 def find_layout(network: Any, longest: int) -> Layout:
-    """Return how the network encodes two documents in one sequence of `longest` tokens as it does
-    each alone: packed if there is a way, by rows of one document if not.
-    """
+    """Return how two documents in one sequence are encoded as each alone: packed, or by rows."""
     window = getattr(network.config, "sliding_window", None)
     first = (network.config.pad_token_id or 0) + 1
     cut = 3 * longest // 4

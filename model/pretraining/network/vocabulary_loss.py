@@ -87,9 +87,7 @@ def compute_rows(
     keys: Tensor,
     entries: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return weighted losses, sampled ids, right guesses and the gradient of the losses with
-    respect to the logits, in their type.
-    """
+    """Return weighted losses, samples, right guesses and the gradient by the logits."""
     kind, logits = logits.dtype, logits.float()
     highest = logits.amax(dim=1, keepdim=True)
     own = logits.gather(1, originals[:, None])
@@ -108,10 +106,7 @@ def compute_rows(
 
 
 def draw_ids(odds: Tensor, keys: Tensor, entries: int = 0) -> Tensor:
-    """Draw ids [tokens], each in proportion to its odds [tokens, entries], none below 0.
-
-    More columns than `entries` (0: all) are filled up and change no draw.
-    """
+    """Draw ids [tokens] by odds [tokens, entries]; columns beyond `entries` (0: all) fill up."""
     tokens, columns = odds.shape
     entries = entries or columns
     width = 1 << math.ceil(math.log2(entries) / 2)

@@ -1,6 +1,4 @@
-"""Is the exported folder the model? Its answers, as `score` and MLflow's server give them, beside
-those of the fitted arm.
-"""
+"""Is the exported folder the model? Its answers as `score` and MLflow give them, beside the arm's."""
 
 import time
 from collections import defaultdict
@@ -59,11 +57,10 @@ def choose_examples(examples: Sequence[Example], n: int = CHECKED) -> list[Examp
 def check_folder(
     folder: Path, classifier: Classifier, examples: Sequence[Example], exact: np.ndarray
 ) -> tuple[dict[str, Any], float]:
-    """Return what was found of an exported folder, and the median milliseconds of a text alone.
-
-    `classifier` is the folder's; `exact` are the probabilities [examples, classes] of the fitted
-    arm. Removes the graphs in int8 if they change too many labels, or answer a text otherwise
-    alone. UserError where the folder gives other probabilities.
+    """Return what was found of an exported folder, and the median milliseconds of a text alone;
+    `exact` are the fitted arm's probabilities [examples, classes]. Removes graphs in int8 that
+    change too many labels or answer a text alone otherwise; UserError where the folder answers
+    otherwise.
     """
     texts: list[Text] = [one.text if one.pair is None else (one.text, one.pair) for one in examples]
     some, expected = texts[::3], exact[::3]

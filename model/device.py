@@ -1,8 +1,6 @@
-"""Opens the CPU, a CUDA GPU or an XLA device behind one interface.
-
-`python -m amazon_electra.model.device cuda` checks that the device is there. Several processes
-(processes.py) each hold a device and the whole model; their gradients are summed, since every loss
-is already divided by the totals of the whole batch.
+"""Opens the CPU, a CUDA GPU or an XLA device behind one interface; `python -m
+amazon_electra.model.device cuda` checks one. Of several processes each holds a device and the whole
+model; gradients are summed, since losses are divided by the totals of the whole batch.
 """
 
 import math
@@ -92,10 +90,8 @@ class Device(Rank):
         """Block until the device has done everything it was given."""
 
     def measure_peak_flops(self) -> float:
-        """Return the most operations per second of this process's device.
-
-        No data sheet has it for a CPU: there it is the best of four products of 1024 × 1024
-        matrices, times the number of threads.
+        """Return the most operations per second; of a CPU the best of four products of 1024 × 1024
+        matrices, times the threads.
         """
         if self._peak:
             return self._peak
@@ -151,12 +147,9 @@ class Cuda(Device):
 
 @cache
 def has_fast_bf16_products() -> bool:
-    """Return whether this CPU multiplies bf16 faster than fp32: one with AMX does, and AMD's with
-    AVX-512 BF16, which takes half as long.
-
-    A Xeon whose AMX is hidden by a virtual machine has AVX-512 BF16 too, and takes 1.8 times as
-    long as in fp32. What the CPU is decides, not a timing, so that all processes of a machine have
-    the same numbers: timed beside other work, one process in six found such a Xeon fast.
+    """Return whether this CPU multiplies bf16 faster than fp32: with AMX, and AMD's with AVX-512
+    BF16 (a Xeon whose AMX a virtual machine hides takes 1.8 times as long). What the CPU is
+    decides, not a timing: timed beside other work, one process in six found such a Xeon fast.
     """
     try:
         lines = CPU_INFO.read_text(encoding="utf-8").splitlines()
@@ -226,11 +219,8 @@ class Xla(Device):
 
 
 class XlaSpmd(Xla):
-    """All cores of a host, or of all hosts of a pod, as one (SPMD): XLA splits the batch and sums
-    the gradients.
-
-    Every host runs the same programs at the same time, each with its share of a batch. Hosts find
-    each other by XLA's runtime, and agree about time and signals outside of XLA.
+    """All cores of a host or pod as one (SPMD): XLA splits the batch and sums the gradients. Every
+    host runs the same programs, each with its share; XLA's runtime lets them find each other.
     """
 
     method = "xla://"

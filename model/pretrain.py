@@ -1,6 +1,4 @@
-"""Pre-trains ELECTRA: python -m amazon_electra.model.pretrain --shards DIR --output DIR --recipe
-sample
-"""
+"""Pre-trains ELECTRA: python -m amazon_electra.model.pretrain --shards DIR --output DIR"""
 
 import os
 import sys
@@ -129,13 +127,9 @@ def pretrain(
     validation: str | Path | None = None,
     resources: TrainingResources = ALL_CORES,
 ) -> PretrainResult:
-    """Pre-train on a folder of shards; write checkpoints, metrics.jsonl and the encoder's
-    transformers folder into `output`.
-
+    """Pre-train on shards; write checkpoints, metrics.jsonl and the encoder's folder into `output`.
     `start_from` is a published encoder or an earlier training, `validation` shards of dev reviews.
     The same call continues an interrupted training, to the bit.
-
-        pretrain(PretrainConfig(recipe="sample", steps=600), "shards", "encoder")
     """
     paths = {
         "shards": Path(shards),

@@ -1,7 +1,5 @@
-"""Several processes that train one model: start them on this machine, let them agree.
-
-`--processes` starts them by torch.multiprocessing and not by torchrun, which opens ports on all
-interfaces, with --standalone too; on several machines torchrun starts the same command.
+"""Several processes that train one model. Started by torch.multiprocessing and not torchrun, which
+opens ports on all interfaces; on several machines torchrun starts the same command.
 """
 
 import json
@@ -137,10 +135,8 @@ def check_processes(device: str, processes: int) -> None:
 
 
 def run_processes(run: Run, arguments: Any, processes: int) -> dict[str, Any]:
-    """Call a function with this argument in several processes; return the result of rank 0.
-
-    Rank 0 reports as a single process does; of the others only the cause of a failure is shown.
-    Where one fails, or this process gets a SIGTERM, all get a SIGTERM and time for a checkpoint.
+    """Call a function in several processes; return the result of rank 0, which reports as a single
+    process does. Where one fails, or a SIGTERM comes, all get a SIGTERM and time for a checkpoint.
     """
     with tempfile.TemporaryDirectory(prefix="processes-") as name:
         folder = Path(name)

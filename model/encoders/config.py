@@ -1,7 +1,5 @@
-"""Reads and writes config.json, which has an encoder's shape; refuses what no masked language model
-can be made of.
-
-Imports no torch.
+"""Reads and writes config.json, without torch; refuses what no masked language model can be made
+of.
 """
 
 from collections.abc import Mapping
@@ -168,11 +166,9 @@ def build_transformers_config(
     padding_id: int | None = 0,
     start: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the content of config.json; `architecture` is that of the exported network.
-
-    `trained_length` is the number of tokens that sequences had in training: the positions after it
-    have embeddings too, but they are noise. transformers never trains the vector of `padding_id`.
-    `start` is what `describe_start` returns; None: of weights that others have trained.
+    """Return the content of config.json; `architecture` is the exported network's, `start` of
+    `describe_start` or None for others' weights. Positions after `trained_length` have embeddings,
+    but they are noise. transformers never trains the vector of `padding_id`.
     """
     head = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     return {

@@ -23,12 +23,9 @@ def read_json(file: Path) -> Any:
 
 
 def read_card(folder: Path) -> dict[str, str]:
-    """Return `license`, `training_data` and `languages` of a published encoder, each "unknown"
-    where nothing says it.
-
-    They stand in the YAML at the beginning of README.md, as on the hub. sentence-transformers lists
-    what it trained on in data_config.json besides, which may name more; of many files in one folder
-    there the folder is named.
+    """Return `license`, `training_data` and `languages` of a published encoder, "unknown" where
+    neither README.md's YAML nor sentence-transformers' data_config.json says it; of many files in
+    one folder there the folder.
     """
     metadata = _read_front_matter(folder / "README.md")
     datasets = metadata.get("datasets") or []

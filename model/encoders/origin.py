@@ -45,10 +45,8 @@ GENERATOR = "generator"
 def write_origin(
     place: str, folder: Path, generator: str | None = None, field: str = "place"
 ) -> dict[str, Any]:
-    """Bring a published encoder into a folder, and return its origin.json, which is written last.
-
-    A hub name that is there already keeps its commit. Other files of the folder stay. Where it
-    fails, nothing is left behind.
+    """Bring a published encoder into a folder and return its origin.json, written last. A hub name
+    that is there already keeps its commit. Where it fails, nothing is left behind.
     """
     held: dict[str, Any] = read_json(folder / METADATA_FILE)
     is_same = "pooling" in held and (held["place"], held.get("generator_place")) == (
@@ -166,11 +164,8 @@ def _copy_tensors(folder: Path, target: Path) -> None:
 
 
 def describe_start(folder: Path) -> dict[str, Any]:
-    """Return what is known of start weights, by origin.json, or else by the model card and the
-    config.json beside them.
-
-    What model.pretrain made of a published encoder is known as that one, `through` names its
-    folder; what it made of nothing has `through` alone.
+    """Return what is known of start weights, by origin.json or the model card and config.json; of
+    what model.pretrain made `through` names the folder.
     """
     about: dict[str, Any] = read_json(folder / METADATA_FILE)
     if about:

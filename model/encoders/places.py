@@ -97,10 +97,8 @@ def is_named(place: str) -> bool:
 
 
 def download_model(name: str, revision: str | None) -> Path:
-    """Return the folder of a model in the hub's cache, downloaded first if need be; the folder is
-    called as its commit. Pickled weights are downloaded only where there are no others.
-
-    Raise TransientError where the same call may work later.
+    """Return the folder of a model in the hub's cache, called as its commit; pickled weights are
+    downloaded only where there are no others. TransientError where the same call may work later.
     """
     from huggingface_hub import constants, errors, snapshot_download
 

@@ -77,11 +77,9 @@ def cut_padding(weights: dict[str, "Tensor"], entries: list[str]) -> dict[str, "
 
 
 def load_published_tokenizer(folder: Path) -> Tokenizer:
-    """Return the folder's tokenizer without truncation and padding.
-
-    An old folder has only a vocab.txt: then it is BERT's, which folds case unless
-    tokenizer_config.json says otherwise. Other files without tokenizer.json (SentencePiece,
-    merges.txt) are converted by transformers where it can.
+    """Return the folder's tokenizer without truncation and padding. A folder with only vocab.txt is
+    BERT's, which folds case unless tokenizer_config.json says otherwise; SentencePiece and
+    merges.txt are converted by transformers.
     """
     config = read_tokenizer_config(folder)
     if (folder / "tokenizer.json").is_file():
@@ -122,11 +120,9 @@ def has_prefix(tokenizer: Tokenizer) -> bool:
 
 
 def add_prefix(tokenizer: Tokenizer, prefix: str) -> bool:
-    """Make the tokenizer put the tokens of a prefix, such as "query: ", before each text, also
-    where others read its tokenizer.json; return whether it does.
-
-    It does not where it cuts prefix and text otherwise when they are one string, as byte-level BPE
-    may. One that has a prefix, as in a folder that we wrote, keeps it.
+    """Make the tokenizer itself put a prefix, such as "query: ", before each text; return whether
+    it does. It does not where prefix and text in one string are cut otherwise, as byte-level BPE
+    may.
     """
     if has_prefix(tokenizer):
         return True
@@ -177,10 +173,7 @@ def write_published_tokenizer(
     folder: Path, tokenizer: Tokenizer, source: Path, max_length: int
 ) -> None:
     """Write a published encoder's tokenizer so that the shards job and AutoTokenizer take it as it
-    is; `source` is its own folder.
-
-    UserError where it names no mask token, or puts other special tokens around a text than one
-    before and one after it.
+    is. UserError without a mask token, or with other special tokens than one before and one after.
     """
     if all(token in tokenizer.get_vocab() for token in NEEDED) and isinstance(
         tokenizer.normalizer, normalizers.BertNormalizer

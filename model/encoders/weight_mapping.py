@@ -109,10 +109,8 @@ _LAYER = {
 def map_names(
     role: Role, layers: int, project: bool, trunk: str | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Map each of our parameter names to transformers' names.
-
-    Three names mean that ours stacks theirs (query, key, value). `trunk` is our prefix of the
-    encoder, by default the role; an MLM model exports its `encoder` as a generator.
+    """Map each of our parameter names to transformers' names; of three names ours stacks theirs
+    (query, key, value). `trunk` is our prefix of the encoder, by default the role.
     """
     trunk = trunk or role
     heads = (

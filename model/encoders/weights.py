@@ -1,7 +1,5 @@
-"""Reads the weights of a transformers folder by the names that transformers' ELECTRA has for them.
-
-The files are read by name and no transformers model is built: it would draw the heads that a file
-lacks, and here has to be known which heads a file has.
+"""Reads the weights of a transformers folder by the names of transformers' ELECTRA. No transformers
+model is built: it would draw missing heads, and here has to be known which there are.
 """
 
 import pickle
@@ -28,10 +26,8 @@ HEAD = "generator_predictions."
 
 
 def read_weights(folder: Path, config: Config) -> Weights:
-    """Return the weights of a transformers folder, in fp32.
-
-    Token types that are missing are zeros, or copies of the first one. A head whose output table is
-    another than the word embeddings has no place here, and is left out.
+    """Return the weights of a transformers folder in fp32; missing token types are zeros, or copies
+    of the first. A head whose output table is not the word embeddings is left out.
     """
     kind = find_kind(config)
     assert kind, "transformers' own module loads this one"
@@ -104,11 +100,7 @@ matrix products, and leave room for entries (mDeBERTa-v3: 899).
 
 
 def load_masked_lm(folder: Path, seed: int = 0) -> tuple[Any, list[str]]:
-    """Return the network of a folder in fp32, and the names of the weights that its file lacks,
-    which are drawn by the seed.
-
-    UserError where these are of the trunk.
-    """
+    """Return a folder's network in fp32 and the names of weights its file lacks, drawn by the seed."""
     from safetensors import SafetensorError
     from transformers import AutoModelForMaskedLM
     from transformers.utils import logging

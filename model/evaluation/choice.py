@@ -1,6 +1,4 @@
-"""Chooses between arms by the log-loss of calibrated predictions of examples that none learnt from;
-model.export and the report choose alike.
-"""
+"""Chooses between arms by the log-loss of calibrated predictions of examples none learnt from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +36,8 @@ C = TypeVar("C", bound=Chosen)
 
 
 def rank_arms(cells: Sequence[C]) -> list[C]:
-    """Return the best seed of each arm, the arm first whose seeds have the smallest log-loss in the
-    mean, each calibrated, on the held-out examples that all arms have.
-
-    Arms that answer one class come last.
+    """Return the best seed of each arm, smallest mean log-loss first, each calibrated, on the
+    held-out examples all arms have; arms that answer one class come last.
     """
     losses: dict[str, list[tuple[bool, float, C]]] = {}
     shared = {

@@ -24,11 +24,8 @@ Load = Callable[[Path], tuple[list[str], Callable[[Sequence[str]], np.ndarray]]]
 def compare_folders(
     own: Path, champion: Path, task: str, data: Path, most: int, load: Load
 ) -> dict[str, Any]:
-    """Return the paired differences on test, own − champion, with their intervals: of the log-loss,
-    macro-F1 and accuracy of at most `most` examples; or as `refused` why there are none.
-
-    Test is that of the new model. Examples that the champion was trained on, and near copies, are
-    left out.
+    """Return own − champion on the new model's test (log-loss, macro-F1, accuracy) with intervals,
+    or as `refused` why not. Examples the champion was trained on, and near copies, are left out.
     """
     results = json.loads((own / "results.json").read_text(encoding="utf-8"))
     labels, predict = load(own)

@@ -62,9 +62,7 @@ def evaluate_model(
     cache: Path | None = None,
 ) -> dict[str, Any]:
     """Write predictions.parquet, metrics.json and mistakes.jsonl of a split; return the metrics.
-
-    The fine-tuning's own settings choose the examples, so that every arm and seed meets the same;
-    `cache` is the folder where their tokens are kept for the others.
+    The fine-tuning's settings choose the examples; `cache` keeps their tokens for other arms.
     """
     started = time.perf_counter()
     trained = network.read_task_head(folder).task

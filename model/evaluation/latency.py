@@ -1,6 +1,5 @@
-"""Measures what a fine-tuned model costs: milliseconds from text to answer, tokenizing included, on
-a fixed number of threads, one review at a time and in batches of 32; reviews a second, parameters,
-bytes of the weights, and peak memory (of a GPU what torch allocated, else that of the process).
+"""Measures what a fine-tuned model costs: milliseconds from text to answer on fixed threads, alone
+and in batches of 32, reviews a second, parameters, bytes, and peak memory.
 """
 
 import time

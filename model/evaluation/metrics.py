@@ -1,6 +1,5 @@
 """Metrics as functions of sums over examples, so that one matrix product gives a metric on every
-bootstrap sample: columns of statistics, a row for each example, are summed, and the sums become the
-value. Values equal those of scikit-learn, scipy, seqeval and the official SQuAD script.
+bootstrap sample. Values equal scikit-learn's, scipy's, seqeval's and the SQuAD script's.
 """
 
 import math

@@ -1,8 +1,4 @@
-"""Predicts examples with any folder of model.finetune, and turns logits into predictions for each
-shape of task.
-
-Named entities are counted as seqeval (and conlleval) do.
-"""
+"""Predicts examples with any folder of model.finetune. Entities are counted as seqeval does."""
 
 from collections.abc import Sequence
 
@@ -110,10 +106,8 @@ def predict_tags(
     examples: Sequence[Example],
     labels: Sequence[str],
 ) -> Predictions:
-    """Predict a tag for each word from the logits [tokens, classes] of each sentence.
-
-    Words without a piece (a zero-width space, a control character) and words beyond the maximum
-    length get the first label, O.
+    """Predict a tag for each word from logits [tokens, classes]. Words without a piece (a
+    zero-width space) and beyond the maximum length get the first label, O.
     """
     predicted, losses = [], []
     for scores, feature, example in zip(logits, features, examples, strict=True):
@@ -148,10 +142,8 @@ def _compute_loss(scores: np.ndarray, targets: np.ndarray) -> float:
 
 
 def find_entities(tags: Sequence[str]) -> set[Entity]:
-    """Return the entities of a sentence's tags.
-
-    An entity begins at B-, or at I- after O or another kind, and ends before the first tag that
-    does not continue it.
+    """Return the entities of tags: from B-, or I- after O or another kind, to the tag that does not
+    go on.
     """
     spans: set[Entity] = set()
     kind, begin = "", 0

@@ -1,7 +1,5 @@
-"""The predictions of a network for every example of a split, and the Parquet file that keeps them.
-
-Every comparison in the report is computed from these files: nothing is measured that cannot be
-measured again.
+"""A network's predictions of a split and their Parquet file, from which every comparison is
+computed.
 """
 
 import json
@@ -115,10 +113,8 @@ def compute_log_loss(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def write_predictions(predictions: Predictions, path: Path) -> None:
-    """Write a row per example.
-
-    The columns are example_id, label, prediction, probabilities, loss and score_*; labels
-    and predictions that are lists or strings are written as JSON text.
+    """Write a row per example: example_id, label, prediction, probabilities, loss, score_*; labels
+    and predictions that are lists or strings as JSON.
     """
     columns: dict[str, Any] = {
         "example_id": predictions.ids,

@@ -1,8 +1,6 @@
-"""Intervals and paired tests: what a difference between two arms is worth.
-
-Examples are resampled by a paired bootstrap; seeds of fine-tuning and pre-training are random
-effects, crossed or nested, whose variances are added. docs/results.md says how the variance of few
-seeds is estimated, and what simulated studies find (tests/model/evaluation).
+"""Intervals and paired tests of the difference between two arms. Examples are resampled by a paired
+bootstrap; seeds of fine-tuning and pre-training are random effects, crossed or nested, whose
+variances are added (docs/results.md; simulated studies in tests/model/evaluation).
 """
 
 import math
@@ -195,12 +193,10 @@ def compare_pooled(
     settings: Sequence[tuple[Sequence[Predictions], Sequence[Predictions]]],
     seed: int = 0,
 ) -> Comparison:
-    """Compare two arms over several settings, tasks or numbers of labels: the mean difference.
-
-    A setting is (predictions of a, predictions of b), each a prediction per seed; all settings have
-    the same seeds, and one pre-training. Settings may share test examples and seeds: an example is
-    resampled in all of them at once, and a seed counts by its mean over them, so that neither is
-    taken for several, and however unlike the settings' variances are, the test keeps its level.
+    """Compare two arms over several tasks or numbers of labels by the mean difference. A setting is
+    (predictions of a, of b), one per seed; all have the same seeds and one pre-training. An example
+    is resampled in all settings at once and a seed counts by its mean over them, so that the test
+    keeps its level however unlike their variances are.
     """
     seeds = len(settings[0][0])
     if not seeds or any(len(side) != seeds for setting in settings for side in setting):
@@ -237,9 +233,7 @@ def correct_comparisons(
     comparisons: Sequence[Comparison], independent: int | None = None
 ) -> list[Comparison]:
     """Let the comparisons of a study share what they know of seeds, then correct each p for their
-    number (Holm 1979).
-
-    `independent` says how many of them share no arm on a task; without it all are taken to.
+    number (Holm 1979). `independent` says how many share no arm on a task; by default all.
     """
     known = [i for i, c in enumerate(comparisons) if c.spread and c.spread.least > 0]
     spreads = [comparisons[i].spread for i in known]
@@ -279,10 +273,8 @@ def _align_examples(arms: Sequence[Predictions]) -> list[Predictions]:
 
 
 def _arrange_seeds(values: np.ndarray, seed_pairs: Sequence[SeedPair] | None) -> np.ndarray:
-    """Arrange values [fine-tunings, ...] by seed, [pre-trainings, fine-tunings of each, ...].
-
-    Where pre-trainings have different fine-tuning seeds, the seeds are nested, and only the mean of
-    each pre-training counts: [pre-trainings, 1, ...].
+    """Arrange values [fine-tunings, ...] by seed, [pre-trainings, fine-tunings of each, ...]. Where
+    pre-trainings have different fine-tuning seeds, only the mean of each counts.
     """
     if seed_pairs is None:
         return values[None]
@@ -328,13 +320,10 @@ def _compute_mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
 
 
 def _estimate_spread(full: np.ndarray, resampled: np.ndarray, n: int) -> Spread:
-    """Estimate the variance of the mean over seeds.
-
-    full [pre-trainings, fine-tuning seeds], resampled [..., samples], over n examples. The
-    bootstrap of the mean has the examples' part. Seeds differ by themselves and because each meets
-    the examples in its own way. Mean squares P of pre-trainings, F of fine-tuning seeds and I of
-    both give both together as P + F - I (two-way random effects); of few seeds that is too often
-    nearly 0, so it counts at least P and at least F. Its degrees of freedom are Satterthwaite's
+    """Estimate the variance of the mean over seeds. full [pre-trainings, fine-tuning seeds],
+    resampled [..., samples], over n examples. Mean squares P of pre-trainings, F of fine-tuning
+    seeds and I of both give it as P + F - I (two-way random effects); of few seeds that is too
+    often nearly 0, so it counts at least P and at least F. Degrees of freedom are Satterthwaite's
     (1946), at least those of the fewest levels, at most those of P and F together.
     """
     if n < 2:
@@ -364,13 +353,10 @@ def combine_mean_squares(
 
 
 def _pool_spreads(spreads: Sequence[Spread], independent: int | None = None) -> list[Spread]:
-    """Return each spread with a variance between seeds that leans towards that of all, by how alike
-    they are (Smyth 2004, section 6.2).
-
-    Their logarithms vary because few seeds were drawn, by trigamma(freedom / 2), and because the
-    variances differ; the second is what is left. What was measured counts one standard error larger
-    than it seems, 2 / sqrt(`independent`) of it for two degrees of freedom. Together they cannot
-    know more than all of them have degrees of freedom.
+    """Return each spread with a variance between seeds that leans towards that of all (Smyth 2004,
+    section 6.2). Logarithms vary by trigamma(freedom / 2) because few seeds were drawn, and by the
+    rest because variances differ. What was measured counts one standard error larger, 2 /
+    sqrt(`independent`). Together they know at most all degrees of freedom.
     """
     from scipy.special import digamma, polygamma
 
@@ -415,11 +401,9 @@ def _judge(metric: Metric, difference: float, spread: Spread) -> tuple[float, fl
 
 
 def _compute_p(difference: Any, spread: Spread) -> Any:
-    """Return the two-sided p of no difference.
-
-    It is the mean of the normal distribution's p over what the variance between seeds may be: its
-    estimate times freedom / chi-squared, on a grid of the latter's quantiles that is dense in both
-    tails. Difference and variances may be arrays.
+    """Return the two-sided p of no difference: the mean of the normal distribution's p over what
+    the variance between seeds may be, its estimate times freedom / chi-squared, on a grid dense in
+    both tails.
     """
     from scipy.special import erfc, gammaincinv
 

@@ -1,7 +1,5 @@
-"""Turns start and end scores into answers, and gives answers their official SQuAD scores.
-
-Scores equal those of the official evaluate-v1.1.py and evaluate-v2.0.py (Rajpurkar et al. 2016,
-2018) on the same predictions (tests/model/evaluation/test_spans.py).
+"""Turns start and end scores into answers, with scores equal to those of the official
+evaluate-v1.1.py and evaluate-v2.0.py (Rajpurkar et al. 2016, 2018).
 """
 
 import re
@@ -32,13 +30,9 @@ def predict_answers(
     threshold: float,
     always_answered: bool,
 ) -> Predictions:
-    """Predict one text for each question from the logits [2, tokens] of its windows.
-
-    The text is "" where "no answer" outscores the best one by more than `threshold`.
-
-    `scores` also hold what the texts would score without any threshold (answered_exact,
-    answered_f1), whether there is a text then (answered), and by how much "no answer" outscores it
-    (no_answer).
+    """Predict one text for each question from the logits [2, tokens] of its windows, "" where "no
+    answer" outscores it by more than `threshold`. `scores` also hold what the texts score without a
+    threshold, whether there is one, and by how much "no answer" outscores it.
     """
     windows: dict[int, list[int]] = defaultdict(list)
     for i, feature in enumerate(features):
@@ -96,11 +90,8 @@ def _compute_loss(features: Sequence[Feature], logits: Sequence[np.ndarray]) -> 
 def score_answers(
     texts: Sequence[str], golds: Sequence[Sequence[str]], always_answered: bool = False
 ) -> dict[str, np.ndarray]:
-    """Return SQuAD 2.0's exact match and F1 of each text, the best over the right answers; where
-    there is no right answer, "" is right.
-
-    With `always_answered` they are SQuAD 1.1's: texts that share no word have F1 0, even if neither
-    has a word.
+    """Return SQuAD 2.0's exact match and F1 of each text, the best over the right answers; without
+    one "" is right. `always_answered` are SQuAD 1.1's: texts that share no word have F1 0.
     """
     exact, f1 = [], []
     for text, right in zip(texts, golds, strict=True):
@@ -140,11 +131,8 @@ def apply_threshold(predictions: Predictions, threshold: float) -> Predictions:
 
 def find_best_threshold(predictions: Predictions) -> tuple[float, float]:
     """Return the threshold with the highest F1, and that F1, as find_best_thresh of
-    evaluate-v2.0.py.
-
-    A question is left unanswered where its `no_answer` is above the threshold; where answering
-    never helps, the threshold is below them all. It lies in the middle of the gap above the last
-    question answered, so that another rounding of the scores does not flip that question.
+    evaluate-v2.0.py; it lies in the middle of the gap above the last question answered, so that
+    another rounding flips nothing.
     """
     gaps, scores = predictions.scores["no_answer"], predictions.scores
     without = np.array([not right for right in predictions.labels])

@@ -1,8 +1,5 @@
-"""Distil: a small student learns from a fine-tuned teacher's outputs as well as from the labels.
-
-Soft targets with a temperature (arXiv 1503.02531); a student of some layers of the teacher
-(DistilBERT, arXiv 1910.01108); hidden states and attention too (TinyBERT, arXiv 1909.10351). The
-teacher's logits are computed once, its hidden states where a loss needs them.
+"""Distil: a student learns from a fine-tuned teacher's soft targets (arXiv 1503.02531), as some of
+its layers (DistilBERT, 1910.01108), and from hidden states and attention (TinyBERT, 1909.10351).
 """
 
 from collections.abc import Sequence

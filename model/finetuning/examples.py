@@ -165,10 +165,8 @@ def hash_example_id(example_id: str, seed: int) -> int:
 
 
 def assign_split(text: str, shares: Mapping[Split, int]) -> Split:
-    """Choose the split of a text for formats that publish none: equal texts (case and spaces aside)
-    fall on the same side.
-
-    `shares` are percentages, e.g. {"train": 80, "dev": 10, "test": 10}.
+    """Choose the split of a text where none is published, equal texts (case and spaces aside) on
+    the same side; `shares` are percentages.
     """
     folded = fold_text(text).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(folded, digest_size=8).digest()
@@ -187,11 +185,7 @@ def load_examples(
     sampling: Sampling,
     left_out: Counter[str] | None = None,
 ) -> Sequence[Example]:
-    """Return the examples of a split, counting in `left_out` those that cannot be used.
-
-    Raises a UserError that says in one line what is wrong with the data. Only classes can be
-    balanced.
-    """
+    """Return the examples of a split, counting in `left_out` those that cannot be used."""
     if not data.exists():
         raise UserError("no such file or folder", "data", data)
     if task.shape != "classification":

@@ -1,7 +1,5 @@
-"""Turn examples into what a network is given: token ids (a row a text or choice, or windows over a
-passage), packed into a few arrays, and cut into batches.
-
-Batches hold texts of like length, sorted within pools of batches, and are padded to their longest.
+"""Turn examples into a network's input: token ids packed into a few arrays, and cut into batches of
+like length that are padded to their longest.
 """
 
 import hashlib
@@ -43,10 +41,8 @@ Ids = Sequence[int] | np.ndarray
 
 @dataclass(slots=True)
 class Feature:
-    """One network input: an example, a window of its passage, or (for `choice`) all its choices.
-
-    Numbers lie in arrays of the smallest type that holds them: half a million questions must fit
-    into memory.
+    """One network input: an example, a window of its passage, or (for `choice`) all its choices, in
+    arrays of the smallest type, since half a million questions must fit into memory.
     """
 
     example: int
@@ -183,8 +179,6 @@ class Featurizer:
 def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:
     """Return [first token, last token] of the first answer, [0, 0] where this window does not hold
     all of it.
-
-    White space around an answer is in no token.
     """
     if not example.answers:
         return [0, 0]

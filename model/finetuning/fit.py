@@ -1,6 +1,4 @@
-"""Fine-tune: read and tokenize the data, train the grid of learning rates, keep the best on dev, go
-on after a kill.
-"""
+"""Fine-tune: tokenize the data, train the grid of learning rates, keep the best on dev, resume."""
 
 import hashlib
 import math
@@ -66,11 +64,8 @@ def train_network(
     device: str,
     output: Path,
 ) -> tuple[nn.Module, Head, dict[str, Any]]:
-    """Return the network that is best on dev, its head, and what result.json says of it; a killed
-    training continues from the checkpoints in `output`.
-
-    Steps of one learning rate follow those of the one before, so that a curve of the run has one
-    value at each step.
+    """Return the network best on dev, its head, and what result.json says of it. Steps of one
+    learning rate follow those of the one before, so that a curve has one value at each step.
     """
     target = open_device(device, request.settings.precision)
     prepared = prepare_examples(request, examples, dev)
@@ -232,10 +227,8 @@ def _begin(
 def _score_dev(
     model: nn.Module, request: Request, prepared: PreparedData, device: Device
 ) -> dict[str, float]:
-    """Return the metrics on dev; nothing where there is none.
-
-    Where questions may have no answer, they are those at the best threshold of this very state,
-    which is returned with them: at a fixed threshold another state would look best.
+    """Return the metrics on dev, where there is one. Where questions may have no answer they are
+    those at this very state's best threshold: at a fixed one another state would look best.
     """
     if not prepared.dev:
         return {}

@@ -1,8 +1,5 @@
-"""Make a network with a fresh head from a folder or hub name, run it forward, and write it to a
-folder that others can load.
-
-The network is the architecture's own AutoModelFor… class, and the folder loads with it; task.json
-says how it is used.
+"""Make a network, of the architecture's AutoModelFor… class, with a fresh head, run it, and write
+its folder; task.json says how it is used.
 """
 
 import json
@@ -121,11 +118,8 @@ def find_source_folder(encoder: str, architecture: str | None) -> str:
 
 
 def _build_random_network(auto: Any, config: Any, initializer_range: float | None) -> nn.Module:
-    """Return the network of one of transformers' AutoModel classes; torch's seed draws it.
-
-    The head is drawn by transformers, with the `initializer_range` of `config`. So is the encoder
-    where `config` does not say how its pre-training began, or with another `initializer_range`
-    where that is given.
+    """Return the network of an AutoModel class, drawn by torch's seed. The encoder is drawn with
+    the `initializer_range` of `config` where it does not say how its pre-training began.
     """
     model: Any = auto.from_config(config, dtype=torch.float32)
     if initializer_range is not None:
@@ -186,10 +180,8 @@ def _choose_auto_class(shape: Shape) -> Any:
 
 
 def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
-    """Return the network with the folder's encoder; all that follows the encoder's last layer, the
-    pooler too, is drawn by the seed, whatever the folder has of it.
-
-    So an encoder whose objective trained no pooler gets the same head as one that has a pooler.
+    """Return the network with the folder's encoder; what follows its last layer, the pooler too, is
+    drawn by the seed, so that an encoder whose objective trained no pooler has no other head.
     """
     drawn: Any = auto.from_config(config, dtype=torch.float32)
     model, lost = _load_weights(auto, folder, config)
@@ -236,11 +228,8 @@ def _refuse_missing_weights(lost: list[str], field: str, folder: str) -> None:
 def choose_max_length(
     folder: str, task: Task, settings: FinetuningSettings
 ) -> tuple[int, str | None]:
-    """Return the tokens of an input: those that are set, else DEFAULT_TOKENS of the task's shape;
-    and a warning where these are cut.
-
-    It is at most the tokens the encoder was trained at, which a folder of ours records: positions
-    after them are noise. A UserError says where more are set than the encoder has positions for.
+    """Return the tokens of an input, those set or DEFAULT_TOKENS of the task's shape, and a warning
+    where they are cut to the tokens the encoder was trained at: later positions are noise.
     """
     config = _load_config(folder, task)
     wanted = settings.max_length or DEFAULT_TOKENS.get(task.shape, 128)
@@ -369,10 +358,8 @@ def predict_logits(
     pad_id: int = 0,
     batch: int = PREDICTION_BATCH,
 ) -> list[np.ndarray]:
-    """Return the network's logits per feature, in the order of the features.
-
-    Shapes: classification and multilabel [classes], regression [1], choice [choices], tokens
-    [tokens, classes], span [2, tokens].
+    """Return logits per feature: classification and multilabel [classes], regression [1], choice
+    [choices], tokens [tokens, classes], span [2, tokens].
     """
     model.eval()
     results: list[np.ndarray] = [np.empty(0)] * len(features)

@@ -1,6 +1,4 @@
-"""Say what a fine-tuning is asked for: where the network comes from, the task, its data, and every
-setting. Brings no torch: flows check a study with it.
-"""
+"""Say what a fine-tuning is asked for: network, task, data, settings. Brings no torch."""
 
 import re
 from collections import Counter
@@ -136,10 +134,8 @@ def is_part_of_teacher(encoder: str) -> bool:
 
 
 def choose_layers(encoder: str, depth: int) -> list[int]:
-    """Return the layers, from 0, of a teacher with so many: every second one, or N evenly spread.
-
-    Both begin with the first, as DistilBERT does (arXiv 1910.01108). Raise a UserError where the
-    teacher has fewer.
+    """Return the layers, from 0, of a teacher with so many: every second, or N evenly spread, the
+    first always (arXiv 1910.01108).
     """
     if encoder == "half":
         return list(range(0, depth, 2))

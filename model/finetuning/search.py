@@ -1,6 +1,4 @@
-"""Search fine-tuning settings on dev with Optuna: trials that fall behind are pruned, a killed
-search goes on. The test split is never looked at.
-"""
+"""Search fine-tuning settings on dev with Optuna; trials that fall behind are pruned."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -51,11 +49,8 @@ def search(
     device: str = "auto",
 ) -> SearchResult:
     """Try settings of a fine-tuning and return the best on dev; `output` gets trials.json,
-    best.json and Optuna's database.
-
-    `space` maps a setting to a list of choices, or to {"low", "high", "log"}; `trials` are counted
-    with those of an earlier call that was killed. The other parameters are those of
-    `model.finetune.finetune`. UserError names a wrong setting of the space.
+    best.json and Optuna's database. `space` maps a setting to choices, or to {"low", "high",
+    "log"}.
     """
     for mistake in validate_space(space, distils=teacher is not None):
         raise UserError(f"space: {mistake}")

@@ -108,11 +108,8 @@ def group_by_split(files: Iterable[Path], data: Path) -> dict[Split, list[Path]]
 def plan_splits(
     data: Path, leave_out: Iterable[str] = (), labelled_test: bool = True
 ) -> dict[Split, SplitSource]:
-    """Plan the splits of a folder, or of one file.
-
-    Published splits stay. Without a dev file dev is cut from train; without a (labelled) test file
-    the published dev set is the test set, so that what is chosen on dev is never measured on it;
-    without any, all is split.
+    """Plan the splits of a folder or file. Published ones stay; without a dev file dev is cut from
+    train; without a labelled test file the published dev is the test set.
     """
     found = list_split_files(data, leave_out)
     if not any(found.values()):
@@ -148,11 +145,9 @@ def plan_missing_splits(found: Mapping[Split, list[Path]]) -> dict[Split, SplitS
 
 @dataclass(frozen=True)
 class SplitReader:
-    """A task's `read`, of a function that reads one file.
-
-    Cuts depend on `key` alone, so that equal texts (or passages, or products) stay together. An
-    input of test is left out of dev and train, one of dev out of train; where the key is (part of)
-    the input, cuts of the same files cannot share one.
+    """A task's `read`, of a function that reads one file. Cuts depend on `key` alone, so that equal
+    texts (passages, products) stay together; an input of test is left out of dev and train, one of
+    dev out of train.
     """
 
     read: Callable[[Path], Iterator[Example | Omission]]
@@ -198,10 +193,8 @@ class SplitReader:
     def _read_split(
         self, data: Path, split: Split, held: Sequence[int], left_out: Counter[str]
     ) -> Iterator[Example]:
-        """Yield the examples of a split whose inputs no later split has.
-
-        `held` are sorted hashes, 8 bytes each: a published test set may have hundreds of thousands
-        of inputs.
+        """Yield the examples of a split whose inputs no later split has; `held` are their sorted
+        hashes.
         """
         for example in self._read_source(self.parts(data)[split], split):
             if isinstance(example, Omission):

@@ -143,8 +143,6 @@ def build_optimizer(
 ) -> torch.optim.AdamW:
     """Return AdamW with the learning rate falling from the head down (google: epsilon 1e-6, no
     decay on LayerNorm and biases).
-
-    `learning` is the network, and what a loss learns besides, at the rate of the head.
     """
     config: Any = learning[0].config
     depth = int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
@@ -192,10 +190,8 @@ def compute_classification_loss(
     weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the mean loss of logits [..., classes] against labels [...], IGNORED where there is
-    none.
-
-    Focal loss is α · (1 − p)^γ · −log p of the true class, α that class's weight (Lin et al. 2017,
-    eq. 5); with γ 0 and no α it is cross-entropy.
+    none. Focal loss is α · (1 − p)^γ · −log p of the true class, α that class's weight (Lin et al.
+    2017, eq. 5).
     """
     logits, labels = logits.float().flatten(0, -2), labels.flatten()
     each = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)

@@ -1,7 +1,5 @@
-"""Writes and reads checkpoints of training, each whole or absent: a folder `step-00000500` with
-state.safetensors and state.json, written under a temporary name, fsynced, then renamed.
-
-Each holds what must be the same for it to be continued.
+"""Checkpoints of training, each whole or absent: a folder `step-00000500` with state.safetensors
+and state.json, fsynced, then renamed.
 """
 
 import json
@@ -136,10 +134,8 @@ def load_state(path: Path) -> State:
 
 
 def load_newest_state(folder: Path) -> State | None:
-    """Return the state of the newest whole checkpoint, or None if there is no checkpoint.
-
-    A damaged one is named on stderr and set aside as `damaged-step-…`. Raise UserError if all are
-    damaged.
+    """Return the state of the newest whole checkpoint; a damaged one is named and set aside as
+    `damaged-step-…`. UserError if all are damaged.
     """
     kept = list_checkpoints(folder)
     for path in reversed(kept):

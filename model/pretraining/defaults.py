@@ -26,13 +26,10 @@ from amazon_electra.model.recipes import (
 def choose_settings(
     folder: Path, given: Mapping[str, str], has_generator: bool = False
 ) -> dict[str, str]:
-    """Return the settings that a folder of start weights asks for, as texts; `given` win, and a
-    given learning_rate holds for the trunk too. UserError for what has no place in our encoder.
-
-    A masked language model, and every encoder without a discriminator, goes on as a masked language
-    model; a discriminator as an ELECTRA. Where an ELECTRA is made of a published discriminator
-    without its generator (`has_generator` says whether one is loaded beside), or of another trunk,
-    its first layers become the generator.
+    """Return the settings that a folder of start weights asks for, as texts; `given` win. An
+    encoder without a discriminator goes on as a masked language model, a discriminator as an
+    ELECTRA; where that lacks its generator (`has_generator`) or has another trunk, its first layers
+    become the generator.
     """
     with name_place("start_from", folder):
         config = read_config(folder)

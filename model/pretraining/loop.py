@@ -1,6 +1,4 @@
-"""Trains: optimizer steps, log lines, validations, checkpoints. A SIGTERM ends it with a
-checkpoint, so that nothing is lost.
-"""
+"""Trains: steps, log lines, validations, checkpoints; a SIGTERM ends it with a checkpoint."""
 
 import math
 import signal
@@ -188,12 +186,9 @@ class Training:
 
     def compile(self) -> None:
         """Let torch.compile make layers and heads faster, each kind once, and a GPU take each step
-        as one CUDA graph.
-
-        A model compiled whole would take minutes to begin, sum the gradient of the look-ups in no
-        fixed order, and have none of its gradients before it has all, so that processes that share
-        batches could send nothing meanwhile. "deterministic", where torch has it, lets no timing
-        choose a kernel that rounds otherwise: the process of a resumed run compiles anew.
+        as one CUDA graph. A model compiled whole would take minutes, sum look-ups' gradients in no
+        fixed order, and have no gradient to send before it has all. "deterministic" lets no timing
+        choose a kernel that rounds otherwise.
         """
         # torch.compile's documentation names it; the import takes seconds
         from torch._inductor import list_options
@@ -259,10 +254,8 @@ class Training:
 
 
 def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
-    """Take one optimizer step on this process's share of a batch.
-
-    Return sums for the log and the gradient's norm, both unread. Return None if a SIGTERM came
-    between two parts of the batch: then nothing has changed.
+    """Take one step on this process's share of a batch; return sums for the log and the gradient's
+    norm, unread, or None if a SIGTERM came between two parts: then nothing has changed.
     """
     progress = training.compute_progress()
     optimizers.set_learning_rates(training.optimizer, training.config.warmup, progress)
@@ -300,10 +293,8 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
 
 
 def _halve_batch(training: Training) -> None:
-    """Let the device take half as many sequences at once as those that did not fit.
-
-    Raise UserError for one sequence, and for processes that share a batch: the others wait for
-    gradients of this step.
+    """Take half as many sequences at once. UserError for one sequence, and for processes that share
+    a batch: the others wait for gradients of this step.
     """
     sequences = training.count_sequences_at_once()
     share = training.config.batch // training.device.world_size
@@ -337,11 +328,9 @@ def _finish_step(training: Training, sums: Sums) -> tuple[Sums, Tensor]:
 
 
 def _share_gradients(training: Training, arrays: Arrays) -> None:
-    """Let DistributedDataParallel sum the gradients.
-
-    After its first backward pass it puts them into the buckets in which it sends them anew, by the
-    order in which they came; so one pass is for nothing, or sums of three and more processes would
-    be rounded otherwise in the first step of a resumed run.
+    """Let DistributedDataParallel sum the gradients. It orders its buckets anew after the first
+    backward pass, so one pass is for nothing: else a resumed run's first step would be rounded
+    otherwise.
     """
     if isinstance(training.forward, DistributedDataParallel):
         return
@@ -495,10 +484,8 @@ def measure_state(training: Training, log: MetricsLog | None) -> None:
 
 
 def copy_state(training: Training) -> checkpoint.State:
-    """Copy the state of this moment to the CPU.
-
-    The position in the data and all random numbers are functions of the step and the seed, so the
-    step is all that has to be kept of them.
+    """Copy this moment's state to the CPU; place in the data and random numbers follow from step
+    and seed.
     """
     numbers = {
         "totals": vars(training.totals).copy(),

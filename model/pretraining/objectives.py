@@ -1,7 +1,5 @@
-"""Objectives of pre-training: what a network learns from text alone. An objective is one class.
-
-Settings, budgets, batches, the log and the model card ask the class; its network is loaded when it
-is trained, so that importing this loads no torch.
+"""Objectives of pre-training, each one class, whose network is loaded when it is trained (no torch
+here).
 """
 
 from dataclasses import dataclass
@@ -119,12 +117,9 @@ def check_objective(name: str) -> str:
 
 @dataclass(frozen=True)
 class MatrixFlops:
-    """Operations of the matrix products of training, backward twice forward.
-
-    This is what the hardware does, not what the ELECTRA paper counts: no dense look-ups (of the
-    sample recipe 58% of the published count), attention as far as it reaches on the device
-    (within documents, or over whole rows), and the vocabulary projection for the slots that the
-    masking takes. mlm+nsp's pair head is left out; it is below 1% of any recipe.
+    """Operations of the matrix products, backward twice forward: what the hardware does, so no
+    dense look-ups (58% of the ELECTRA paper's count), attention as far as it reaches on the device,
+    the vocabulary for the slots masked. mlm+nsp's pair head is left out, below 1%.
     """
 
     per_position: float  # of the padded sequences

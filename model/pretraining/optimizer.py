@@ -1,7 +1,5 @@
-"""Builds AdamW and sets the learning rate of each step.
-
-The moments' bias is corrected (Loshchilov & Hutter 2019), which google's Adam does not: its first
-steps are several times larger, and need a long warm-up.
+"""AdamW and the learning rate of each step. The moments' bias is corrected, which google's Adam
+does not: its first steps are several times larger and need a long warm-up.
 """
 
 from dataclasses import asdict, dataclass

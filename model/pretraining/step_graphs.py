@@ -1,7 +1,5 @@
-"""Takes whole optimizer steps as CUDA graphs: masks, both networks, gradients, clipping and AdamW.
-
-A step of a small encoder is some thousand kernels of a few microseconds each, which the host cannot
-begin as fast as a GPU ends them. A graph is begun at once.
+"""Takes whole optimizer steps as CUDA graphs: a small encoder's step is some thousand kernels of a
+few microseconds, which the host cannot begin as fast as a GPU ends them.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,6 @@
-"""Measures the networks on text they do not train on, the same way every time: masked positions and
-random keys are fixed. The discriminator is measured on what the generator puts there now.
-
-At a small budget a discriminator may become a constant, whose AUC stays near 0.5; a longer run, or
-one that starts from a masked language model, leaves that state.
+"""Measures the networks on held-out text, with fixed masked positions and random keys. At a small
+budget a discriminator may become a constant, whose AUC stays near 0.5; a longer run, or one from a
+masked language model, leaves that state.
 """
 
 from collections.abc import Callable, Mapping, Sequence

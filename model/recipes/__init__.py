@@ -82,9 +82,7 @@ MASK_PROBABILITIES: Mapping[str, float] = _ADAPTATION["mask_probability"]
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """Return the recipe with fields of PretrainingConfig, Architecture or AdaptationConfig set from
-    their text.
-
-    Raise UserError, which begins with the field, for an unknown one or a value out of bounds.
+    text; UserErrors begin with the field.
     """
     configs = [recipe.architecture, recipe.pretraining, recipe.adaptation]
     architecture, pretraining, adaptation = replace_settings(configs, settings, "pretraining")

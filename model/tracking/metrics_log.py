@@ -1,7 +1,4 @@
-"""Writes and reads metrics.jsonl, one JSON line per logged step.
-
-MLflow and the report all show what this file says.
-"""
+"""metrics.jsonl, one JSON line per logged step; MLflow and the report show what it says."""
 
 import json
 import math

@@ -37,11 +37,7 @@ def is_new_database(uri: str) -> bool:
 
 
 def create_database(uri: str) -> None:
-    """Make a new SQLite file whole or not at all: MLflow opens none whose creation was broken off.
-
-    Of two processes that make the file at once the first one's stays. Where links cannot be, MLflow
-    makes its own.
-    """
+    """Make a new SQLite file whole or not at all: MLflow opens none whose creation was broken off."""
     if not is_new_database(uri):
         return
     from mlflow import MlflowClient

@@ -1,7 +1,5 @@
-"""Mirrors in MLflow what the jobs write to metrics.jsonl, and is never in the way of what they do.
-
-A thread sends what is new every few seconds. What could not be sent by the end of a run is sent by
-the next one, which finds the stage complete and MLflow without it; points sent twice count once.
+"""Mirrors metrics.jsonl in MLflow, and is never in the way. A thread sends what is new every few
+seconds; what could not be sent is sent by the next run, points sent twice count once.
 """
 
 import json
@@ -75,10 +73,8 @@ class Tracking:
     """One graph run: a parent run, and a nested one for every folder that is followed."""
 
     def __init__(self, uri: str, artifacts: str = "") -> None:
-        """Prepare the run; nothing is sent before `start` or `join`.
-
-        `artifacts` is the file address at which a new experiment of a database keeps its artifacts,
-        empty: beside its file. A server says where it keeps them.
+        """Prepare the run; nothing is sent before `start` or `join`. `artifacts` is the address of
+        a new experiment's artifacts, empty: beside the database.
         """
         self.uri, self._artifacts = uri, artifacts
         self.parent = TrackedRun("")
@@ -144,10 +140,8 @@ class Tracking:
         metrics: Mapping[str, float],
         in_each_parent: bool = False,
     ) -> None:
-        """Mirror a finished folder in a nested run, unless MLflow has it.
-
-        `metrics` are its final numbers. `in_each_parent`: a run that another parent has of it does
-        not count.
+        """Mirror a finished folder in a nested run, unless MLflow has it, or with `in_each_parent`
+        this parent.
         """
         run = TrackedRun(name, folder)
 

@@ -40,11 +40,8 @@ class RegistryAway(ConnectionError):
 
 
 class Registry:
-    """The registered model of a task: versions, the alias `champion`, and `challenger` for one not
-    better.
-
-    Every method raises RegistryAway where MLflow does not answer. Who looks for an alias where
-    there is no database yet finds none, without making one.
+    """A task's registered model: versions, aliases `champion` and `challenger`. Methods raise
+    RegistryAway where MLflow does not answer; looking for an alias makes no database.
     """
 
     def __init__(self, uri: str, name: str = REGISTERED):
@@ -64,10 +61,8 @@ class Registry:
         return create_client(self.uri)
 
     def add_version(self, run_id: str, artifact: str, tags: Mapping[str, str]) -> str:
-        """Register an artifact of a run as a version, and return its number.
-
-        The same content, which has the same `tags`, is registered once. RegistryAway where MLflow
-        did not take the artifact.
+        """Register an artifact of a run as a version, the same content (`tags`) once; return its
+        number.
         """
         with self._translate_errors():
             if not self._client.list_artifacts(run_id, artifact):

@@ -1,9 +1,6 @@
-"""A model folder as `mlflow models serve` runs it: MLflow copies this file and the package
-beam_jobs.model_folder beside the folder, and imports nothing else of the project.
-
-It takes a column `text` (a DataFrame; over HTTP a list too) and returns a DataFrame with a row for
-each text: `label` (of a multi-label model a list), `probabilities` ({label: probability}) and
-`reason`. A value that is no review has a reason and neither of the others, as in a file of scores.
+"""A model folder as `mlflow models serve` runs it, with the package beam_jobs.model_folder copied
+beside. Column `text` in; `label` (multi-label: a list), `probabilities` and `reason` out. A value
+that is no review has a reason and neither of the others.
 """
 
 from pathlib import Path

@@ -1,8 +1,6 @@
-"""AmazonQA (Gupta et al. 2019, arXiv 1908.04364): questions about products, review snippets,
-answers, answerability; JSON lines, which are read one at a time.
-
-People wrote the answers. The extractive ones are, as the authors' (convert_squad.py), the five runs
-of up to nine words of the snippets with the highest BLEU-2; the best one is trained on.
+"""AmazonQA (Gupta et al. 2019, arXiv 1908.04364): JSON lines of questions, snippets, answers.
+Extractive answers are, as the authors' (convert_squad.py), the five runs of up to nine words with
+the highest BLEU-2; the best one is trained on.
 """
 
 import math
@@ -81,10 +79,8 @@ def _attach_spans(example: Example) -> Example:
 
 
 def find_best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the runs of words with the highest BLEU-2 against the answers and where they start,
-    the best first.
-
-    Of equal ones the shorter, then the earlier comes first; a run that shares no word is left out.
+    """Return the runs of words with the highest BLEU-2 and where they start; of equal ones the
+    shorter, then the earlier.
     """
     words, found = passage.split(" "), list[tuple[float, int, int]]()
     folded = [word.lower() for word in words]
@@ -111,10 +107,8 @@ def find_best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int
 
 def compute_bleu2(length: int, matches: Sequence[int], sizes: Sequence[int]) -> float:
     """Return the geometric mean of clipped 1- and 2-gram precision times the brevity penalty
-    (Papineni et al. 2002) of `length` words; `matches` count both, `sizes` are the references'.
-
-    As in the COCO scorer the authors use, precisions are (matches + 1e-15) / (n-grams + 1e-9) and
-    the penalty is against the reference of nearest length.
+    (Papineni et al. 2002) of `length` words. As in the authors' COCO scorer, precisions are
+    (matches + 1e-15) / (n-grams + 1e-9), the penalty against the reference of nearest length.
     """
     one, two = ((m + 1e-15) / (length - n + 1e-9) for n, m in enumerate(matches))
     nearest = min((abs(size - length), size) for size in sizes)[1]

@@ -1,8 +1,6 @@
-"""Read polarity, stars and the user's own labels from a corpus folder (beam_jobs.corpus_job).
-
-A task trains on the labels of the splits pretrain and train: the texts that an encoder is
-pre-trained on may teach with their labels too. Rows are chosen by a hash of their review id, a
-batch at a time, and only the chosen ones become examples.
+"""Read polarity, stars and the user's own labels from a corpus folder. A task trains on labels of
+the splits pretrain and train; rows are chosen by a hash of their review id, and only the chosen
+become examples.
 """
 
 import re
@@ -63,10 +61,9 @@ copies of dev and test are withheld from both others, so that test has no other 
 def make_star_task(
     name: str, labels: Sequence[str], stars: Mapping[int, int], question: str
 ) -> Task:
-    """Return a task of the corpus's stars: `stars` has the class of each number of stars, by its
-    place in `labels`; reviews with other stars are left out.
-
-        make_star_task("satisfied", ("no", "so so", "yes"), {1: 0, 2: 0, 3: 1, 4: 2, 5: 2}, "…?")
+    """Return a task of the corpus's stars; `stars` has the class of each number, other stars are
+    left out: make_star_task("satisfied", ("no", "so so", "yes"), {1: 0, 2: 0, 3: 1, 4: 2, 5: 2},
+    "…?")
     """
     by_class = [[n for n, c in stars.items() if c == number] for number in range(len(labels))]
     is_one_each = all(len(numbers) == 1 for numbers in by_class)

@@ -1,7 +1,5 @@
-"""Read GLUE (Wang et al. 2019, arXiv 1804.07461), nine tasks with their official metrics.
-
-The official test labels are not published. The official dev set is therefore our test set and dev
-is cut from train: nothing is chosen on what is reported.
+"""GLUE (Wang et al. 2019, arXiv 1804.07461) with its official metrics. Test labels are not
+published: the official dev set is our test set, dev is cut from train.
 """
 
 import itertools

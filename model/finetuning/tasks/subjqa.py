@@ -1,7 +1,4 @@
-"""Read SubjQA (Bjerva et al. 2020): questions about reviews, answered by spans or not at all.
-
-Files are <domain>/{train,dev,test}.csv.
-"""
+"""SubjQA (Bjerva et al. 2020): questions on reviews, <domain>/{train,dev,test}.csv."""
 
 import ast
 import re
@@ -36,11 +33,8 @@ def plan_subjqa_splits(data: Path) -> Mapping[Split, SplitSource]:
 
 
 def read_subjqa_questions(path: Path) -> Iterator[Example | Omission]:
-    """Yield one example for each pair of question and review; several annotators' answers are
-    several right answers.
-
-    Where annotators marked answers and none of them is found in the review, the question is left
-    out: to say that it has no answer would be wrong.
+    """Yield an example for each question and review; several annotators' answers are several right
+    ones. Where none of them is found in the review the question is left out, not unanswerable.
     """
     held: dict[str, tuple[Example, list[tuple[str, int] | None]]] = {}
     for number, row in read_table_rows(path):
@@ -62,10 +56,8 @@ def read_subjqa_questions(path: Path) -> Iterator[Example | Omission]:
 
 
 def align_answer(review: str, answer: str, start: int) -> tuple[str, int] | None:
-    """Return the words of the review that equal the answer but for white space and where they
-    start, nearest to `start`; None if there are none.
-
-    The published spans come from a tokenized copy of the reviews: `bedding .` stands for `bedding.`
+    """Return the words of the review that equal the answer but for white space, nearest to `start`,
+    and their place: the published spans come from a tokenized copy (`bedding .`).
     """
     if answer.strip() and review[start : start + len(answer)] == answer:
         return answer, start

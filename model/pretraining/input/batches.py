@@ -1,8 +1,6 @@
-"""Prepares the batch of each optimizer step, in a thread while the step before runs.
-
-Everything random here comes from the seed and the step, for the whole batch over all processes;
-each process then takes its own rows. So one process, two, or a resumed run see the same masks. The
-host draws a key for each sequence; the device masks it (masking.py).
+"""Prepares the batch of each step, in a thread while the step before runs. All that is random comes
+from seed and step for the whole batch over all processes, so that one process, two, or a resumed
+run see the same masks. The host draws a key for each sequence; the device masks it.
 """
 
 from collections import deque
@@ -140,14 +138,8 @@ def draw_types(
     probability: float,
 ) -> NDArray[np.int64]:
     """Return 1 for the tokens of segments B, 0 elsewhere, [sequences, length], so that the second
-    row of the type embeddings is trained.
-
-    google-research/electra, build_pretraining_dataset.py, fills half of an example and then begins
-    B; one example in ten is A alone. Here nothing but the types changes, so that rows keep their
-    length.
-
-    A document is cut with `probability`, at any of its later sentence starts alike. `documents` and
-    `positions` are those of number_documents and number_positions.
+    row of the type embeddings is trained. google-research/electra fills half of an example and then
+    begins B; here a document is cut with `probability` at any of its later sentence starts alike.
     """
     sequences, length = documents.shape
     numbers = documents + np.arange(sequences)[:, None] * (length + 1)

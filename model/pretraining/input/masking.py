@@ -1,8 +1,5 @@
-"""Chooses which tokens are masked, on the device, by hashes of a key that the host gives each
-sequence, so that every device masks alike.
-
-Unlike google's, positions are drawn without replacement, as a share of words without [CLS] and
-[SEP], and rounding is shared by the batch (model/pretraining/README.md).
+"""Chooses masked tokens, on the device, by hashes of a key that the host gives each sequence, so
+that every device masks alike; drawn without replacement, as a share of the words (README.md).
 """
 
 import math
@@ -76,10 +73,8 @@ def mask_tokens(
     how: Replacement,
 ) -> dict[str, Tensor]:
     """Mask `counts` [sequences] of the maskable tokens; ids and maskable are [sequences, length].
-
-    Return the ids with what stands at masked positions, [sequences, length], and of each slot
-    [sequences, slots] its position, distinct in each row, its weight, 1 where the slot is used, and
-    a key of 31 random bits that seeds the token sampled there.
+    Return the masked ids, and of each slot [sequences, slots] its position, distinct in each row,
+    its weight, 1 where it is used, and 31 random bits that seed the token sampled there.
     """
     length = input_ids.shape[1]
     slots = count_slots(length, fraction)

@@ -1,7 +1,6 @@
-"""Makes pairs of segments for next-sentence prediction from the packed documents (Devlin et al.
-2019): a document is cut at one of its sentence starts, and for half of them the second part is
-exchanged for that of another document of the batch. Documents of one sentence take no part in the
-loss; what no longer fits beside the [SEP] is cut off the row's last document.
+"""Makes pairs for next-sentence prediction (Devlin et al. 2019): a document is cut at a sentence
+start, and half of the second parts are exchanged with other documents of the batch. What no longer
+fits beside the [SEP] is cut off the row's last document.
 """
 
 from itertools import pairwise
@@ -16,11 +15,9 @@ TOKENS_PER_SLOT = 8  # of a row for each pair slot: a document of two sentences 
 
 
 def make_pairs(rng: np.random.Generator, rows: Rows, cls: int, sep: int) -> dict[str, NDArray[Any]]:
-    """Cut the documents of a batch, exchange second halves and lay the rows out again.
-
-    Return `input_ids`, `documents` (0 is padding), `positions` and `types` (0 in segment A, 1 in
-    B), all [sequences, length]; and `pair_places` of each pair's [CLS], `pair_not_next`, 1 where B
-    does not follow A, and `pair_weights`, 1 where there is a pair, [sequences, length // 8].
+    """Cut documents, exchange second halves and lay the rows out again. Return `input_ids`,
+    `documents` (0 is padding), `positions`, `types`, all [sequences, length]; and `pair_places` of
+    each [CLS], `pair_not_next`, `pair_weights`, [sequences, length // 8].
     """
     sequences, length = rows.input_ids.shape
     slots = max(1, length // TOKENS_PER_SLOT)

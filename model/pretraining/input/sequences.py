@@ -1,8 +1,5 @@
-"""Reads shards into fixed-shape batches, in an order that a resumed run can take up anywhere.
-
-Row groups are shuffled by seed and epoch, then the sequences of each window of row groups. A place
-in that order is one number, the sequences consumed so far over all processes. Memory holds two
-windows.
+"""Reads shards into fixed-shape batches, row groups shuffled by seed and epoch, then the sequences
+of each window of row groups. A place is one number, the sequences consumed over all processes.
 """
 
 import hashlib
@@ -78,10 +75,8 @@ class Shards:
 
     @staticmethod
     def open(folder: Path, field: str = "shards", split: str = "pretrain") -> "Shards":
-        """Open a folder of shards.
-
-        Raise UserError, which names `field`, for shards of another split, damaged ones and those
-        of a job that has not finished.
+        """Open a folder of shards; UserError, naming `field`, for another split, damaged or
+        unfinished ones.
         """
         paths = sorted(folder.glob("shard-*.parquet"))
         if not paths or not (folder / "shards.json").exists():  # which is written last

@@ -1,8 +1,6 @@
-"""Defines ELECTRA: a small generator proposes tokens, the discriminator finds the replaced ones
-(Clark et al. 2020, arXiv 2003.10555).
-
-Samples carry no gradient from the discriminator; the embeddings are one module in both networks
-(google). Losses are sums over totals of the whole batch, so that its parts add up exactly.
+"""ELECTRA (Clark et al. 2020, arXiv 2003.10555). Samples carry no gradient; the embeddings are one
+module in both networks (google). Losses are sums over totals of the whole batch, so that its parts
+add up exactly.
 """
 
 import torch

@@ -1,8 +1,6 @@
-"""Defines the transformer of both networks: BERT's, post-norm, as in transformers' ElectraModel,
-with one product for query, key and value, and nothing whose shape depends on the data.
-
-Weights, states and LayerNorm are fp32, the products of the device's type. Attention stays within
-the documents of packed sequences: by a mask, or on CUDA in bf16 by FlexAttention, without dropout.
+"""The transformer of both networks: BERT's, post-norm, as transformers' ElectraModel. Weights,
+states and LayerNorm are fp32, products of the device's type. Attention stays within documents: by a
+mask, or on CUDA in bf16 by FlexAttention, without dropout.
 """
 
 import math
@@ -232,12 +230,9 @@ class Encoder(nn.Module):
 
 
 def initialize_weights(module: nn.Module, seed: int, deviation: float = INITIALIZER_RANGE) -> None:
-    """Draw the start weights as google does.
-
-    They are truncated normal within two deviations of 0.02, in GLOROT layers uniform by Glorot &
-    Bengio 2010, biases 0, LayerNorm 1 and 0. `deviation` is that of the layers'
-    matrices, not of the embeddings. They are drawn on the CPU, parameter by parameter in their
-    order, so that the same seed gives the same weights on every device.
+    """Draw the start weights as google does: truncated normal within two deviations of 0.02, GLOROT
+    layers uniform, biases 0, LayerNorm 1 and 0; `deviation` is of the layers' matrices. On the CPU,
+    in the parameters' order, so that a seed gives the same on every device.
     """
     generator = torch.Generator().manual_seed(seed)
     glorot = {id(m.weight) for m in module.modules() if isinstance(m, GLOROT)}

@@ -1,7 +1,4 @@
-"""Loads start weights into a model: a published encoder's, or those of an earlier training.
-
-model/encoders reads them, whatever their kind, by the names of transformers' ELECTRA.
-"""
+"""Loads start weights, a published encoder's or of an earlier training, by transformers' names."""
 
 import hashlib
 from collections.abc import Mapping

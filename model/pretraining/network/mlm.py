@@ -1,7 +1,5 @@
-"""Defines masked language modelling on the same trunk, the control ELECTRA is compared with.
-
-Devlin et al. 2019: 15% of the tokens, of these 80% [MASK], 10% random, 10% kept; with `mlm+nsp`
-also next-sentence prediction from [CLS] through a tanh pooler.
+"""Masked language modelling, the control of ELECTRA (Devlin et al. 2019: 15% of the tokens, of
+these 80% [MASK], 10% random, 10% kept); `mlm+nsp` adds next-sentence prediction from [CLS].
 """
 
 import torch

@@ -1,8 +1,6 @@
-"""Masked language modelling on transformers' own module, for encoders that ours does not hold; a
-hook on its trunk hands the masked tokens alone to its head.
-
-Packed sequences are encoded as they are where the module takes a mask between tokens, and
-positions; else each document is a row of its own. `find_layout` finds out which.
+"""Masked language modelling on transformers' own module, for encoders that ours does not hold.
+Packed sequences stay packed where the module takes a mask between tokens, and positions; else each
+document is a row of its own (`find_layout`).
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
-"""Computes cross-entropy, samples and gradient of the masked tokens in one pass over the logits,
-the largest thing in a step: they are made a few rows at a time and stay in the cache.
-
-Sampling draws a block of entries by its log-sum-exp, then an entry within it: by the chain rule
-what the Gumbel-max trick draws, with 2 · sqrt(entries) random numbers a token (draw_bits).
+"""Cross-entropy, samples and gradient of masked tokens in one pass over the logits, the largest
+thing in a step, a few rows at a time. Sampling draws a block of entries by its log-sum-exp, then an
+entry: by the chain rule what the Gumbel-max trick draws, with 2 · sqrt(entries) random numbers a
+token.
 """
 
 import math

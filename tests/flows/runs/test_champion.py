@@ -223,7 +223,7 @@ def test_a_version_by_its_number_or_by_its_encoder(tmp_path, mlflow_uri):
         registry._client.create_model_version(registry.name, str(tmp_path), tags=tags)
     found = {"1": "1", "3": "3", "cccccc": "5", "eeeeee0": "2", "1aaaaaa": "3"}
     assert {asked: registry.resolve_version(asked) for asked in found} == found
-    for asked, named in {"": None, "9": "9", "ccc": "6", "eeeeee": "eeeeee.* 2, 4"}.items():
+    for asked, named in {"": None, "9": "9", "ccc": "of 5", "eeeeee": "of 2, 4"}.items():
         with pytest.raises(ValueError, match=named):
             registry.resolve_version(asked)
 

@@ -1,4 +1,4 @@
-"""Is the exported folder the model? Its answers as `score` and MLflow give them, beside the arm's."""
+"""Is the exported folder the model? Its answers beside the fitted arm's."""
 
 import time
 from collections import defaultdict

@@ -100,7 +100,7 @@ matrix products, and leave room for entries (mDeBERTa-v3: 899).
 
 
 def load_masked_lm(folder: Path, seed: int = 0) -> tuple[Any, list[str]]:
-    """Return a folder's network in fp32 and the names of weights its file lacks, drawn by the seed."""
+    """Return a folder's network in fp32, and the names of weights its file lacks, drawn by seed."""
     from safetensors import SafetensorError
     from transformers import AutoModelForMaskedLM
     from transformers.utils import logging

@@ -196,10 +196,11 @@ def load_examples(
         raise UserError(explain_empty_split(task, data, split, counts))
     is_of_classes = split == "train" and task.shape == "classification"
     if is_of_classes and len({example.label for example in examples}) == 1:
-        raise UserError(f"{data}: {len(examples)} examples of one class: raise `n_train`")
+        raise UserError(f"{data}: {task.name} has one class in train: raise `n_train`")
     return examples
 
 
 def explain_empty_split(task: Task, data: Path, split: Split, left_out: Mapping[str, int]) -> str:
+    """Say what a split lacks, and how many examples were left out why."""
     why = "".join(f"; {n} left out: {reason}" for reason, n in left_out.items())
     return f"{data}: task {task.name} finds too few examples in its {split} split{why}"

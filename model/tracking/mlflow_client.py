@@ -37,7 +37,7 @@ def is_new_database(uri: str) -> bool:
 
 
 def create_database(uri: str) -> None:
-    """Make a new SQLite file whole or not at all: MLflow opens none whose creation was broken off."""
+    """Make a new SQLite file whole or not at all: MLflow opens no half-created one."""
     if not is_new_database(uri):
         return
     from mlflow import MlflowClient

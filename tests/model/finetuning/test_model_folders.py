@@ -17,7 +17,7 @@ from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
 from tests.model.finetuning.few_steps import tune
-from tests.refusals import names
+from tests.refusals import names, of_field
 
 
 def test_the_folder_is_what_transformers_says_it_is(made, learnt):
@@ -103,10 +103,17 @@ def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, learnt):
         network.load_finetuned(made / "headless")
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_code_of_a_model_folder_is_not_run(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        ("config.json", lambda folder: network.build_network(folder, None, find_task("polarity"))),
+        ("tokenizer_config.json", network.load_tokenizer),
+    ],
+)
+def test_code_of_a_folder_is_not_run(tmp_path, name, load):
     """transformers would ask on the terminal whether to run it, and "y" would."""
     write_electra(tmp_path / "encoder")
+    (tmp_path / "encoder" / "tokenizer.json").unlink(missing_ok=True)
     marker = tmp_path / "code ran"
     code = f"import pathlib\npathlib.Path({str(marker)!r}).touch()\nclass Own: pass\n"
     (tmp_path / "encoder" / "own.py").write_text(code)
@@ -114,8 +121,8 @@ def test_code_of_a_model_folder_is_not_run(tmp_path, name):
     fields = json.loads(file.read_text()) if file.exists() else {}
     own = {"AutoConfig": "own.Own", "AutoModel": "own.Own", "AutoTokenizer": ["own.Own", None]}
     file.write_text(json.dumps(fields | {"model_type": "own", "auto_map": own}))
-    with pytest.raises(UserError, check=names(tmp_path / "encoder")):
-        network.build_network(str(tmp_path / "encoder"), None, find_task("polarity"))
+    with pytest.raises(UserError, check=of_field("encoder", str(tmp_path / "encoder"))):
+        load(str(tmp_path / "encoder"))
     assert not marker.exists()
 
 

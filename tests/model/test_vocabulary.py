@@ -122,18 +122,13 @@ def test_transformers_loads_it(reviews, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        (["--size", "20"], "`size='20'`"),
-        (["--unused", "-1"], "`unused='-1'`"),
-        (["--sample_reviews", "0"], "`sample_reviews='0'`"),
-        (["--corpus", "/nowhere"], "`corpus`"),
-    ],
+    ("option", "value"),
+    [("--size", "20"), ("--unused", "-1"), ("--sample_reviews", "0"), ("--corpus", "/nowhere")],
 )
-def test_mistakes_are_named(reviews, tmp_path, wrong, named):
+def test_refusals_of_options(reviews, tmp_path, option, value):
     write_corpus(tmp_path / "corpus", reviews[:3])
-    with pytest.raises(UserError, check=names(named)):
-        train(tmp_path / "corpus", tmp_path / "v", *wrong)
+    with pytest.raises(UserError, check=lambda error: value in str(error)):
+        train(tmp_path / "corpus", tmp_path / "v", option, value)
 
 
 def test_a_corpus_that_is_not_whole_is_a_mistake(reviews, tmp_path):

@@ -21,7 +21,7 @@ from amazon_electra.beam_jobs.reading.dates import Order
 from amazon_electra.beam_jobs.text import splits
 
 MAX_SAMPLE_BYTES = 1_000_000  # bytes of text to train Punkt on; why so many: corpus/plan.py
-CORPUS_VERSION, SCORES_VERSION = 31, 17
+CORPUS_VERSION, SCORES_VERSION = 31, 18
 """To be raised when the same dump gives another corpus, or other scores."""
 MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535  # tokens; positions in a sequence are stored in 16 bits
 
@@ -265,21 +265,22 @@ class ScoringConfig(TextConfig):
     )
     id: str | None = Field(
         default=None,
-        description="Column of the input to copy beside each label, so that you can join them; "
-        "none: a column such as id, review_id or reviewID, where there is one",
+        description="With `output_format`: column of the input to copy beside each label; none: a "
+        "column such as id, review_id or reviewID, where there is one",
     )
-    with_text: bool = Field(default=False, description="Write the classified text too")
     explain: bool = Field(
         default=False,
         description="Write the three phrases with the largest weight for each answer (`because`); "
         "takes as many times longer as a text has phrases, 24 at most (TF-IDF: 300 words)",
     )
-    output_format: ScoreFormat = Field(
-        default="parquet", description="Format of the files of scores"
+    output_format: ScoreFormat | None = Field(
+        default=None,
+        description="Write a table in this format: file, row, id, text, label, the probability of "
+        "each class; none: a copy of the input with the answers beside its columns",
     )
     model_version: Patterns = Field(
         default=(),
-        description="Version of each model to write beside its labels; none: the first digits of "
+        description="Version of each model, for scores.json and tables; none: the first digits of "
         "the model's digest",
     )
 
@@ -290,7 +291,7 @@ class ScoringOptions(ScoringConfig, DumpOptions):
     model: Patterns = Field(
         min_length=1,
         description="Model folders, from amazon_electra.model.export or from the registry; of "
-        "several, each of a task of its own, columns begin with the task: `stars.label`",
+        "several, each is of a task of its own",
     )
 
 

@@ -22,22 +22,27 @@ ROUNDED = re.compile(r"[-+]?\d+(?:[.,]\d+)?[eE]\+?\d+")
 """A number as spreadsheets show it, without its last digits."""
 
 
+def list_columns(file: DumpFile) -> list[str]:
+    """Return the columns of a file, as far as its beginning shows them."""
+    layout, format = file.layout, find_format(file.layout.name)
+    if isinstance(format, RowFormat):
+        record = detection.read_first(file.path, format, layout)[0]
+        return [*record, *detection.list_nested_names(record)]
+    read = [*sorted(layout.read_columns), *(name for name, _ in layout.unused)]
+    return list(layout.columns) or read
+
+
 def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
     """Return a file whose records are read with the column of their ids, if there is one.
 
     Raises UserError for a given column that the file does not have.
     """
-    layout = file.layout
-    columns = list(layout.columns) or [
-        *sorted(layout.read_columns),
-        *(name for name, _ in layout.unused),
-    ]
-    format = find_format(layout.name)
-    if isinstance(format, RowFormat):
-        record = detection.read_first(file.path, format, layout)[0]
-        columns = [*record, *detection.list_nested_names(record)]
+    layout, columns = file.layout, list_columns(file)
     given = (given or "").removeprefix(f"{layout.records}{LIST}.")
-    is_listed = isinstance(format, RowFormat) or len(layout.unused) < fields.MAX_LISTED_COLUMNS
+    is_listed = (
+        isinstance(find_format(layout.name), RowFormat)
+        or len(layout.unused) < fields.MAX_LISTED_COLUMNS
+    )
     if given and columns and is_listed and given not in columns:
         raise UserError(
             f"{file.name} has no such column; it has {', '.join(sorted(columns))}", "id", given

@@ -4,8 +4,8 @@ that the records have themselves.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from amazon_electra.beam_jobs.reading.stars import (
     encode_ratings,
     parse_rating,
 )
-from amazon_electra.beam_jobs.reading.work_units import DumpFile
+from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit
 from amazon_electra.beam_jobs.scoring.classifier import read_config, read_profile
 
 SAMPLED = 300  # texts of a unit that are compared: 0.1 CPU seconds, for their languages above all
@@ -33,17 +33,20 @@ GivenLabels = dict[str, dict[str, int]]
 """How often each answer was given, by the label of the record as typed."""
 
 
-class ComparedUnit(Protocol):
-    """What a scored unit counted."""
+@dataclass(frozen=True)
+class ScoredUnit(PreparedUnit):
+    """What scoring a unit counted; what is `prepared` has a label, what is `dropped` a reason."""
 
-    @property
-    def file(self) -> str: ...
-    @property
-    def tallies(self) -> list[dict[str, Any] | None]: ...
-    @property
-    def given(self) -> list[GivenLabels]: ...
-    @property
-    def trained(self) -> list[int]: ...
+    index: int = 0  # of its file
+    ids: int = 0  # rows that have one
+    integers: int = 0  # rows whose id is an integer
+    columns: list[str] = field(default_factory=list)  # of its records, where these are kept
+    tallies: list[dict[str, Any] | None] = field(default_factory=list)
+    """Of a sample of the texts (drift.Tally), for each model, where it has a profile."""
+    given: list[GivenLabels] = field(default_factory=list)
+    """Answers of each model by label of the file's own, of texts that it was not trained on."""
+    trained: list[int] = field(default_factory=list)
+    """Texts with a label that each model was trained on."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def count_labels(
     return {label: dict(counts[label]) for label in kept}, int(sum(is_trained))
 
 
-def compare_units(units: Sequence[ComparedUnit], models: Sequence[ScoredModel]) -> dict[str, Any]:
+def compare_units(units: Sequence[ScoredUnit], models: Sequence[ScoredModel]) -> dict[str, Any]:
     """Return `drift`: how the texts of units differ from those that each model was tested on, by
     its task. Nothing where there are too few, or no model has a profile.
     """

@@ -1,47 +1,37 @@
-"""The rows of a unit, each with its label or the reason why it has none, and the files of all.
+"""The rows of a unit, each with its answers or the reason why it has none, and the totals.
 
-A file of scores has a row for each record of its input, in order: `file`, `row` (the record's
-number, from 1), `id` (its own, where it has one), `product` and `month` (where it has them),
-`text` if wanted, `label` (of a multi-label model
-the list of labels, in CSV as JSON), `decision` (`decided`, or `ask` where the model is less sure
-than its threshold for the answer, if it has one), `expected` and `median` (of the stars
-that the classes stand for, by their probabilities), `p.LABEL` for each class, `because` if wanted
-(the phrases with the largest weights), `model_version`, and `reason` where there is no label. With
-several models each has its columns, from `label` to `model_version`, which begin with its task:
-`stars.label`. `scores.json` has the counts, and how the texts differ from those that each
-model was tested on (beam_jobs/core/drift.py).
+A copy of the input has `TASK.predicted`, `TASK.probability` (of that answer, of a multi-label model
+of each), `TASK.decision` where the model has a threshold (`decided`, or `ask` where it is less sure
+than that) and `TASK.because` if wanted (the phrases with the largest weights). A table of its own
+has a row for each record of its input, in order: `file`, `row` (the record's number, from 1), `id`
+(its own, where it has one), `product` and `month` (where it has them), `text`, `label`, `decision`,
+`expected` and `median` (of the stars that the classes stand for, by their probabilities), `p.LABEL`
+for each class, `because`, `model_version`, and `reason` where there is no label; of several models
+the columns from `label` to `model_version` begin with the task. `scores.json` has the counts, and
+how the texts differ from those that each model was tested on (beam_jobs/core/drift.py).
 """
 
 import json
 import os
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 from apache_beam.utils.shared import Shared
 
 from amazon_electra.beam_jobs.config import (
     SCORING_TOTALS,
-    ScoreFormat,
     ScoringOptions,
     ScoringPrecision,
 )
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.drift import Profile
-from amazon_electra.beam_jobs.core.files import FORMULAS
 from amazon_electra.beam_jobs.corpus.prepare import join_title, make_title
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
@@ -51,11 +41,12 @@ from amazon_electra.beam_jobs.reading.dates import read_month
 from amazon_electra.beam_jobs.reading.fields import choose_text, unwrap
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
-from amazon_electra.beam_jobs.reading.lines import Reject, Tally
-from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import LIST, Reject, Tally
+from amazon_electra.beam_jobs.reading.work_units import Unit
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
 from amazon_electra.beam_jobs.scoring.comparison import (
-    GivenLabels,
+    ScoredUnit,
     compare_units,
     count_labels,
     count_sample,
@@ -63,28 +54,18 @@ from amazon_electra.beam_jobs.scoring.comparison import (
     read_model,
 )
 from amazon_electra.beam_jobs.scoring.explanation import describe_weights, weigh_phrases
+from amazon_electra.beam_jobs.scoring.outputs import (
+    IS_RECORD,
+    LINE,
+    RECORD,
+    is_copied,
+    write_copy,
+    write_table,
+)
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan
 from amazon_electra.beam_jobs.text import personal_data
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
-
-FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
-MAX_IDS = 1 << 20  # rows of a file whose ids are compared, in memory
-
-
-@dataclass(frozen=True)
-class ScoredUnit(PreparedUnit):
-    """What scoring a unit counted; what is `prepared` has a label, what is `dropped` a reason."""
-
-    index: int = 0  # of its file
-    ids: int = 0  # rows that have one
-    integers: int = 0  # rows whose id is an integer
-    tallies: list[dict[str, Any] | None] = field(default_factory=list)
-    """Of a sample of the texts (drift.Tally), for each model, where it has a profile."""
-    given: list[GivenLabels] = field(default_factory=list)
-    """Answers of each model by label of the file's own, of texts that it was not trained on."""
-    trained: list[int] = field(default_factory=list)
-    """Texts with a label that each model was trained on."""
 
 
 @dataclass
@@ -98,6 +79,10 @@ class Rows:
     texts: list[str] = field(default_factory=list)
     """As the classifier reads them; empty where there is a reason."""
     reasons: list[str | None] = field(default_factory=list)  # why a record is not classified
+    lines: list[int] = field(default_factory=list)  # where each begins
+    are_records: list[bool] = field(default_factory=list)  # whether each could be read
+    records: list[str] = field(default_factory=list)  # as JSON, where they are to be kept
+    columns: dict[str, None] = field(default_factory=dict)  # of these records
     tally: Tally = field(default_factory=Tally)
     integers: int = 0
     given: list[list[str | None]] = field(default_factory=list)
@@ -145,56 +130,73 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
         return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-    classifiers = models.classifiers
-    rows = read_rows(unit, plan.options, [classifier.details.task for classifier in classifiers])
+    classifiers, options = models.classifiers, plan.options
+    rows = read_rows(unit, options, [classifier.details.task for classifier in classifiers])
+    count = len(rows.reasons)
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
-    columns = {"id": pa.array(rows.ids, pa.string())}
-    mapping = dict(unit.file.layout.mapping)
-    if "item_id" in mapping:
-        columns["product"] = pa.array(rows.products, pa.string())
-    if "timestamp" in mapping:
-        columns["month"] = pa.array(rows.months, pa.string())
-    if plan.options.with_text:
+    columns: dict[str, pa.Array] = {}
+    if options.output_format:
+        columns["id"] = pa.array(rows.ids, pa.string())
+        mapping = dict(unit.file.layout.mapping)
+        if "item_id" in mapping:
+            columns["product"] = pa.array(rows.products, pa.string())
+        if "timestamp" in mapping:
+            columns["month"] = pa.array(rows.months, pa.string())
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
+    else:
+        columns[LINE], columns[IS_RECORD] = pa.array(rows.lines), pa.array(rows.are_records)
+        if not is_copied(unit.file.layout):
+            columns[RECORD] = pa.array(rows.records, pa.string())
     texts = [rows.texts[number] for number in scored]
     probabilities = [classifier.score(texts) for classifier in classifiers]
-    versions = plan.options.model_version
+    predicted: list[list[Any]] = []
     for place, (classifier, prefix) in enumerate(zip(classifiers, plan.prefixes, strict=True)):
-        own = score_rows(len(rows.ids), scored, probabilities[place], classifier)
-        if plan.options.explain:
-            because = np.full(len(rows.ids), None)
+        own = score_rows(count, scored, probabilities[place], classifier)
+        predicted.append(own["label"].to_pylist())
+        if options.output_format:
+            own["model_version"] = pa.array([options.model_version[place]] * count, pa.string())
+        else:
+            own = {
+                "predicted": own["label"],
+                "probability": find_own(count, scored, probabilities[place], classifier),
+                **({"decision": own["decision"]} if "decision" in own else {}),
+            }
+        if options.explain:
+            because = np.full(count, None)
             answers = probabilities[place].argmax(1)
             weights = weigh_phrases(classifier, texts, answers.tolist())
             because[scored] = np.array([*map(describe_weights, weights)], object)
             own["because"] = pa.array(because, pa.string())
-        own["model_version"] = pa.array([versions[place]] * len(rows.ids), pa.string())
         columns |= {f"{prefix}{name}": column for name, column in own.items()}
-    columns["reason"] = pa.array(rows.reasons, pa.string())
+    if options.output_format:
+        columns["reason"] = pa.array(rows.reasons, pa.string())
     table = pa.table(columns)
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    packed = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
         storage.atomic_path(f"{name}.arrow") as path,
-        pa.ipc.new_file(str(path), table.schema, options=options) as writer,
+        pa.ipc.new_file(str(path), table.schema, options=packed) as writer,
     ):
         writer.write_table(table)
     labels = [
         ({}, 0)
         if classifier.config.is_multilabel
-        else count_labels(own, columns[f"{prefix}label"].to_pylist(), rows.texts, folder)
-        for classifier, own, prefix, folder in zip(
-            classifiers, rows.given, plan.prefixes, plan.options.model, strict=True
+        else count_labels(given, answers, rows.texts, folder)
+        for classifier, given, answers, folder in zip(
+            classifiers, rows.given, predicted, options.model, strict=True
         )
     ]
     counts = ScoredUnit(
         unit=unit.name,
         prepared=len(scored),
         file=unit.file.name,
-        read=len(rows.ids),
+        read=count,
+        lines=rows.tally.lines,
+        columns=list(rows.columns),
         dropped=dict(Counter(reason for reason in rows.reasons if reason is not None)),
         notes=dict(rows.tally.notes),
         bytes=rows.tally.bytes,
         index=unit.file.index,
-        ids=len(rows.ids) - rows.ids.count(None),
+        ids=count - rows.ids.count(None),
         integers=rows.integers,
         tallies=[
             count_sample(classifier, profile, texts, own)
@@ -233,6 +235,21 @@ def score_rows(
     return columns
 
 
+def find_own(
+    count: int, scored: Sequence[int], probabilities: np.ndarray, classifier: Classifier
+) -> pa.Array:
+    """Return the probability of the answer to each row, of a multi-label model of each label."""
+    if not classifier.config.is_multilabel:
+        own = np.full(count, np.nan, np.float32)
+        own[scored] = probabilities.max(1, initial=0)
+        return pa.array(own, from_pandas=True)
+    lists: list[Any] = [None] * count
+    has = probabilities >= np.array(classifier.details.thresholds)
+    for number, row, chosen in zip(scored, probabilities, has, strict=True):
+        lists[number] = row[chosen].tolist()
+    return pa.array(lists, pa.list_(pa.float32()))
+
+
 def find_medians(probabilities: np.ndarray, numbers: Sequence[float]) -> np.ndarray:
     """Return the median of each text's number, float32 [texts], from probabilities
     [texts, classes]; NaN where they are NaN.
@@ -252,8 +269,15 @@ def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows
     rows = Rows(given=[[] for _ in tasks])
     is_text = find_format(unit.file.layout.name).has_only_strings
     repair = options.repair_run_ons
+    is_kept = not options.output_format and not is_copied(unit.file.layout)
     for item in work_units.read_records(unit, rows.tally):
         record = {} if isinstance(item, Reject) else item[1]
+        rows.lines.append(item[0])
+        rows.are_records.append(not isinstance(item, Reject))
+        if is_kept:
+            own = leave_out_lists(record, unit.file.layout)
+            rows.records.append(json.dumps(own, default=str))
+            rows.columns |= dict.fromkeys(own)
         value, title = (
             record.get(mapping[key]) if key in mapping else None for key in (ID, "title")
         )
@@ -287,6 +311,14 @@ def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows
     return rows
 
 
+def leave_out_lists(record: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """Return a record without its list of reviews, of which it is one, and without joined texts."""
+    mapping = dict(layout.mapping)
+    lists = {name.partition(LIST)[0] for name in mapping.values() if LIST in name}
+    left_out = lists | ({mapping["text"]} if layout.joined else set())
+    return {name: value for name, value in record.items() if name not in left_out}
+
+
 def prepare_text(text: Any, repair_run_ons: bool) -> tuple[str, str]:
     """Return the clean text, or an empty one and why there is none."""
     text, reason = read_review(text)
@@ -313,7 +345,10 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         path = storage.join_path(folders.output, output)
         ids: Counter[str] = Counter()
         with storage.atomic_path(path) as temporary:
-            write_file(own, plan, file, temporary, ids)
+            if ending := plan.options.output_format:
+                write_table(own, folders.written, file, temporary, ending, ids)
+            else:
+                write_copy(own, folders.written, file, temporary, list(plan.answers))
         if warning := warn_of_ids(ids, dict(file.layout.mapping).get(ID, "")):
             warnings.append(f"{file.name}: {warning}")
         read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
@@ -325,6 +360,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         "scored": sum(file["scored"] for file in files),
         "unscored": sum_counts(unit.dropped for unit in units),
         "units": len(units),
+        "models": dict(zip(plan.tasks, plan.options.model_version, strict=True)),
         "files": files,
         **compare_units(units, models),
         **({"warnings": warnings} if warnings else {}),
@@ -339,64 +375,3 @@ def write_totals(units: int, plan: ScoringPlan) -> None:
     """
     totals = finish_scores(plan)
     assert totals["units"] == units, f"{units} units scored, {totals['units']} counted"
-
-
-def write_file(
-    units: list[ScoredUnit], plan: ScoringPlan, file: DumpFile, path: Path, counts: Counter[str]
-) -> None:
-    """Write the rows of a file's units, in their order, as one file of scores, and count the ids of
-    the first MAX_IDS.
-
-    Ids are integers if all of the file are, so that they join with what pandas reads. In CSV a text
-    that a spreadsheet would compute (`=HYPERLINK(…)`) begins with an apostrophe.
-    """
-    ids = sum(unit.ids for unit in units)
-    are_integers = ids > 0 and ids == sum(unit.integers for unit in units)
-    source = file.short_name
-    with ExitStack() as stack:
-        write: Callable[[pa.Table], Any] | None = None
-        row = 0
-        for unit in units:
-            part = storage.join_path(plan.folders.written, f"{unit.unit}.arrow")
-            with storage.open_bytes(part) as stream:
-                table = pa.ipc.open_file(stream).read_all()
-            if row < MAX_IDS:
-                counts.update(one for one in table[ID].to_pylist() if one is not None)
-            if plan.options.output_format == "csv" and "text" in table.column_names:
-                texts = pc.replace_substring_regex(table["text"], FORMULA, r"'\1")
-                table = table.set_column(table.column_names.index("text"), "text", texts)
-            for place, one in enumerate(table.schema):
-                if plan.options.output_format != "csv" or not pa.types.is_list(one.type):
-                    continue
-                answers = table[one.name].to_pylist()
-                texts = [one if one is None else json.dumps(one) for one in answers]
-                table = table.set_column(place, one.name, pa.array(texts, pa.string()))
-            if are_integers:
-                table = table.set_column(0, ID, table[ID].cast(pa.int64()))
-            table = table.add_column(0, "row", pa.array(range(row + 1, row + unit.read + 1)))
-            row += unit.read
-            table = table.add_column(0, "file", pa.array([source] * unit.read, pa.string()))
-            if write is None:
-                write = stack.enter_context(
-                    open_writer(path, table.schema, plan.options.output_format)
-                )
-            write(table)
-
-
-@contextmanager
-def open_writer(
-    path: Path, schema: pa.Schema, ending: ScoreFormat
-) -> Iterator[Callable[[pa.Table], Any]]:
-    """Yield what writes tables of a schema to a file of a format, one after the other."""
-    if ending == "parquet":
-        with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
-            yield parquet.write_table
-    elif ending == "csv":
-        with pa_csv.CSVWriter(path, schema) as delimited:
-            yield delimited.write_table
-    else:
-        with open(path, "wb") as lines:
-            yield lambda table: lines.writelines(
-                orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
-                for record in table.to_pylist()
-            )

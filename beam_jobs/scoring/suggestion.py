@@ -27,12 +27,8 @@ Row = dict[str, Any]
 
 
 def suggest(scores: str | Path, number: int = 200) -> list[Row]:
-    """Return the rows of a folder of scores (written with the text) that are worth a label, the
-    best first; UserError where they have no text.
-    """
+    """Return the rows of a folder of tables of scores that are worth a label, the best first."""
     rows = [row for row in read_scores(Path(scores)) if row["label"]]
-    if rows and "text" not in rows[0]:
-        raise UserError(f"{scores}: the scores have no text; `score --with-text` writes it")
     first: dict[str, Row] = {}
     for row in rows:
         first.setdefault(row["text"], row)  # a copy of a text has its label
@@ -91,16 +87,17 @@ def read_scores(folder: Path) -> list[Row]:
     """Return the rows of the files of scores of a folder, which are of one task."""
     files = sorted(one for one in folder.glob("*.scores.*") if one.suffix in READERS)
     if not files:
-        raise UserError(f"{folder}: no *.scores.* in it; `score` writes such a folder")
+        raise UserError(f"{folder}: no *.scores.* in it; `score --format parquet` writes them")
     rows: list[Row] = []
     for file in files:
         try:
             table = READERS[file.suffix](str(file))
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"{file}: cannot be read ({error}); score it again") from error
-        if missing := {"file", "row", "id", "label"} - {*table.column_names}:
+        if missing := {"file", "row", "id", "label", "text"} - {*table.column_names}:
             raise UserError(
-                f"{file}: has no column {sorted(missing)[0]}; `score --task TASK` writes one task"
+                f"{file}: has no column {sorted(missing)[0]}; `score --format parquet --task TASK` "
+                "writes a table of one task"
             )
         rows += table.to_pylist()
     return rows

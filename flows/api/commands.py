@@ -111,18 +111,18 @@ def score(
     model: str | Path | None = None,
     alias: str = "champion",
     store: str | Path | None = None,
-    format: str = "parquet",
+    format: str = "",
     id: str = "",
-    with_text: bool = False,
     explain: bool = False,
     **sections: Section,
 ) -> ScoreResult:
     """Label every record of a dump, as `amazon-electra score` does; return where the scores are.
 
     The model is the folder `model`, or the one that has this `alias` in the registry of the store.
-    `id` is a column to copy beside each label (empty: found by its name), `with_text` copies the
-    text, `explain` adds the phrases with the largest weight for each answer, `format` is parquet,
-    csv or jsonl. `sections` are those of `--set`. Raises as `run`.
+    Each file is a copy of its input with the answers beside its columns; with `format` parquet, csv
+    or jsonl a table with the probability of each class, and with the column `id` (empty: found by
+    its name). `explain` adds the phrases with the largest weight for each answer. `sections` are
+    those of `--set`. Raises as `run`.
     """
     output = str(output) if storage.is_remote(str(output)) else str(Path(output).absolute())
     given: dict[str, Any] = {
@@ -132,7 +132,7 @@ def score(
         "output": output,
     }
     given["model"] = {"alias": alias, **dict(given.get("model", {}))}
-    own = {"format": format, "id": id, "with_text": with_text, "explain": explain}
+    own = {"format": format or None, "id": id, "explain": explain}
     given["scores"] = {**own, **dict(given.get("scores", {}))}
     form = fill_form(Scoring, **given)
     folder = str(Path(model).absolute()) if model else None

@@ -101,17 +101,12 @@ def add_score_options(score: OptionParser) -> None:
     score.add_argument(
         "--output", default="scores", help="folder or address for the scores (default: scores)"
     )
-    about = "column of the input to copy, so that you can join (default: found by its name)"
+    about = "with --format: column of the input to copy (default: found by its name)"
     add_setting_option(score, "--id", "scores.id", "COLUMN", about)
-    about = "format of the scores: parquet, csv or jsonl (default: parquet)"
-    add_setting_option(score, "--format", "scores.format", "FORMAT", about)
-    score.add_argument(
-        "--with-text",
-        action="append_const",
-        dest="settings",
-        const="scores.with_text=true",
-        help="write the text too (scores.with_text)",
+    about = (
+        "write a table with all probabilities: parquet, csv or jsonl (default: the input's copy)"
     )
+    add_setting_option(score, "--format", "scores.format", "FORMAT", about)
     score.add_argument(
         "--explain",
         action="append_const",

@@ -11,8 +11,8 @@ from amazon_electra.beam_jobs.core.terminal import print
 
 def add_suggest_options(command: OptionParser) -> None:
     command.description = (
-        "Choose reviews from scores with texts (`score --with-text`) that the model is unsure of, "
-        "a rare class first and none like another, and write them for a labelling tool."
+        "Choose reviews from a table of scores (`score --format parquet`) that the model is unsure "
+        "of, a rare class first and none like another, and write them for a labelling tool."
     )
     command.set_defaults(do=print_suggestions, parser=command)
     command.add_argument("--scores", default="scores", help="folder of scores (default: scores)")

@@ -530,7 +530,7 @@ class ScoringModel(Settings):
     task: str | None = Field(
         default=None,
         description="polarity, stars or a label column, whose model labels the reviews; none: the "
-        "models of all tasks, each with columns of its own",
+        "models of all tasks",
     )
     precision: ScoringPrecision = make_form_field(ScoringOptions, "precision")
     workers: int | None = Field(
@@ -544,9 +544,8 @@ class ScoringModel(Settings):
 class Scores(Settings):
     """What the files of scores hold."""
 
-    format: ScoreFormat = make_form_field(ScoringOptions, "output_format")
+    format: ScoreFormat | None = make_form_field(ScoringOptions, "output_format")
     id: str | None = make_form_field(ScoringOptions, "id")
-    with_text: bool = make_form_field(ScoringOptions, "with_text")
     explain: bool = make_form_field(ScoringOptions, "explain")
 
 

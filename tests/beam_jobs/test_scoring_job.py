@@ -34,7 +34,9 @@ def model(tmp_path_factory):
 
 
 def score(model, output, *dump, more=()):
-    return run(["--model", str(model), "--input", *map(str, dump), "--output", str(output), *more])
+    """Write tables."""
+    words = ["--model", str(model), "--input", *map(str, dump), "--output", str(output)]
+    return run([*words, "--output_format", "parquet", *more])
 
 
 def read(path):
@@ -48,11 +50,12 @@ def test_models_of_several_tasks_have_columns_of_their_own(model, tmp_path):
     result = score(model, tmp_path / "one", dump)
     alone = read(tmp_path / "one" / "dump.scores.parquet")
     words = ["--model", str(model), str(other), "--input", str(dump), "--model_version", "7", "8"]
+    words += ["--output_format", "parquet"]
     assert run([*words, "--output", str(tmp_path / "two")])["scored"] == result["scored"] == 2
     rows = read(tmp_path / "two" / "dump.scores.parquet")
     names = ["label", *(f"p.{label}" for label in LABELS)]
     assert list(rows[0]) == [
-        *("file", "row", "id"),
+        *("file", "row", "id", "text"),
         *(f"polarity.{name}" for name in (*names, "model_version")),
         *("fault.label", f"fault.p.{LABELS[0]}", f"fault.p.{LABELS[1]}", "fault.model_version"),
         "reason",
@@ -109,7 +112,7 @@ def write_csv(path, ids, column="order_id"):
 @pytest.mark.parametrize("ids", [range(100, 107), ["a-1", "007", "3", "4", "5", "6", "7"]])
 def test_scores_join_in_pandas_in_every_format(model, tmp_path, ending, ids):
     dump = write_csv(tmp_path / "shop.csv", ids)
-    more = ["--id", "order_id", "--output_format", ending, "--with_text"]
+    more = ["--id", "order_id", "--output_format", ending]
     score(model, tmp_path / "scores", dump, more=more)
     path = tmp_path / "scores" / f"shop.scores.{ending}"
     readers = {"parquet": pd.read_parquet, "csv": pd.read_csv}
@@ -303,7 +306,7 @@ def test_a_text_that_a_spreadsheet_would_compute_is_marked_in_csv(model, tmp_pat
     dump.write_text(
         "".join(json.dumps({"text": t, "id": f"a{i // 2}"}) + "\n" for i, t in enumerate(texts))
     )
-    more = ["--output-format", "csv", "--with-text", "true"]
+    more = ["--output-format", "csv"]
     result = score(model, tmp_path / "scores", dump, more=more)
     rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
     assert [text[0] for text in rows["text"]] == ["'", "g", "'", "'"]

@@ -50,7 +50,7 @@ def write_rows(file: Path, texts: list[str], rows: int) -> None:
 def score_here(precision: str, model: Path, file: Path, output: Path, workers: int = 1) -> None:
     mode = "multi_processing" if workers > 1 else "in_memory"
     beam = ["--direct_running_mode", mode, "--direct_num_workers", str(workers)]
-    config = ScoringConfig(precision=precision)
+    config = ScoringConfig(precision=precision, output_format="parquet")
     score(config, str(model), [str(file)], str(output), beam_options=beam)
 
 

@@ -65,7 +65,7 @@ def test_only_new_files_are_scored_and_all_are_copied(store, tmp_path):
     assert [file["name"] for file in second.inputs["dump"].parameters["files"]] == ["new-2.csv"]
     make(second, store)
     for changed in (
-        {"scores": {"with_text": True}},
+        {"scores": {"explain": True}},
         {"dump": {**form.dump.model_dump(), "encoding": "cp1252"}},
     ):
         other = plan(Scoring(**{**form.model_dump(), **changed}), store)
@@ -77,13 +77,10 @@ def test_only_new_files_are_scored_and_all_are_copied(store, tmp_path):
     dump = build_dump_stage(form.dump, store)
     output = str(tmp_path / "output")
     copied = copy_scores(dump, find_scores([MODEL], form, store), output, store)
-    assert copied == [f"new-{number}.scores.parquet" for number in (1, 2, 3)]
-    rows = pd.concat(pd.read_parquet(tmp_path / "output" / name) for name in copied)
-    assert list(zip(rows["file"], rows["row"], strict=True)) == [
-        *(("new-1.csv", 1), ("new-1.csv", 2), ("new-2.csv", 1)),
-        *(("new-3.csv", 1), ("new-3.csv", 2)),
-    ]
-    assert set(rows["model_version"]) == {"3"}
+    assert copied == [f"new-{number}.scores.csv" for number in (1, 2, 3)]
+    rows = pd.concat(pd.read_csv(tmp_path / "output" / name) for name in copied)
+    assert list(rows["order_id"]) == [7, 8, 9, 7, 8]
+    assert rows["polarity.predicted"].notna().all()
 
 
 def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch):
@@ -92,7 +89,7 @@ def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch)
     (tmp_path / "new.csv").write_text("order,text\n7,good\n8,\n")
     words = ["score", "--model", str(model), "--dump", "new.csv", "--id", "order"]
     with pytest.raises(SystemExit) as ended:
-        main.main([*words, "--format", "csv", "--with-text"])
+        main.main([*words, "--format", "csv"])
     assert ended.value.code in (0, None)
     printed = capsys.readouterr().out.splitlines()
     assert printed == [
@@ -109,10 +106,10 @@ def test_scores_say_why(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = write_network(tmp_path / "model")
     (tmp_path / "new.csv").write_text("id,text\n7,very good\n8,not good\n")
-    words = ["score", "--model", str(model), "--dump", "new.csv", "--format", "csv", "--explain"]
+    words = ["score", "--model", str(model), "--dump", "new.csv", "--explain"]
     assert run_command(*words, "--output", "scores") == 0
     rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
-    assert rows["because"][0].startswith("“")
+    assert rows["polarity.because"][0].startswith("“")
 
 
 def run_command(*words):
@@ -132,7 +129,7 @@ def test_a_dry_run_scores_and_writes_nothing(tmp_path, capsys, monkeypatch):
     assert sorted(tmp_path.rglob("*")) == before
     shown = capsys.readouterr().out
     assert re.search(r"new\.csv: order: 4 different ids in 100 rows .*9\.04170E\+17", shown)
-    assert run_command(*words) == 0
+    assert run_command(*words, "--format", "parquet") == 0
     assert "warning: " in (shown := capsys.readouterr().out)
     assert re.search(r"new\.csv: order: 4 different ids in 100 rows", shown)
     scores = pd.read_parquet(tmp_path / "scores" / "new.scores.parquet")
@@ -168,6 +165,6 @@ def test_the_flow_scores_with_the_champion_and_leaves_out_what_it_has_scored(
         (tmp_path / f"new-{number}.csv").write_text("order_id,text\n7,good\n8,bad\n")
         form = Scoring(dump={"paths": [str(tmp_path / "new*.csv")]}, store=store.address)
         made = score(**{name: getattr(form, name) for name in Scoring.model_fields})
-        assert made["files"] == [f"new-{n}.scores.parquet" for n in range(1, number + 1)]
-        assert len(pd.read_parquet(store.root / "scored" / made["files"][-1])) == 2
+        assert made["files"] == [f"new-{n}.scores.csv" for n in range(1, number + 1)]
+        assert len(pd.read_csv(store.root / "scored" / made["files"][-1])) == 2
         assert len(list(store.root.glob("scores/*/manifest.json"))) == number

@@ -1,0 +1,344 @@
+"""Files of scores: the input with the answers beside its columns, or a table of its own.
+
+The input's lines and rows are copied as they are: CSV and TSV, JSON lines and Parquet keep their
+format. What cannot be copied so (workbooks, lists of reviews in a record, other formats) gives CSV.
+"""
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from amazon_electra.beam_jobs.config import ScoreFormat
+from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import FORMULAS
+from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.core.parquet import open_parquet
+from amazon_electra.beam_jobs.reading.compression import PlainStream
+from amazon_electra.beam_jobs.reading.delimited import Delimited, decode_line, make_dialect
+from amazon_electra.beam_jobs.reading.formats import find_format
+from amazon_electra.beam_jobs.reading.ids import ID
+from amazon_electra.beam_jobs.reading.json_records import JsonLines, parse_json
+from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.lines import LIST, Tally
+from amazon_electra.beam_jobs.reading.parquet_records import Parquet
+from amazon_electra.beam_jobs.reading.work_units import DumpFile
+from amazon_electra.beam_jobs.scoring.comparison import ScoredUnit
+
+LINE, IS_RECORD, RECORD = "line", "is_record", "record"
+"""Columns of a unit's part beside the answers: the line in the unit where a record begins, whether
+it could be read, and of a file that is not copied the record itself as JSON."""
+FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
+MAX_IDS = 1 << 20  # rows of a file whose ids are compared, in memory
+BATCH_ROWS = 1 << 16  # of Parquet that are copied at a time
+Answers = dict[str, Any]
+
+
+def choose_ending(layout: Layout) -> str:
+    """Return the ending of a copy of a file: csv, tsv, jsonl or parquet."""
+    format = find_format(layout.name)
+    if is_copied(layout):
+        if isinstance(format, Parquet | JsonLines):
+            return "parquet" if isinstance(format, Parquet) else "jsonl"
+        return "tsv" if layout.delimiter == "\t" else "csv"
+    return "csv"
+
+
+def is_copied(layout: Layout) -> bool:
+    """Return whether each row or line of a file is one review, in a format that takes columns."""
+    is_one = not any(LIST in name for _, name in layout.mapping)
+    return is_one and isinstance(find_format(layout.name), Delimited | JsonLines | Parquet)
+
+
+def read_part(folder: str, unit: ScoredUnit) -> pa.Table:
+    with storage.open_bytes(storage.join_path(folder, f"{unit.unit}.arrow")) as stream:
+        return pa.ipc.open_file(stream).read_all()
+
+
+def write_copy(
+    units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path, names: list[str]
+) -> None:
+    """Write a copy of a file with the answers of its units, whose parts lie in `folder`; `names`
+    are those of the answers.
+    """
+    format = find_format(file.layout.name)
+    if not is_copied(file.layout):
+        write_records(units, folder, path, names)
+    elif isinstance(format, Parquet):
+        copy_rows((read_part(folder, unit) for unit in units), file, path)
+    else:
+        appender = (JsonAppender if isinstance(format, JsonLines) else DelimitedAppender)(
+            file.layout
+        )
+        copy_lines(_number_answers(units, folder), file, path, appender, names)
+
+
+def _number_answers(
+    units: Iterable[ScoredUnit], folder: str
+) -> Iterator[tuple[int, Answers | None]]:
+    """Yield the line in the file, and the answers, of every record; None where it is none."""
+    before = 0
+    for unit in units:
+        part = read_part(folder, unit).to_pylist()
+        for row in sorted(part, key=lambda row: row[LINE]):
+            line, is_record = row.pop(LINE), row.pop(IS_RECORD)
+            yield before + line, row if is_record else None
+        before += unit.lines
+
+
+class DelimitedAppender:
+    """Adds cells to the records of CSV and TSV, whose bytes stay."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout, self.names = layout, list[str]()
+
+    def append(self, lines: list[bytes], answers: Sequence[Answers | None]) -> list[bytes]:
+        """Return the lines of a record with its cells, and those that repeat the header with its
+        names.
+        """
+        end = self._count_lines(lines)
+        values = answers[0] or dict.fromkeys(self.names)
+        lines[end - 1] = self._join(lines[end - 1], list(map(format_cell, values.values())))
+        if rest := [place for place in range(end, len(lines)) if lines[place].strip()]:
+            lines[rest[-1]] = self._join(lines[rest[-1]], self.names)
+        return lines
+
+    def begin(self, lines: list[bytes], names: list[str]) -> list[bytes]:
+        """Return the lines before the first record with the names of the answers."""
+        self.names, skipped = names, self.layout.prefix.count(b"\n")
+        header = lines[skipped:]
+        end = self._count_lines(header)
+        read = next(csv.reader(self._decode(header[:end]), **make_dialect(self.layout)), [])
+        missing = len(self.layout.columns) - len(read)  # a delimiter may end each row but this one
+        header[end - 1] = self._join(header[end - 1], [*[""] * missing, *names])
+        return lines[:skipped] + header
+
+    def _decode(self, lines: Iterable[bytes]) -> list[str]:
+        return [decode_line(one.removesuffix(b"\n"), Tally(), self.layout) for one in lines]
+
+    def _count_lines(self, lines: list[bytes]) -> int:
+        """Return how many lines the first record has."""
+        if not any(line.strip() for line in lines[1:]):
+            return 1
+        reader = csv.reader(self._decode(lines), **make_dialect(self.layout))
+        try:
+            next(reader)
+        except csv.Error:
+            return 1
+        return reader.line_num
+
+    def _join(self, line: bytes, cells: Sequence[str]) -> bytes:
+        layout = self.layout
+        if layout.has_quotes:
+            buffer, escape = io.StringIO(), "\\" if layout.has_escapes else None
+            csv.writer(
+                buffer,
+                delimiter=layout.delimiter,
+                doublequote=not escape,
+                escapechar=escape,
+                lineterminator="",
+            ).writerow(["", *cells])
+            added = buffer.getvalue()
+        else:
+            added = "".join(
+                layout.delimiter + " ".join(one.replace(layout.delimiter, " ").split())
+                for one in cells
+            )
+        record = line.rstrip(b"\r\n")
+        return record + added.encode(layout.encoding, "replace") + line[len(record) :]
+
+
+class JsonAppender:
+    """Adds fields to the objects of JSON lines, whose bytes stay."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def begin(self, lines: list[bytes], names: list[str]) -> list[bytes]:
+        return lines
+
+    def append(self, lines: list[bytes], answers: Sequence[Answers | None]) -> list[bytes]:
+        """Return a line with its answers; several objects in it have a line each."""
+        known = [round_answers(one) for one in answers if one is not None]
+        if not known:
+            return lines
+        if len(known) > 1:
+            found = parse_json(lines[0], 0, Tally(), self.layout.encoding)
+            objects = [one | own for one, own in zip(found, known, strict=True)]
+            return [*(f"{json.dumps(one)}\n".encode() for one in objects), *lines[1:]]
+        begun, _, behind = lines[0].rpartition(b"}")
+        begun = begun.rstrip()
+        comma = b"" if begun.endswith((b"{", b",")) else b","
+        is_utf8 = self.layout.encoding == Layout.encoding
+        own = json.dumps(known[0], ensure_ascii=not is_utf8)
+        return [begun + comma + own[1:].encode() + behind, *lines[1:]]
+
+
+def format_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    value = round_probability(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
+
+
+def round_answers(answers: Answers) -> Answers:
+    return {name: round_probability(value) for name, value in answers.items()}
+
+
+def round_probability(value: Any) -> Any:
+    if isinstance(value, list):
+        return [round_probability(one) for one in value]
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def copy_lines(
+    numbered: Iterable[tuple[int, Answers | None]],
+    file: DumpFile,
+    path: Path,
+    appender: DelimitedAppender | JsonAppender,
+    names: list[str],
+) -> None:
+    """Copy the lines of a file, and add its answers to those of each record."""
+    stream = PlainStream(file.path, file.compression, file.member, file.layout.max_expansion)
+    with stream, open(path, "wb") as output:
+        lines, read = _read_lines(stream), 0
+        append = partial(appender.begin, names=names)
+        for line, records in groupby(numbered, key=itemgetter(0)):
+            held = list(islice(lines, max(line - 1 - read, 0)))
+            read += len(held)
+            output.writelines(append(held) if held else ())
+            append = partial(appender.append, answers=[answers for _, answers in records])
+        held = list(lines)
+        output.writelines(append(held) if held else ())
+
+
+def _read_lines(stream: PlainStream) -> Iterator[bytes]:
+    """Yield lines with their ends, however long they are."""
+    held: list[bytes] = []
+    while block := stream.read():
+        *whole, rest = block.split(b"\n")
+        for line in whole:
+            yield b"".join([*held, line, b"\n"])
+            held = []
+        held.append(rest)
+    if line := b"".join(held):
+        yield line
+
+
+def copy_rows(parts: Iterator[pa.Table], file: DumpFile, path: Path) -> None:
+    """Copy the rows of a Parquet file with the columns of their answers."""
+    limits = Limits(file.layout.max_record_bytes, file.layout.max_expansion)
+    answers = next(parts).drop_columns([LINE, IS_RECORD])
+    try:
+        with storage.open_bytes(file.path) as stream:
+            source = open_parquet(stream, file.name, limits)
+            schema = source.schema_arrow
+            for field in answers.schema:
+                schema = schema.append(field)
+            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+                for batch in source.iter_batches(BATCH_ROWS):
+                    while answers.num_rows < batch.num_rows:
+                        more = next(parts).drop_columns([LINE, IS_RECORD])
+                        answers = pa.concat_tables([answers, more])
+                    own = answers.slice(0, batch.num_rows).combine_chunks()
+                    answers = answers.slice(batch.num_rows)
+                    columns = [*batch.columns, *own.columns]
+                    writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+    except (OSError, pa.ArrowException) as error:
+        storage.raise_storage_error(error, file.name)
+        raise UserError(
+            f"{file.name} cannot be copied ({error}); write a table of its own", "output_format"
+        ) from error
+
+
+def write_records(units: Sequence[ScoredUnit], folder: str, path: Path, names: list[str]) -> None:
+    """Write the records of a file and their answers as CSV, nested values as JSON."""
+    columns = list(dict.fromkeys(name for unit in units for name in unit.columns))
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([*columns, *names])
+        for unit in units:
+            for row in read_part(folder, unit).to_pylist():
+                record = json.loads(row[RECORD] or "{}")
+                values = [record.get(name) for name in columns]
+                cells = [
+                    one if isinstance(one, str) else "" if one is None else json.dumps(one)
+                    for one in values
+                ]
+                writer.writerow([*cells, *(format_cell(row[name]) for name in names)])
+
+
+def write_table(
+    units: Sequence[ScoredUnit],
+    folder: str,
+    file: DumpFile,
+    path: Path,
+    ending: ScoreFormat,
+    counts: Counter[str],
+) -> None:
+    """Write the parts of a file's units, in their order, as one table, and count the ids of the
+    first MAX_IDS.
+
+    Ids are integers if all of the file are, so that they join with what pandas reads. In CSV a text
+    that a spreadsheet would compute (`=HYPERLINK(…)`) begins with an apostrophe.
+    """
+    ids = sum(unit.ids for unit in units)
+    are_integers = ids > 0 and ids == sum(unit.integers for unit in units)
+    with ExitStack() as stack:
+        write: Callable[[pa.Table], Any] | None = None
+        row = 0
+        for unit in units:
+            table = read_part(folder, unit)
+            if row < MAX_IDS:
+                counts.update(one for one in table[ID].to_pylist() if one is not None)
+            if ending == "csv":
+                texts = pc.replace_substring_regex(table["text"], FORMULA, r"'\1")
+                table = table.set_column(table.column_names.index("text"), "text", texts)
+                for place, one in enumerate(table.schema):
+                    if pa.types.is_list(one.type):
+                        lists = table[one.name].to_pylist()
+                        texts = [one if one is None else json.dumps(one) for one in lists]
+                        table = table.set_column(place, one.name, pa.array(texts, pa.string()))
+            if are_integers:
+                table = table.set_column(0, ID, table[ID].cast(pa.int64()))
+            table = table.add_column(0, "row", pa.array(range(row + 1, row + unit.read + 1)))
+            row += unit.read
+            name = pa.array([file.short_name] * unit.read, pa.string())
+            table = table.add_column(0, "file", name)
+            if write is None:
+                write = stack.enter_context(_open_writer(path, table.schema, ending))
+            write(table)
+
+
+@contextmanager
+def _open_writer(
+    path: Path, schema: pa.Schema, ending: ScoreFormat
+) -> Iterator[Callable[[pa.Table], Any]]:
+    """Yield what writes tables of a schema to a file of a format, one after the other."""
+    if ending == "parquet":
+        with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
+            yield parquet.write_table
+    elif ending == "csv":
+        with pa_csv.CSVWriter(path, schema) as delimited:
+            yield delimited.write_table
+    else:
+        with open(path, "wb") as lines:
+            yield lambda table: lines.writelines(
+                orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+                for record in table.to_pylist()
+            )

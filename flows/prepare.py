@@ -95,7 +95,7 @@ def prepare(**form: Any) -> Any:
     store = Store(p.store)
     check_engine(p)
     restrict_store(store.root)
-    store.place.check_access()
+    store.check_access()
     plan = call_with_retries("plan", partial(plan_run, p, store))
     tracking = Tracking(mlflow_server.resolve_mlflow_uri(store.root))  # of no stage of data
     runner = StageRunner(store, [PrefectRun()], tracking)

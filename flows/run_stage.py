@@ -36,9 +36,8 @@ from amazon_electra.beam_jobs.core.command import (
 )
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, describe_error
 from amazon_electra.flows.stages.report import STUDY
-from amazon_electra.flows.store.place import REQUEST
 from amazon_electra.flows.store.stage import Stage, read_request
-from amazon_electra.flows.store.store import LOG, Store
+from amazon_electra.flows.store.store import LOG, REQUEST, Store
 
 MAX_ERROR = 2_000
 """Characters of an event: a line is written in one piece up to 4,096 bytes."""

@@ -77,7 +77,7 @@ class Host:
 
     def list_made(self) -> set[str]:
         """The kinds of the stages whose jobs ran here: their logs stay on the host."""
-        logs = (self.home / ".amazon-electra").glob("*/*/*/log.txt")
+        logs = (self.home / ".local/state/amazon-electra").glob("*/*/*/log.txt")
         return {log.parts[-3] for log in logs}
 
     def read_logs(self) -> str:

@@ -131,7 +131,7 @@ def build_store(arguments: argparse.Namespace) -> Store:
 def open_store(arguments: argparse.Namespace) -> Store:
     """Return the store; a UserError where there is none."""
     store = build_store(arguments)
-    store.place.check_presence()
+    store.check_presence()
     return store
 
 

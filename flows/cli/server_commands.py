@@ -43,7 +43,7 @@ def add_promote_options(promote: OptionParser) -> None:
 def start_servers(arguments: argparse.Namespace) -> None:
     """Start the servers and wait for Ctrl-C."""
     store = build_store(arguments)
-    store.place.check_access()
+    store.check_access()
     up.run_servers(store.root, arguments.prefect_port, arguments.mlflow_port)
 
 

@@ -67,7 +67,7 @@ def print_runs(arguments: argparse.Namespace) -> None:
             f"{store.address} --dump …"
         )
     for run in runs:
-        size = sum(store.place.measure(name_folder(manifest)) for manifest in run.lineage)
+        size = sum(store.measure(name_folder(manifest)) for manifest in run.lineage)
         print(format_run(run, size))
     for name in living:
         print(f"running     {name}")
@@ -130,8 +130,8 @@ def prune_store(arguments: argparse.Namespace) -> None:
         tags = [one for registry in open_registries(arguments) for one in registry.list_tags()]
         registered = [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]
     for name in list_prunable(store, arguments.keep, registered):
-        size = store.place.measure(name)
-        if not arguments.yes or store.place.remove(name):
+        size = store.measure(name)
+        if not arguments.yes or store.remove(name):
             print(f"{format_bytes(size):>8}  {name}")
             total += size
     if arguments.yes:

@@ -77,7 +77,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         raise UserError(f"{arguments.study} needs a dump", "dump.paths")
     store = Store(parameters.store, is_dry=arguments.dry_run)
     if not arguments.dry_run:
-        store.place.check_access()
+        store.check_access()
     if loaded.reads_dump:
         dump = build_dump_stage(parameters.dump, store)
         labels.check_labels(loaded.labelled_tasks, parameters.dump)

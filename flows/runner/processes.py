@@ -23,9 +23,8 @@ from typing import Any, BinaryIO, NoReturn
 from amazon_electra.beam_jobs.core.children import GRACE_SECONDS, bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.flows.store.place import REQUEST
 from amazon_electra.flows.store.stage import Stage, write_request
-from amazon_electra.flows.store.store import LOG, Store
+from amazon_electra.flows.store.store import LOG, REQUEST, Store
 
 POLL_SECONDS = 1.0
 """Between two looks into the log of a job for its progress."""

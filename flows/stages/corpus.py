@@ -25,7 +25,7 @@ class Corpus(Stage):
         return make_corpus(
             self.config,
             locate_dump(self.inputs["dump"], store, on_engine=far),
-            store.open_output(folder, far),
+            store.locate(self) if far else str(folder),
             withhold=locate_files(withheld, store, "corpus.withhold"),
             beam_options=self.resources.beam_options,
         ).content

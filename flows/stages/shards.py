@@ -44,7 +44,7 @@ class PackedShards(Stage):
         return make_shards(
             self.config,
             open_vocabulary(store, self.inputs["vocabulary"], far),
-            store.open_output(folder, far),
+            store.locate(self) if far else str(folder),
             **source,
             beam_options=self.resources.beam_options,
         ).content

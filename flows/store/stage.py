@@ -30,7 +30,6 @@ from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import Settings, join_mistakes
 from amazon_electra.flows.configuration.engine import Engine
-from amazon_electra.flows.store.store import Store
 
 ACCELERATOR = "accelerator"
 """Tag of the stages that need the machine's one GPU, TPU or all its cores."""
@@ -113,11 +112,11 @@ class Stage:
         if "name" in vars(cls):
             Stage.registry[cls.name] = cls
 
-    def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        """Make the stage in its folder; return its result."""
+    def run(self, store: Any, folder: Path) -> dict[str, Any]:
+        """Make the stage in its folder of a `Store`; return its result."""
         raise UserError(f"{self.label}: nothing makes a stage of this kind")
 
-    def prepare(self, store: Store, folder: Path) -> None:
+    def prepare(self, store: Any, folder: Path) -> None:
         """Write what the run alone knows, before the job is started."""
 
     @property
@@ -146,7 +145,7 @@ class Stage:
         """Return whether its workers read and write in the store, not in copies."""
         return self.resources.engine.is_far
 
-    def list_environment(self, store: Store) -> dict[str, str]:
+    def list_environment(self, store: Any) -> dict[str, str]:
         """Return what is added to the environment of its job.
 
         Stages that run side by side would compete for the cores with more threads; they fetch

@@ -4,8 +4,12 @@
 A fingerprint is a hash of the stage's name, version and parameters and of its inputs'
 fingerprints, so what a whole run will make is known before anything is run, a changed setting
 redoes exactly what depends on it, and a run that was killed continues at the first stage without a
-manifest. The manifest is written last because object stores have no atomic rename. Where the
-folders lie decides no fingerprint (flows/store).
+manifest. The manifest is written last, because object stores have no atomic rename.
+
+A store is a local folder, or an address in s3:// or gs:// with a folder of this machine, in which
+jobs read copies and write what they make. What was made is uploaded below a prefix of its own; then
+the manifest, which names it, is created where there is none. Of two hosts that make the same stage
+the first wins. Checkpoints are uploaded as they are written, so that another host continues.
 """
 
 import json
@@ -20,22 +24,44 @@ from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any
+from uuid import uuid4
 
 from fsspec.core import url_to_fs
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.files import hash_bytes, hash_file, write_json
-from amazon_electra.flows.store.place import MAKER, MANIFEST, REQUEST, Place, parse_manifest
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.files import (
+    check_name,
+    hash_bytes,
+    hash_file,
+    stat_files,
+    write_json,
+)
+from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
+from amazon_electra.beam_jobs.core.settings import join_mistakes
+from amazon_electra.flows.store.bucket import (
+    MANIFEST,
+    Bucket,
+    do_all,
+    download_checkpoints,
+    is_inside,
+    upload_checkpoints,
+)
+from amazon_electra.flows.store.stage import PATH, Stage
 
 log = logging.getLogger("amazon_electra")
 
 LOG = "log.txt"
-NOT_PUBLISHED = {MANIFEST, LOG, MAKER, REQUEST}
+REQUEST = "stage.json"
+"""In a folder that is being made: the request of the stage (flows/store/stage.py)."""
+NOT_PUBLISHED = {MANIFEST, LOG, REQUEST}
 """Files of a stage folder that say how it came about, not what it holds; a manifest does not list
 them.
 """
+HOME = "remote.json"
+"""File of a machine's part of a store in a bucket, with the store's address."""
 PACKAGES = [
     "apache-beam",
     "mlflow",
@@ -49,50 +75,94 @@ PACKAGES = [
 ]
 
 Manifest = dict[str, Any]
+"""What `ManifestFields` describes."""
 
 
-class Stored(Protocol):
-    """What a store knows of a stage (flows/store/stage.py), which reads and writes in the store."""
+def refuse_outside(path: str) -> str:
+    """Return a path; ValueError where it leads out of its folder."""
+    if not is_inside(path):
+        raise ValueError(f"{path!r} leads out of the folder")
+    return path
 
-    name: ClassVar[str]
-    version: ClassVar[int]
 
-    @property
-    def fingerprint(self) -> str: ...
+Inside = Annotated[str, AfterValidator(refuse_outside)]
 
-    @property
-    def path(self) -> str: ...
 
-    @property
-    def label(self) -> str: ...
+class Source(BaseModel):
+    stage: Inside
+    fingerprint: Inside
 
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
 
-    @property
-    def inputs(self) -> "Mapping[str, Stored]": ...
+class ListedFile(BaseModel):
+    path: Inside
+    size: int
+    sha256: str
 
-    @property
-    def scratch(self) -> tuple[str, ...]: ...
 
-    @property
-    def on_engine(self) -> bool: ...
+class ManifestFields(BaseModel):
+    """A manifest's fields without which nobody can use it; others say how it was made."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    stage: Inside
+    version: int
+    fingerprint: Inside
+    title: str
+    parameters: dict[str, Any]
+    inputs: dict[str, Source]
+    files: list[ListedFile]
+    result: dict[str, Any]
+    finished: str
+    attempt: Inside = ""
+    """In a bucket: the prefix of the files."""
 
 
 class Store:
-    """Stage folders in a place: a local folder, or an address in s3:// or gs://.
-
-    `root` is a local folder in either case: jobs read and write there, and what belongs to this
-    machine lies there. Of a bucket it holds copies: reading a stage fetches it.
+    """Stage folders below `address`. Jobs read and write below the local folder `root`, which for a
+    bucket holds copies: reading a stage fetches it.
     """
 
-    def __init__(self, root: str | Path, is_dry: bool = False):
-        """Open a store; one that `is_dry`, of a dry run, remembers digests in memory alone."""
-        if not str(root).strip():
+    def __init__(self, given: str | Path, is_dry: bool = False, root: Path | None = None):
+        """Open a store by its folder, its address, or this machine's part of an address (`root`).
+        One that `is_dry`, of a dry run, writes no digests.
+        """
+        if not str(given).strip():
             raise UserError("store: it has no name; give the folder of the results")
-        self.is_dry, self._digests = is_dry, dict[Path, str]()
-        self.place = open_place(str(root))
-        self.root, self.address = self.place.root, self.place.address
+        folder, self.bucket = Path(given).expanduser().resolve(), None
+        if "://" in str(given):
+            self.bucket = Bucket(str(given))
+            state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+            folder = Path(state, "amazon-electra", self.bucket.local_name).expanduser()
+        elif (home := folder / HOME).is_file():
+            self.bucket = Bucket(json.loads(home.read_text(encoding="utf-8"))["address"])
+        self.root, self.is_dry = root or folder, is_dry
+        self.address = self.bucket.address if self.bucket else str(self.root)
+        self._attempts: dict[str, str] = {}
+        """Prefix in the bucket of what this process makes, by the stage's path."""
+        self._collected: set[str] = set()
+        """Objects that an engine's workers wrote themselves."""
+        self._checked: dict[Path, tuple[int, ...]] = {}
+        """Files whose SHA-256 this process has compared, as they were then."""
+        check_name(self.root, "store:")
+        parents = (self.root, *self.root.parents)
+        if file := next((p for p in parents if p.exists() and not p.is_dir()), None):
+            raise UserError(f"store: {given}: {file} is a file; give the folder of the results")
+
+    def check_access(self) -> None:
+        """Raise UserError or TransientError, in one line, if nothing could be made here; who makes
+        a local folder finds out (flows/servers/access.py).
+        """
+        if self.bucket:
+            if not (self.root / HOME).exists():
+                write_json(self.root / HOME, {"address": self.address})
+            self.bucket.check_access(writes=True)
+
+    def check_presence(self) -> None:
+        """Raise UserError or TransientError, in one line, if nothing can be read here."""
+        if self.bucket:
+            self.bucket.check_access(writes=False)
+        elif not self.root.is_dir():
+            raise UserError("no such folder", "store", self.root)
 
     @cached_property
     def scratch(self) -> Path:
@@ -100,38 +170,28 @@ class Store:
         self._scratch = tempfile.TemporaryDirectory()
         return Path(self._scratch.name)
 
-    def folder(self, stage: Stored) -> Path:
+    def folder(self, stage: Stage) -> Path:
         """Return where a stage is made, and where it is once it is fetched."""
         return self.root / stage.path
 
-    def fetch(self, stage: Stored, *parts: str) -> Path:
-        """Return the folder of a stage with its files, or those in `parts`, on this machine; they
-        are compared with the manifest's SHA-256 once in a process, as long as they stay.
+    def locate(self, stage: Stage) -> str:
+        """Return where a stage stays: its folder, or the address of its files, which it has once it
+        is complete or locked by this process.
         """
-        self.place.fetch(stage.path, parts)
-        return self.folder(stage)
+        if not self.bucket:
+            return str(self.folder(stage))
+        attempt = self._attempts.get(stage.path)
+        if not attempt and (manifest := self._read_usable(stage.path)):
+            attempt = manifest["attempt"]
+        return f"{self.address}/{stage.path}" + (f"/{attempt}" if attempt else "")
 
-    def locate(self, stage: Stored) -> str:
-        """Return where a stage stays: its folder, or the address of its files."""
-        return self.place.locate(stage.path)
-
-    def open_input(self, stage: Stored, on_engine: bool) -> str:
+    def open_input(self, stage: Stage, on_engine: bool) -> str:
         """Return what a job reads of a stage: a folder of this machine, or for an engine's workers
         where it stays.
         """
         return self.locate(stage) if on_engine else str(self.fetch(stage))
 
-    def open_output(self, folder: Path, on_engine: bool) -> str:
-        """Return what a job writes to: a folder of this machine, or where the stage stays."""
-        name = f"{folder.parent.name}/{folder.name}"
-        return self.place.locate(name) if on_engine else str(folder)
-
-    def collect_output(self, stage: Stored) -> None:
-        """Bring what an engine's workers wrote to this machine, so that it can be published."""
-        if stage.on_engine:
-            self.place.collect(stage.path)
-
-    def manifest(self, stage: Stored) -> Manifest | None:
+    def manifest(self, stage: Stage) -> Manifest | None:
         """Return the manifest of a complete stage, None of one that is not."""
         return self.read_manifest(stage.name, stage.fingerprint)
 
@@ -139,11 +199,109 @@ class Store:
         """Return the manifest of a stage; None where there is none, or a damaged one: then the
         stage is made again.
         """
-        name = f"{stage}/{fingerprint}"
-        text = self.place.read_manifest(name)
-        return None if text is None else try_manifest(text, f"{self.address}/{name}/{MANIFEST}")
+        path = f"{stage}/{fingerprint}"
+        return self._parse(f"{path}/{MANIFEST}", self._read(path))
 
-    def publish(self, stage: Stored, result: Mapping[str, Any], **cost: float) -> Manifest:
+    def list_manifests(self) -> list[Manifest]:
+        """Return the manifests of all complete stages, oldest first."""
+        if self.bucket:
+            names = [n for n in self._sizes if n.endswith(f"/{MANIFEST}") and n.count("/") == 2]
+            found = self.bucket.read_all(names)
+        else:
+            files = self.root.glob(f"*/*/{MANIFEST}")
+            found = {str(path.relative_to(self.root)): path.read_bytes() for path in files}
+        made = [
+            self._parse(name.removesuffix(f"/{MANIFEST}"), text) for name, text in found.items()
+        ]
+        return sorted((one for one in made if one), key=lambda one: one["finished"])
+
+    def find(self, fingerprint: str) -> list[Manifest]:
+        """Return the manifests of the complete stages whose fingerprint begins so."""
+        return [m for m in self.list_manifests() if m["fingerprint"].startswith(fingerprint)]
+
+    def trace_lineage(
+        self, manifest: Manifest, known: Mapping[str, Manifest] | None = None
+    ) -> list[tuple[int, Manifest]]:
+        """Return a stage and everything it was made of, each once: depth 0 the stage itself, 1 its
+        inputs, … `known` are manifests that were read already, by fingerprint.
+        """
+        found, seen = [(0, manifest)], {manifest["fingerprint"]}
+        for depth, at in found:
+            for source in at["inputs"].values():
+                origin = (known or {}).get(source["fingerprint"]) or self.read_manifest(
+                    source["stage"], source["fingerprint"]
+                )
+                if origin and origin["fingerprint"] not in seen:
+                    seen.add(origin["fingerprint"])
+                    found.append((depth + 1, origin))
+        return found
+
+    def fetch(self, stage: Stage, *parts: str) -> Path:
+        """Return the folder of a stage with its files, or those in `parts`, on this machine; each
+        is compared with the manifest's SHA-256 once in a process, as long as it stays.
+        """
+        path, folder = stage.path, self.folder(stage)
+        manifest = self._read_usable(path) if self.bucket else self.manifest(stage)
+        listed = [
+            file
+            for file in (manifest["files"] if manifest else [])
+            if not parts or any(f"{file['path']}/".startswith(f"{part}/") for part in parts)
+        ]
+        damage = {f["path"]: why for f in listed if (why := self._find_damage(folder, f))}
+        if not self.bucket or not manifest:
+            for name, why in damage.items():
+                raise UserError(f"{folder / name} {why}; remove {folder} and it is made again")
+            return folder
+        for name, why in damage.items():
+            if (folder / name).exists():
+                log.warning("%s is damaged (it %s): it is fetched again", folder / name, why)
+        missing = [file for file in listed if file["path"] in damage]
+        self._download(path, f"{path}/{manifest['attempt']}", missing)
+        write_json(folder / MANIFEST, manifest)
+        self._mark_checked(folder, missing)
+        return folder
+
+    @contextmanager
+    def lock_stage(
+        self, stage: Stage, waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[Path]:
+        """Lock the stage for one process of this machine at a time and yield its folder; a process
+        that died holds nothing, and what it wrote is still there. The stage of a bucket begins with
+        the newest checkpoint there, unless this machine has one.
+        """
+        path, folder = stage.path, self.folder(stage)
+        with exclusive_lock(folder.with_suffix(".lock"), waiting):
+            if not self.bucket or self._read_usable(path) is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                yield folder
+                return
+            if (folder / MANIFEST).exists():  # a copy of what was removed from the bucket
+                remove_folder(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._attempts[path] = f"files-{uuid4().hex[:8]}"
+            if not stage.scratch:
+                yield folder
+                return
+            if not any(folder.glob("*/step-*")):
+                try:
+                    download_checkpoints(self.bucket, path, folder)
+                except ValueError as damage:
+                    log.warning("%s is begun anew: %s", path, damage)
+                    for name in stage.scratch:
+                        shutil.rmtree(folder / name, ignore_errors=True)
+            with upload_checkpoints(self.bucket, path, folder, stage.scratch):
+                yield folder
+
+    def collect_output(self, stage: Stage) -> None:
+        """Bring what an engine's workers wrote to this machine, so that it can be published."""
+        if self.bucket and stage.on_engine:
+            start = f"{stage.path}/{self._attempts[stage.path]}"
+            names = self.bucket.list_sizes(start)
+            files = [{"path": n.removeprefix(f"{start}/"), "sha256": ""} for n in names]
+            self._download(stage.path, start, files)
+            self._collected |= names.keys()
+
+    def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
         """Declare a stage folder complete: all files in it are listed with size and SHA-256 in the
         manifest. Return the manifest that counts: another host's where that came first.
         """
@@ -179,49 +337,85 @@ class Store:
             "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
             **cost,
         }
-        published = dict(self.place.complete(stage.path, manifest, [LOG]))
+        if self.bucket:
+            manifest = self._upload(self.bucket, stage.path, manifest)
+        else:
+            write_json(folder / MANIFEST, manifest)
+            self._mark_checked(folder, manifest["files"])
         for name in stage.scratch:
             shutil.rmtree(folder / name, ignore_errors=True)
-        return published
+        return manifest
 
-    @contextmanager
-    def lock_stage(
-        self, stage: Stored, waiting: Callable[[], None] = lambda: None
-    ) -> Iterator[Path]:
-        """Lock the stage for one process at a time and yield its folder; a process that died holds
-        nothing.
+    def _upload(self, bucket: Bucket, path: str, manifest: Manifest) -> Manifest:
+        """Upload the files, then create the manifest, unless another host's is there, and remove
+        what it does not name. Return the manifest that counts.
         """
-        with self.place.hold(stage.path, waiting, stage.scratch):
-            yield self.folder(stage)
+        folder, attempt = self.root / path, self._attempts.pop(path, f"files-{uuid4().hex[:8]}")
+        start = f"{path}/{attempt}"
+        sizes = {file["path"]: file["size"] for file in manifest["files"]}
+        names = [*sizes, *([LOG] if (folder / LOG).is_file() else [])]
+        new = [name for name in names if f"{start}/{name}" not in self._collected]
+        do_all(lambda name: bucket.upload(folder / name, f"{start}/{name}"), new)
+        there = bucket.list_sizes(path)
+        if lost := [name for name, size in sizes.items() if there.get(f"{start}/{name}") != size]:
+            raise TransientError(f"{start}/{lost[0]} is not in the bucket as it was made")
+        manifest["attempt"] = attempt
+        content = json.dumps(manifest, indent=1, ensure_ascii=False).encode()
+        if bucket.create(f"{path}/{MANIFEST}", content):
+            write_json(folder / MANIFEST, manifest)
+            self._mark_checked(folder, manifest["files"])
+        else:
+            log.warning("%s: another host was faster; what it made is used", path)
+            remove_folder(folder)
+            first = self._read_usable(path)
+            if first is None:
+                raise TransientError(f"{path}: another host made it, and it was removed since")
+            manifest = first
+        kept = f"{path}/{MANIFEST}", f"{path}/{manifest['attempt']}/"
+        do_all(bucket.remove, [n for n in bucket.list_sizes(path) if not n.startswith(kept)])
+        return manifest
 
-    def list_manifests(self) -> list[Manifest]:
-        """Return the manifests of all complete stages, oldest first."""
-        found = [
-            try_manifest(text, f"{self.address}/{name}/{MANIFEST}")
-            for name, text in self.place.list_manifests().items()
-        ]
-        return sorted((m for m in found if m), key=lambda m: m["finished"])
+    def list_folders(self) -> list[str]:
+        """Return the paths of all stage folders, complete or not, in order."""
+        if self.bucket:
+            found = {"/".join(n.split("/")[:2]) for n in self._sizes if n.count("/") > 1}
+        else:
+            found = {str(p.relative_to(self.root)) for p in self.root.glob("*/*") if p.is_dir()}
+        return sorted(path for path in found if PATH.fullmatch(path))
 
-    def find(self, fingerprint: str) -> list[Manifest]:
-        """Return the manifests of the complete stages whose fingerprint begins so."""
-        return [m for m in self.list_manifests() if m["fingerprint"].startswith(fingerprint)]
+    def measure(self, path: str) -> int:
+        """Return the bytes of all files of a stage folder."""
+        if self.bucket:
+            return sum(size for name, size in self._sizes.items() if name.startswith(f"{path}/"))
+        return sum(s.st_size for _, s in stat_files(self.root / path, follow_links=False))
 
-    def trace_lineage(
-        self, manifest: Manifest, known: Mapping[str, Manifest] | None = None
-    ) -> list[tuple[int, Manifest]]:
-        """Return a stage and everything it was made of, each once: depth 0 the stage itself, 1 its
-        inputs, … `known` are manifests that were read already, by fingerprint.
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """The bytes of every object, listed once: a command looks at one moment."""
+        return self.bucket.list_sizes() if self.bucket else {}
+
+    def is_locked(self, path: str) -> bool:
+        """Return whether a process of this machine is making a stage."""
+        lock = (self.root / path).with_suffix(".lock")
+        if not lock.exists():
+            return False
+        with open(lock, "a+", encoding="utf-8") as file:
+            return not try_lock(file)
+
+    def remove(self, path: str) -> bool:
+        """Remove a stage folder, its manifest first, unless it is being made; return whether it is
+        gone. The lock's file stays: a maker may be waiting for it.
         """
-        found, seen = [(0, manifest)], {manifest["fingerprint"]}
-        for depth, at in found:
-            for source in at["inputs"].values():
-                origin = (known or {}).get(source["fingerprint"]) or self.read_manifest(
-                    source["stage"], source["fingerprint"]
-                )
-                if origin and origin["fingerprint"] not in seen:
-                    seen.add(origin["fingerprint"])
-                    found.append((depth + 1, origin))
-        return found
+        folder = self.root / path
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(folder.with_suffix(".lock"), "a+", encoding="utf-8") as lock:
+            if not try_lock(lock):
+                return False
+            if self.bucket:
+                self.bucket.remove(f"{path}/{MANIFEST}")
+                do_all(self.bucket.remove, self.bucket.list_sizes(path))
+            remove_folder(folder)
+        return True
 
     def digest(self, path: str | Path) -> str:
         """Return the SHA-256 of a file, remembered for as long as its size, times and inode stay,
@@ -232,37 +426,105 @@ class Store:
             there.invalidate_cache()
             key = f"{path} {there.size(inner)} {there.ukey(inner)}"
         else:
-            state = os.stat(path)
-            times = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}"
-            key = f"{Path(path).resolve()} {state.st_size} {times}"
+            state = " ".join(map(str, describe(Path(path))))
+            key = f"{Path(path).resolve()} {state}"
         memory = self.root / "digests" / hash_bytes(key.encode())[:32]
-        if not memory.exists():
-            found = self._digests.get(memory) or storage.hash_file(str(path))
-            if self.is_dry:
-                self._digests[memory] = found
-                return found
+        if memory.exists():
+            return str(json.loads(memory.read_text(encoding="utf-8"))["sha256"])
+        found = storage.hash_file(str(path))
+        if not self.is_dry:
             write_json(memory, {"file": key, "sha256": found})
-        return json.loads(memory.read_text(encoding="utf-8"))["sha256"]
+        return found
+
+    def _read(self, path: str) -> bytes | None:
+        """Return the content of a stage's manifest, None if it has none."""
+        if self.bucket:
+            return self.bucket.read(f"{path}/{MANIFEST}")
+        try:
+            return (self.root / path / MANIFEST).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _parse(self, name: str, text: bytes | None) -> Manifest | None:
+        """Return a manifest, None where there is none or a damaged one, which is logged once."""
+        try:
+            return None if text is None else parse_manifest(text)
+        except ValueError as damage:
+            warn_of_damage(f"{self.address}/{name}", str(damage))
+            return None
+
+    def _read_usable(self, path: str) -> Manifest | None:
+        """Return the manifest of a stage in the bucket; UserError for a damaged one, which nobody
+        can replace.
+        """
+        text = self._read(path)
+        if text is None:
+            return None
+        try:
+            manifest = parse_manifest(text)
+            if "attempt" not in manifest:
+                raise ValueError("attempt: missing")
+        except ValueError as damage:
+            raise self._damage_error(path, f"{MANIFEST}: {damage}") from None
+        return manifest
+
+    def _damage_error(self, path: str, damage: str) -> UserError:
+        remedy = f"remove {path}/{MANIFEST} there and it is made again"
+        return UserError(f"{path} is damaged: {damage}; {remedy}", "store", self.address)
+
+    def _download(self, path: str, start: str, files: list[dict[str, Any]]) -> None:
+        """Copy files of a stage here; one that is not what its list says is never seen by a job."""
+        assert self.bucket
+        bucket, folder = self.bucket, self.root / path
+
+        def download(file: dict[str, Any]) -> None:
+            bucket.download(f"{start}/{file['path']}", folder / file["path"], file["sha256"])
+
+        try:
+            do_all(download, files)
+        except ValueError as damage:
+            raise self._damage_error(path, str(damage)) from None
+
+    def _find_damage(self, folder: Path, file: Mapping[str, Any]) -> str:
+        """Return how a file is other than its manifest lists it, or an empty text."""
+        path = folder / file["path"]
+        try:
+            known = describe(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return "is not there"
+        if self._checked.get(path) == known:
+            return ""
+        if known[0] != file["size"]:
+            return f"has {known[0]:,} bytes instead of {file['size']:,}"
+        if hash_file(path) != file["sha256"]:
+            return "has another SHA-256 than its manifest"
+        self._checked[path] = known
+        return ""
+
+    def _mark_checked(self, folder: Path, files: list[dict[str, Any]]) -> None:
+        """Take files for those that a manifest lists: they have just been read."""
+        paths = [folder / file["path"] for file in files]
+        self._checked |= {path: describe(path) for path in paths}
 
 
-def open_place(given: str) -> Place:
-    """Return the place of an address, of a folder, or of a machine's part of an address."""
-    from amazon_electra.flows.store.bucket import open_remote_place, read_remote_address
-
-    if "://" in given:
-        return open_remote_place(given)
-    place = Place(given)
-    address = read_remote_address(place.root)
-    return open_remote_place(address, place.root) if address else place
+def describe(path: Path) -> tuple[int, ...]:
+    """Return by what one sees that a file has not changed: bytes, times, inode."""
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
-def try_manifest(text: bytes, where: str) -> Manifest | None:
-    """Return a manifest, or None of a damaged one."""
+def remove_folder(folder: Path) -> None:
+    """Remove a stage folder of this machine; what says that it is whole goes first."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def parse_manifest(text: bytes) -> Manifest:
+    """Return a manifest; ValueError where it is damaged, or names what is not below its folder."""
     try:
-        return parse_manifest(text)
-    except ValueError as damage:
-        warn_of_damage(where, str(damage))
-        return None
+        return ManifestFields.model_validate_json(text).model_dump(exclude_unset=True)
+    except ValidationError as invalid:
+        raise ValueError(str(join_mistakes(invalid))) from None
 
 
 @cache
@@ -290,16 +552,19 @@ def read_code_version() -> dict[str, str]:
     A repository that an installed package happens to lie in says nothing about it: this file must
     be one of its own.
     """
-    version = {"version": metadata.version("amazon-electra")}
+    version, file = {"version": metadata.version("amazon-electra")}, Path(__file__)
+
+    def run_git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words],
+            cwd=file.parent,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=5,
+            check=True,
+        ).stdout.strip()
+
     with suppress(OSError, subprocess.SubprocessError):
-        _run_git("ls-files", "--error-unmatch", Path(__file__).name)
-        version["commit"] = _run_git("describe", "--always", "--dirty")
+        run_git("ls-files", "--error-unmatch", file.name)
+        version["commit"] = run_git("describe", "--always", "--dirty")
     return version
-
-
-def _run_git(*words: str) -> str:
-    """Return what git prints in this file's folder; raise CalledProcessError where it fails."""
-    command = ["git", "-C", str(Path(__file__).parent), *words]
-    return subprocess.run(
-        command, capture_output=True, encoding="utf-8", timeout=5, check=True
-    ).stdout.strip()

@@ -1,16 +1,20 @@
-"""Who needs which stage folder of a store, what room each takes, and what may go."""
+"""The runs of a store: which stage folders each needs, what became of its models, what may go."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.locks import try_lock
-from amazon_electra.flows.store.stage import find_class
+from amazon_electra.flows.store.stage import Stage, find_class
 from amazon_electra.flows.store.store import Manifest, Store
 
 RUN_MARK = "process.lock"
 """In a run's folder of the store: locked for as long as the process of the run lives."""
+REGISTERED = "registered.json"
+"""Beside a report, on the machine of its run: what became of the run's models in the registry."""
 
 
 @dataclass(frozen=True)
@@ -21,23 +25,16 @@ class Run:
     lineage: tuple[Manifest, ...]
 
     @property
-    def fingerprints(self) -> set[str]:
-        return {manifest["fingerprint"] for manifest in self.lineage}
-
-    @property
     def state(self) -> str:
         kind = find_class(self.last["stage"])
         return "complete" if kind and kind.ends_run else "unfinished"
 
     def find_value(self, stage: str, *keys: str) -> str:
         """Return a value of the first stage of this name, or nothing."""
-        for manifest in self.lineage:
-            if manifest["stage"] == stage:
-                value: Any = manifest
-                for key in keys:
-                    value = value.get(key, {})
-                return str(value or "")
-        return ""
+        value: Any = next((m for m in self.lineage if m["stage"] == stage), {})
+        for key in keys:
+            value = value.get(key, {})
+        return str(value or "")
 
 
 def list_runs(store: Store) -> list[Run]:
@@ -46,17 +43,15 @@ def list_runs(store: Store) -> list[Run]:
     known = {manifest["fingerprint"]: manifest for manifest in manifests}
     used = {source["fingerprint"] for m in manifests for source in m["inputs"].values()}
     runs: dict[str, Run] = {}
-    for manifest in manifests:
-        if manifest["fingerprint"] not in used:
-            lineage = tuple(origin for _, origin in store.trace_lineage(manifest, known))
-            run = Run(manifest, lineage)
-            key = manifest["fingerprint"]
-            if run.state != "complete":
-                key = f"unfinished {run.find_value('dump', 'fingerprint')}"
-                others = runs[key].lineage if key in runs else ()
-                every = {m["fingerprint"]: m for m in (*lineage, *others)}
-                run = Run(manifest, tuple(every.values()))
-            runs[key] = run
+    for manifest in (one for one in manifests if one["fingerprint"] not in used):
+        run = Run(manifest, tuple(one for _, one in store.trace_lineage(manifest, known)))
+        key = manifest["fingerprint"]
+        if run.state != "complete":
+            key = f"unfinished {run.find_value('dump', 'fingerprint')}"
+            others = runs[key].lineage if key in runs else ()
+            every = {m["fingerprint"]: m for m in (*run.lineage, *others)}
+            run = Run(manifest, tuple(every.values()))
+        runs[key] = run
     return list(runs.values())
 
 
@@ -71,46 +66,50 @@ def list_living_runs(store: Store) -> list[str]:
 
 
 def name_folder(manifest: Manifest) -> str:
-    """Return the name of the folder of a complete stage in its store."""
+    """Return the path of the folder of a complete stage in its store."""
     return f"{manifest['stage']}/{manifest['fingerprint']}"
 
 
-def list_prunable(
-    store: Store,
-    kept: Sequence[str],
-    registered: Iterable[str] = (),
-) -> list[str]:
+def list_prunable(store: Store, kept: Sequence[str], registered: Iterable[str] = ()) -> list[str]:
     """Return the folders that no kept run, study or registered model needs.
 
     `kept` are beginnings of the fingerprints of runs, empty for all; `registered` the fingerprints
-    of the stages that models of the registry were made of. Runs that did not end are kept.
-    UserError while a run is under way, here or on another host, which shows by what it makes:
-    nobody knows what it needs next.
+    of the stages that models of the registry were made of. Studies and runs that did not end are
+    kept. UserError while a run is under way here, or makes something for another host: nobody
+    knows what it needs next.
     """
-    if under_way := list_living_runs(store):
+    folders, runs = store.list_folders(), list_runs(store)
+    under_way = [*list_living_runs(store), *filter(store.is_locked, folders)]
+    if under_way:
         raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
-    complete = {name_folder(manifest) for manifest in store.list_manifests()}
-    begun = [name for name in store.place.list_folders() if name not in complete]
-    if held := store.place.list_held(begun):
-        raise UserError(f"a run is under way: {min(held)} is being made; prune once it has ended")
-    needed: set[str] = set()
-    for run in _choose_runs(list_runs(store), list(kept)):
-        needed |= run.fingerprints
+    ended = [run.last["fingerprint"] for run in runs if run.state == "complete"]
+    for beginning in kept:
+        if not any(fingerprint.startswith(beginning) for fingerprint in ended):
+            raise UserError("no such run; `amazon-electra runs` lists them", "keep", beginning)
+    needed = {
+        manifest["fingerprint"]
+        for run in runs
+        if not kept
+        or run.state != "complete"
+        or run.last["stage"] == "study"
+        or run.last["fingerprint"].startswith(tuple(kept))
+        for manifest in run.lineage
+    }
     for fingerprint in registered:
         for manifest in store.find(fingerprint):
             needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}
-    return [n for n in store.place.list_folders() if n.split("/")[1] not in needed]
+    return [folder for folder in folders if folder.split("/")[1] not in needed]
 
 
-def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:
-    complete = [run for run in runs if run.state == "complete"]
-    unfinished = [run for run in runs if run.state != "complete"]
-    chosen = [r for r in complete if any(r.last["fingerprint"].startswith(k) for k in kept)]
-    for beginning in kept:
-        if not any(run.last["fingerprint"].startswith(beginning) for run in complete):
-            raise UserError(
-                f"--keep {beginning}: no such run; `amazon-electra runs` lists them with their "
-                "fingerprints"
-            )
-    studies = [run for run in complete if run.last["stage"] == "study"]
-    return [*chosen, *studies, *unfinished] if kept else runs
+def save_registered(store: Store, report: Stage, wish: dict[str, Any], became: str) -> None:
+    """Keep what became of the models of a run that has sent all to MLflow; `wish` is the section of
+    the form about that.
+    """
+    write_json(store.folder(report) / REGISTERED, {"promotion": wish, "registered": became})
+
+
+def read_registered(store: Store, report: Stage, wish: dict[str, Any]) -> str | None:
+    """Return what `save_registered` kept for the same wish; None without it."""
+    file = store.folder(report) / REGISTERED
+    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return found["registered"] if found.get("promotion") == wish else None

@@ -66,7 +66,7 @@ class Host:
     def __init__(self, folder: Path, address: str, stages: int, environment: dict[str, str]):
         folder.mkdir()
         self.folder = folder
-        own = {"AMAZON_ELECTRA_STATE": str(folder / "state"), "OMP_NUM_THREADS": "1"}
+        own = {"XDG_STATE_HOME": str(folder / "state"), "OMP_NUM_THREADS": "1"}
         own["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
         self.environment = os.environ | environment | own
         self._words = [sys.executable, __file__, "--make", address, "--stages", str(stages)]

@@ -33,7 +33,7 @@ def command(store):
 
 def host(server, folder):
     """The environment of a host with nothing of its own yet, on which one thread trains."""
-    own = {"AMAZON_ELECTRA_STATE": str(folder), "OMP_NUM_THREADS": "1"}
+    own = {"XDG_STATE_HOME": str(folder), "OMP_NUM_THREADS": "1"}
     return {**CLEAN, **server.environment(), **own}
 
 
@@ -87,7 +87,7 @@ def read_steps(state):
     """What pre-training on a host reported of its progress: the log begins with what it copied of
     another host's, whose command names other folders.
     """
-    log = next(state.glob("*/pretraining/*/log.txt"), None)
+    log = next(state.glob("*/*/pretraining/*/log.txt"), None)
     _, command, own = log.read_text().rpartition(str(state)) if log else ("", "", "")
     found = [line for line in own.splitlines() if command and line.startswith("PROGRESS ")]
     return [json.loads(line.removeprefix("PROGRESS "))["done"] for line in found]

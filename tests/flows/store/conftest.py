@@ -8,7 +8,6 @@ from uuid import uuid4
 import fsspec
 import pytest
 
-from amazon_electra.flows.store.bucket import open_remote_place
 from amazon_electra.flows.store.store import Store
 from tests.gcs_server import serve_gcs
 from tests.s3_server import BUCKET, serve_s3
@@ -69,11 +68,4 @@ def gs(monkeypatch):
 def open_host(address, tmp_path, monkeypatch):
     """Opens the store as the host of a name sees it: with a folder of its own."""
     monkeypatch.setattr("amazon_electra.flows.store.bucket.LOOK_SECONDS", 0.1)
-
-    def open_store(name: str) -> Store:
-        store = Store(tmp_path)
-        store.place = open_remote_place(address, tmp_path / name)
-        store.root, store.address = store.place.root, store.place.address
-        return store
-
-    return open_store
+    return lambda name: Store(address, root=tmp_path / name)

@@ -13,9 +13,8 @@ from amazon_electra.flows import run_stage
 from amazon_electra.flows.configuration.form import Parameters, fill_parameters
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.store.group import Groups, list_stages
-from amazon_electra.flows.store.place import REQUEST
 from amazon_electra.flows.store.stage import Stage, write_request
-from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.store import REQUEST, Store
 from amazon_electra.flows.studies.study_reading import (
     find_study_file,
     list_shipped_studies,

@@ -4,10 +4,7 @@ A new dump is one more file. The server returns the run of an idempotency key if
 a second time, so two watchers start one run, and one that dies starts nothing twice.
 """
 
-import hashlib
 import json
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +14,34 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.deployments import run_deployment
 from pydantic import Field
 
+from amazon_electra.beam_jobs.core.files import hash_bytes, write_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.form import STORE
 from amazon_electra.flows.configuration.form_tools import take_fields
-from amazon_electra.flows.dumps.arrivals import NewFile, Scan, find_arrivals
+from amazon_electra.flows.dumps.arrivals import NewFile, find_dumps
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.store.store import Store
 
 INBOX = "inbox/*"
 """Of the store, and there as soon as somebody looks."""
+SEEN = Path("runs", "seen.json")
+"""Of a store: the files that the last look saw."""
+DEPLOYMENT = "domain-adaptation/domain-adaptation"
 
 
 class Watch(Settings):
-    """Where new dumps appear, and when one is taken for whole."""
+    """Where new dumps appear. A file is whole once two looks see it with the same size and time of
+    change; an object of a bucket is whole at once.
+    """
 
     places: list[Address] = Field(
         default=[INBOX],
         min_length=1,
         description="Globs, folders or object-store prefixes (gs://bucket/reviews/*) to look "
         "into; relative ones are below the store",
-    )
-    settle_seconds: float = Field(
-        default=900.0,
-        ge=0,
-        le=86_400,
-        description="Leave a file that changed more recently: it may still be being written, and "
-        "uploads stall for minutes. Objects of a bucket are whole",
     )
 
 
@@ -54,13 +50,6 @@ class WatchForm(Settings):
 
     watch: Watch = Watch()
     store: str = STORE
-
-
-DEPLOYMENT = "domain-adaptation/domain-adaptation"
-
-
-class NotStarted(RuntimeError):
-    """The run could not be started, or places not be reached; the next look tries again."""
 
 
 @flow(name="watch-dumps", flow_run_name="watch-dumps")
@@ -72,58 +61,48 @@ def watch_dumps(**given: Any) -> list[str]:
 
 
 def look_for_dumps(store: Store, watch: Watch) -> list[str]:
-    """Start the run of all files and return their paths; nothing where they have one already.
-
-    Raises NotStarted where a place cannot be reached, or the run not be started.
+    """Start the run of all files that are whole and return their paths; nothing where they have one
+    already. Fails where a place cannot be reached: what lies there belongs to the run.
     """
     restrict_store(store.root)
     if INBOX in watch.places:
         (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
-    found = look_at_places(store, watch)
-    if found.unreachable:  # what lies there belongs to the run
-        raise NotStarted("; ".join(found.unreachable))
-    key = compute_idempotency_key(store, found.whole)
+    files, log = find_whole_dumps(store, watch), find_run_logger()
+    paths = [file.path for file in files]
+    identity = json.dumps([store.address, sorted(file.key for file in files)])
+    key = f"dump-{hash_bytes(identity.encode())[:32]}"
     with get_client(sync_client=True) as client:
         wanted = FlowRunFilter.model_validate({"idempotency_key": {"any_": [key]}})
         is_known = bool(client.read_flow_runs(flow_run_filter=wanted, limit=1))
         given = client.read_deployment_by_name(DEPLOYMENT).parameters
-    paths = [file.path for file in found.whole]
-    find_run_logger().info("found %d files%s", len(paths), ", no new one" if is_known else "")
+    log.info("found %d files%s", len(paths), ", no new one" if is_known else "")
     if not paths or is_known:
         return []
-    try:
-        run: Any = run_deployment(
-            DEPLOYMENT,
-            parameters={"dump": {**given.get("dump", {}), "paths": paths}, "store": store.address},
-            idempotency_key=key,
-            timeout=0,
-            as_subflow=False,
-            tags=["new-dump"],
-        )
-    except Exception as error:
-        raise NotStarted(" ".join(str(error).split()) or type(error).__name__) from error
-    find_run_logger().info("started %s", run.name)
+    run: Any = run_deployment(
+        DEPLOYMENT,
+        parameters={"dump": {**given.get("dump", {}), "paths": paths}, "store": store.address},
+        idempotency_key=key,
+        timeout=0,
+        as_subflow=False,
+        tags=["new-dump"],
+    )
+    log.info("started %s", run.name)
     return paths
 
 
-def look_at_places(store: Store, watch: Watch) -> Scan:
-    """Return what lies in the places, and log what is not taken. Relative places lie in the
-    store.
+def find_whole_dumps(store: Store, watch: Watch) -> list[NewFile]:
+    """Return the dumps that lie in the places as the last look saw them, and keep what this one
+    sees. Relative places lie in the store.
     """
-
-    def resolve(place: str) -> str:
-        return place if is_remote(place) else str(store.root / Path(place).expanduser())
-
-    places, log = [resolve(place) for place in watch.places], find_run_logger()
-    found = find_arrivals(places, watch.settle_seconds, time.time())
-    for place in found.missing:
-        log.warning("watch.places: there is no %s; relative places lie in the store", place)
-    for path, why in found.left_alone.items():
-        log.info("left alone: %s: %s", path, why)
-    return found
-
-
-def compute_idempotency_key(store: Store, files: Sequence[NewFile]) -> str:
-    """Return the key of a run: two stores on one server have a run each of the same files."""
-    identity = json.dumps([store.address, sorted(file.key for file in files)])
-    return f"dump-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
+    log, memory = find_run_logger(), store.root / SEEN
+    places = [p if is_remote(p) else str(store.root / Path(p).expanduser()) for p in watch.places]
+    files, notes = find_dumps(places)
+    for note in notes:
+        log.warning("watch.places: %s", note)
+    seen = json.loads(memory.read_text(encoding="utf-8")) if memory.exists() else []
+    write_json(memory, [file.key for file in files])
+    whole = [file for file in files if is_remote(file.path) or file.key in seen]
+    for file in files:
+        if file not in whole:
+            log.info("%s is new or changes: the next look takes it if it stays", file.path)
+    return whole

@@ -1,25 +1,25 @@
-"""Finds the dumps in the watched places, and which of them are whole as far as one can see.
+"""Finds the dumps in the watched places.
 
 Prefect has no watcher of files, and watchdog none of object stores: both are listed with fsspec.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from glob import has_magic
 from pathlib import PurePosixPath
 from typing import Any
 
+from fsspec.core import url_to_fs
+
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import name_setting
 from amazon_electra.beam_jobs.reading.compression import PACKED
 from amazon_electra.beam_jobs.reading.formats import list_endings
 
 UNFINISHED = (".", "_")
-"""How names begin under which files are written before they are whole; others that are written end
-otherwise than dumps, such as reviews.json.part.
-"""
+"""How names begin under which files are written before they are whole."""
+CHANGE_TIMES = ("mtime", "updated", "LastModified", "last_modified", "created")
+"""What file systems call the time of the last change."""
 
 
 @dataclass(frozen=True)
@@ -34,63 +34,30 @@ class NewFile:
     @property
     def key(self) -> str:
         """Return what identifies the dump: a file that was replaced is a new one."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:32]
+        return f"{self.path} {self.size} {self.changed}"
 
 
-@dataclass
-class Scan:
-    """What one look at the places saw."""
-
-    whole: list[NewFile] = field(default_factory=list)
-    """Oldest first."""
-    left_alone: dict[str, str] = field(default_factory=dict)
-    """Why, by path; without those that are unfinished by their name or still empty."""
-    unreachable: list[str] = field(default_factory=list)
-    """Which places, and why: nothing is known of what lies there."""
-    missing: list[str] = field(default_factory=list)
-    """Places that are not there: nothing lies in them."""
-
-
-def find_arrivals(places: Sequence[str], settle_seconds: float, now: float) -> Scan:
-    """Return what lies in the places, apart from files that are still being written."""
-    found = Scan()
-    lying: dict[str, NewFile] = {}
+def find_dumps(places: Sequence[str]) -> tuple[list[NewFile], list[str]]:
+    """Return what lies in the places and is named like a dump, oldest first, and sentences about
+    the rest. UserError or TransientError where a place cannot be reached.
+    """
+    dumps, notes = dict[str, NewFile](), list[str]()
     for place in places:
-        try:
-            listed = _list_place(place)
-        except (TransientError, UserError) as error:
-            found.unreachable.append(str(error))
-            continue
+        listed = _list_place(place)
         if listed is None:
-            found.missing.append(place)
-        lying |= {arrival.path: arrival for arrival in listed or ()}
-    for path in list(lying):
-        readable = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
-        if readable != path:  # the bytes of names that are not UTF-8 are surrogates in a path
-            del lying[path]
-            found.left_alone[readable] = "its name is not UTF-8, rename it"
-    for path, arrival in sorted(lying.items()):
-        name = path.rsplit("/", 1)[-1]
-        if arrival.size == 0 or name.startswith(UNFINISHED):
-            continue
-        if why := explain_skip(arrival, settle_seconds, now):
-            found.left_alone[path] = why
-        else:
-            found.whole.append(arrival)
-    found.whole.sort(key=lambda arrival: (arrival.changed, arrival.path))
-    return found
-
-
-def explain_skip(arrival: NewFile, settle_seconds: float, now: float) -> str:
-    """Return why a file is left alone, or an empty text if it is a dump and whole."""
-    if not is_named_like_a_dump(arrival.path):
-        return f"its name does not end like a dump's ({', '.join((*list_endings(), *PACKED))})"
-    if "://" in arrival.path or not settle_seconds:
-        return ""  # an object store shows an object when it is whole
-    age = now - arrival.changed
-    if age < settle_seconds:
-        return f"it changed {age:,.0f} s ago"
-    return ""
+            notes.append(f"there is no {place}; relative places lie in the store")
+        for file in listed or ():
+            readable = file.path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+            if not file.size or file.path.rsplit("/", 1)[-1].startswith(UNFINISHED):
+                continue
+            if readable != file.path:  # the bytes of names that are not UTF-8 are surrogates
+                notes.append(f"left alone: {readable}: its name is not UTF-8, rename it")
+            elif is_named_like_a_dump(file.path):
+                dumps[file.path] = file
+            else:
+                endings = ", ".join((*list_endings(), *PACKED))
+                notes.append(f"left alone: {file.path}: its name ends in none of {endings}")
+    return sorted(dumps.values(), key=lambda file: (file.changed, file.path)), notes
 
 
 def is_named_like_a_dump(path: str) -> bool:
@@ -106,8 +73,6 @@ def _list_place(place: str) -> list[NewFile] | None:
 
     A link counts as what it leads to.
     """
-    from fsspec.core import url_to_fs
-
     with storage.report_unreachable(name_setting("watch.places", place)):
         files, path = url_to_fs(place)
         files.invalidate_cache()  # s3fs and gcsfs keep listings for as long as the process lives
@@ -115,11 +80,13 @@ def _list_place(place: str) -> list[NewFile] | None:
             listing = {info["name"]: info for info in files.ls(path, detail=True)}
         else:
             listing = storage.match_remote(files, path)
-        if not listing and not files.exists(_strip_pattern(path)):
+        folder = path
+        while has_magic(folder):
+            folder = folder.rpartition("/")[0]
+        if not listing and not files.exists(folder):
             return None
         listed = []
-        for name, given in listing.items():
-            info = given
+        for name, info in listing.items():
             if info.get("islink"):
                 info = files.info(name) if files.exists(name) else {}
             if info.get("type") == "file":
@@ -128,13 +95,7 @@ def _list_place(place: str) -> list[NewFile] | None:
     return listed
 
 
-def _strip_pattern(path: str) -> str:
-    """Return the folder in which a pattern begins, or the path itself if it has none."""
-    return path if not has_magic(path) else _strip_pattern(path.rpartition("/")[0])
-
-
 def _read_change_time(info: Mapping[str, Any]) -> float:
-    """Return when a file changed, in seconds since the epoch, whatever its file system calls it."""
-    names = ("mtime", "updated", "LastModified", "last_modified", "created")
-    value = next((info[name] for name in names if name in info), 0.0)
+    """Return when a file changed, in seconds since the epoch."""
+    value = next((info[name] for name in CHANGE_TIMES if name in info), 0.0)
     return value.timestamp() if hasattr(value, "timestamp") else float(value or 0.0)

@@ -102,7 +102,7 @@ def test_what_people_changed_in_the_ui_outlives_the_serving_process(watcher, tmp
     client, known, again = watcher
     [shipped] = client.read_deployment(known).schedules
     assert shipped.schedule.cron == "*/15 * * * *"
-    watch = {"places": ["s3://bucket/reviews"], "settle_seconds": 60.0}
+    watch = {"places": ["s3://bucket/reviews"]}
     client.update_deployment_schedule(known, shipped.id, active=False)
     client.create_deployment_schedules(known, [(CronSchedule(cron="0 3 * * *"), True)])
     edited = DeploymentUpdate(parameters={"watch": watch, "store": "/elsewhere"}, paused=True)

@@ -12,7 +12,6 @@ from amazon_electra.flows.configuration.form import Parameters, Scoring
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import call_with_retries
-from amazon_electra.flows.runs.drift import publish_drift
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
@@ -25,6 +24,7 @@ from amazon_electra.flows.stages.scores import (
     read_file_results,
 )
 from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.ui.artifacts import publish_drift
 
 
 @flow(name="score", flow_run_name=name_run)

@@ -34,13 +34,13 @@ from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.dumps import preview
 from amazon_electra.flows.plan import RunPlan, plan_run, planned
 from amazon_electra.flows.policy import MIN_FINETUNED
-from amazon_electra.flows.runs.finished import read_finished
 from amazon_electra.flows.servers import prefect_server
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_files
 from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import Resources
 from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.usage import REGISTERED, read_registered
 from amazon_electra.flows.ui.plan_page import format_total, list_lines
 from amazon_electra.model.recipes import RECIPES
 from amazon_electra.model.report.owner import list_short_answers
@@ -181,7 +181,7 @@ def print_scored_files(form: Scoring, dump: ListedDump) -> None:
 def execute_graph(form: Parameters) -> dict[str, Any]:
     """Run the graph here; print what came out and where it is, and return the paths."""
     store = Store(form.store)
-    store.place.check_access()
+    store.check_access()
     plan = plan_run(form, store)
 
     def run() -> dict[str, Any]:
@@ -192,7 +192,7 @@ def execute_graph(form: Parameters) -> dict[str, Any]:
 
     began = time.monotonic()
     made = {}
-    if read_finished(store, form.promotion):
+    if any(store.root.glob(f"report/*/{REGISTERED}")):
         # apart: Prefect keeps the settings with which it was imported, those of no server
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
             made = apart.submit(show_finished, form, plan).result()
@@ -215,22 +215,20 @@ def execute_graph(form: Parameters) -> dict[str, Any]:
 
 
 def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
-    """Show a run again whose stages are all complete and of which MLflow has all; return the paths
+    """Show a run again whose stages are all complete, and of which MLflow has all; return the paths
     of what it made, empty where something is to do.
     """
-    store = plan.store
-    finished = read_finished(store, form.promotion)
-    if not finished:
-        return {}
     from amazon_electra.flows.domain_adaptation import graph
     from amazon_electra.flows.runs.graph_run import list_results
 
+    store = plan.store
     try:
         stages = list_stages(graph(plan), store)
     except Exception:  # raised again where the run itself comes upon it
         return {}
     last = stages[-1][0]
-    if last.path != finished["report"] or not all(is_complete for _, is_complete in stages):
+    registered = read_registered(store, last, form.promotion.model_dump())
+    if registered is None or not all(is_complete for _, is_complete in stages):
         return {}
     with terminal.Terminal() as shown:
         shown.print_line(format_total(stages))
@@ -238,7 +236,7 @@ def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
             if manifest := store.manifest(stage):
                 shown.on_complete(stage, manifest, found=True)
     made = list_results(store, [stage for stage, _ in stages], last)
-    return made | {"registered": finished["registered"]}
+    return made | {"registered": registered}
 
 
 def score_dump(arguments: argparse.Namespace) -> None:
@@ -271,7 +269,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
 def label_dump(form: Scoring) -> dict[str, Any]:
     """Label the records of a dump with a model of the registry; return folder and files."""
     store = Store(form.store)
-    store.place.check_presence()
+    store.check_presence()
     build_dump_stage(form.dump, store)  # refuses wrong paths at once
     scoring.find_models(form, store)
 

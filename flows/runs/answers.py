@@ -6,8 +6,6 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from prefect.artifacts import create_table_artifact
-
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.store.stage import Stage
@@ -56,8 +54,7 @@ class Answers:
         values = {f"answers.{arm}.{task}.{n}": v["value"] for n, v in metrics.items()}
         self._runner.tracking.log_metrics({**values, f"answers.{arm}.{task}.seconds": seconds})
         about = "The arms that are evaluated so far, on test, with 95% intervals"
-        rows = list(self._rows.values())
-        artifacts.publish(create_table_artifact, rows, key="answers", description=about)
+        artifacts.publish_table("answers", list(self._rows.values()), about)
         self._runner.notify("on_answer", row)
 
     def _compare(self, metric: str, stage: Stage, other: Stage) -> str:

@@ -1,17 +1,15 @@
 """The registry's champion in a run: looks it up, and registers the run's model beside it.
 
 Each task has a registered model of its own. The comparison with its champion decides which one is
-the champion, or a person does as well. A run
-that asks is suspended: its process ends, and its machine is free for others, until a person answers
-in the Prefect UI or by `amazon-electra promote`. Then it begins again, finds every stage complete,
-and reads the answer.
+the champion, or a person does as well. A run that asks is suspended: its process ends, and its
+machine is free for others, until a person answers in the Prefect UI or by `amazon-electra promote`.
+Then it begins again, finds every stage complete, and reads the answer.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +23,8 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
+from amazon_electra.beam_jobs.core.errors import TransientError
+from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.flows.configuration.form import Promotion
 from amazon_electra.flows.runner.logs import find_run_logger
@@ -46,8 +46,6 @@ SETTLE_SECONDS = 120
 """For MLflow to take what a run has sent, before its model is registered."""
 APPROVAL_SECONDS = 7 * 24 * 3600
 """A run that nobody answered by then fails, and its model stays challenger."""
-
-
 MIN_TEST_REVIEWS = 100
 """Below which no rule makes a model champion."""
 
@@ -57,10 +55,6 @@ class Approval(RunInput):
 
     approve: bool = Field(default=False, description="Make this model the champion")
     reason: str = Field(default="", description="Kept with the model")
-
-
-class PrefectUnavailable(ConnectionError):
-    """The server of a waiting run did not take an answer."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +70,12 @@ class Champion:
     def is_here(self) -> bool:
         """Whether it was made in this store, so that a model can be compared with it."""
         return self.model is not None or not self.version
+
+
+@dataclass(frozen=True)
+class Decision:
+    promote: bool
+    reason: str
 
 
 def read_champion(uri: str, store: Store, task: str) -> Champion:
@@ -113,78 +113,66 @@ def register_models(
     find: Callable[[str], Champion],
     last: Stage,
     tracking: Tracking,
-) -> str:
+) -> tuple[str, bool]:
     """Register the model of each task as its champion or challenger; return a line for each that
-    says what became of it. `find` returns the champion of a task that the run was compared with.
+    says what became of it, and whether MLflow took all. `find` returns the champion of a task that
+    the run was compared with.
     """
-    made = [stage for stage in maker.stages if stage.name == "model"]
-    if not made or last.name != "report":
-        return ""
+    models = [stage for stage in maker.stages if stage.name == "model"]
+    if not models or last.name != "report":
+        return "", True
     if wish.mode == "off":
-        return "not registered: promotion.mode=off"
-    report = json.loads((maker.store.fetch(last) / "report.json").read_text(encoding="utf-8"))
-    lines = []
-    for model in made:
-        became = register_model(wish, maker, model, find, last, report, tracking)
-        lines.append(f"{model.config.task}: {became}" if len(made) > 1 else became)
-    return "\n".join(lines)
+        return "not registered: promotion.mode=off", True
+    store, is_complete, lines = maker.store, True, []
+    report = json.loads((store.fetch(last) / "report.json").read_text(encoding="utf-8"))
+    about = f"**{escape_markdown(report['title'])}**\n\n{escape_markdown(report['answer'])}"
+    for model in models:
+        folder = store.fetch(model)
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        task, arm = results["task"], results["arm"]
+        tags = {"task": task, "model": model.fingerprint, "kind": results["kind"], "arm": arm}
+        tags["report"] = last.fingerprint
+        cell = {"arm": arm, "task": task, "seed": str(results["seed"])}
+        compared = None
+        for stage in maker.stages:
+            if stage.name == "comparison" and stage.inputs["model"].fingerprint == tags["model"]:
+                compared = store.manifest(stage)
+            is_exported = stage.name == "finetuning" and dict(stage.labels) == cell
+            if is_exported and "encoder" in stage.inputs:
+                tags["encoder"] = stage.inputs["encoder"].fingerprint
+        decision = decide(results, compared["result"] if compared else None)
+        artifact = f"model-{shorten_task(task)}"
+        registry = Registry(tracking.uri, name_model(task))
+        with TemporaryDirectory(dir=store.root / "runs") as scratch:  # until MLflow has it
+            write_served_model(folder, Path(scratch, "model"))
+            tracking.log_folder(Path(scratch, "model"), artifact)
+            asked = registry, artifact, decision, tags, find(task)
+            try:
+                became = promote_model(wish, about, tracking, *asked)
+            except RegistryAway as away:
+                is_complete = False
+                became = f"not registered, run the same again later: {away}"
+        find_run_logger().info("%s: %s", task, became)
+        lines.append(f"{task}: {became}" if len(models) > 1 else became)
+    return "\n".join(lines), is_complete
 
 
-def register_model(
-    wish: Promotion,
-    maker: PrefectStageMaker,
-    model: Stage,
-    find: Callable[[str], Champion],
-    last: Stage,
-    report: Mapping[str, Any],
-    tracking: Tracking,
-) -> str:
-    """Register the model of a task; return what became of it."""
-    store, folder = maker.store, maker.store.fetch(model)
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    champion = find(results["task"])
-    tags = {
-        "task": results["task"],
-        "model": model.fingerprint,
-        "kind": results["kind"],
-        "arm": results["arm"],
-        "report": last.fingerprint,
-    }
-    if encoder := find_encoder(maker.stages, results):
-        tags["encoder"] = encoder.fingerprint
-    compared = [
-        store.manifest(stage)
-        for stage in maker.stages
-        if stage.name == "comparison" and stage.inputs["model"].fingerprint == model.fingerprint
-    ]
-    if compared and compared[0]:
-        decision = decide_promotion(compared[0]["result"])
-    else:
-        decision = decide_first(results)
+def decide(results: Mapping[str, Any], compared: Mapping[str, Any] | None) -> Decision:
+    """Decide whether a model with these results (results.json) becomes the champion, by its
+    comparison with the champion where there is one. A model of few test reviews, or one that a mark
+    of the dump may have fooled, is left to a person.
+    """
+    decision = decide_promotion(compared) if compared else decide_first(results)
     if results["n_test"] < MIN_TEST_REVIEWS:
         few = f"{results['n_test']} test reviews, and below {MIN_TEST_REVIEWS} a person decides"
         decision = Decision(False, f"{few}; {decision.reason}")
-    decision = refuse_giveaway(decision, results)
-    artifact = f"model-{shorten_task(results['task'])}"
-    registry = Registry(tracking.uri, name_model(results["task"]))
-    asked = registry, artifact, decision, tags, champion
-    with TemporaryDirectory(dir=store.root / "runs") as scratch:  # until MLflow has it
-        write_served_model(folder, Path(scratch, "model"))
-        tracking.log_folder(Path(scratch, "model"), artifact)
-        return consider_promotion(wish, report, tracking, *asked)
+    if giveaway := results.get("questions", {}).get("giveaway"):
+        decision = Decision(False, f"{giveaway['says']} {decision.reason}")
+    return decision
 
 
-def find_encoder(stages: Sequence[Stage], results: Mapping[str, Any]) -> Stage | None:
-    """Return the encoder of the exported cell; None if it has none."""
-    wanted = {"arm": results["arm"], "task": results["task"], "seed": str(results["seed"])}
-    for stage in stages:
-        if stage.name == "finetuning" and dict(stage.labels) == wanted:
-            return stage.inputs.get("encoder")
-    return None
-
-
-def decide_first(results: Mapping[str, Any]) -> "Decision":
-    """Decide on the first model of a registry, which has no champion to beat, by results.json.
+def decide_first(results: Mapping[str, Any]) -> Decision:
+    """Decide on the first model of a registry, which has no champion to beat.
 
     Its log-loss must be smaller than that of the class shares by the 95% interval, and its macro-F1
     larger; no other simple model may have a smaller log-loss by that interval; and it must give
@@ -207,20 +195,6 @@ def decide_first(results: Mapping[str, Any]) -> "Decision":
     return Decision(promote, "; ".join(reasons))
 
 
-@dataclass(frozen=True)
-class Decision:
-    promote: bool
-    reason: str
-
-
-def refuse_giveaway(decision: Decision, results: Mapping[str, Any]) -> Decision:
-    """Return the decision, but no promotion of a model that a mark of the dump may have fooled: a
-    person may still make it the champion.
-    """
-    found = results.get("questions", {}).get("giveaway")
-    return Decision(False, f"{found['says']} {decision.reason}") if found else decision
-
-
 def decide_promotion(compared: Mapping[str, Any]) -> Decision:
     """Decide by the comparison of a new model with the champion on reviews that neither was
     trained on (flows/stages/comparison.py).
@@ -241,9 +215,9 @@ def decide_promotion(compared: Mapping[str, Any]) -> Decision:
     )
 
 
-def consider_promotion(
+def promote_model(
     wish: Promotion,
-    report: Mapping[str, Any],
+    about: str,
     tracking: Tracking,
     registry: Registry,
     artifact: str,
@@ -252,55 +226,40 @@ def consider_promotion(
     champion: Champion,
 ) -> str:
     """Register the artifact of this run, and make it champion or challenger; return what it became.
+    RegistryAway where MLflow does not answer.
 
-    `decision` is that of the study, `champion` the one that was there when its cells were made.
+    `decision` is that of the run, `champion` the one that was there when its cells were made,
+    `about` the report in Markdown, for a person who is asked.
     """
-    try:
-        if not tracking.wait_until_sent(SETTLE_SECONDS):
-            raise RegistryAway("MLflow did not answer")
-        now = registry.get_by_alias("champion")
-        if now.get("model") == tags["model"]:
-            return f"version {now['version']} is champion already"
-        version = registry.add_version(tracking.parent.id, artifact, tags)
-        if against := find_objection(registry, version, champion):
-            decision = Decision(False, f"{against}; {decision.reason}")
-        if wish.mode == "ask":
-            decision = request_approval(decision, report, registry, version)
-        if decision.promote:
-            registry.promote(version, decision.reason)
-        else:
-            registry.set_challenger(version, decision.reason)
-        is_champion = registry.get_by_alias("champion").get("version") == version
-    except RegistryAway as away:
-        find_run_logger().warning("the model is not registered; run the same again later: %s", away)
-        return f"not registered, run the same again later: {away}"
-    role = "champion" if is_champion else "challenger"
-    find_run_logger().info("version %s is %s: %s", version, role, decision.reason)
-    how = "" if is_champion else f"; `{registry.format_promotion(version)}` makes it the champion"
-    return f"version {version} is {role}: {decision.reason}{how}"
+    if not tracking.wait_until_sent(SETTLE_SECONDS):
+        raise RegistryAway("MLflow did not answer")
+    now = registry.get_by_alias("champion")
+    if now.get("model") == tags["model"]:
+        return f"version {now['version']} became champion in an earlier run"
+    version = registry.add_version(tracking.parent.id, artifact, tags)
+    current, command = now.get("version", ""), registry.format_promotion(version)
+    objection = ""  # which holds however well the model did
+    if current and current != champion.version:
+        objection = f"version {current} became champion meanwhile: run the same again to compare"
+    elif current and not champion.is_here:
+        objection = f"the champion, version {current}, is of another store: not compared with it"
+    elif aside := registry.get_tags(version).get("set_aside"):
+        objection = f"set aside for version {aside}: only `{command}` makes it the champion again"
+    if objection:
+        decision = Decision(False, f"{objection}; {decision.reason}")
+    if wish.mode == "ask":
+        decision = request_approval(decision, about, registry, version)
+    if decision.promote:
+        registry.promote(version, decision.reason)
+    else:
+        registry.set_challenger(version, decision.reason)
+    if registry.get_by_alias("champion").get("version") == version:
+        return f"version {version} became champion: {decision.reason}"
+    how = f"`{command}` makes it the champion"
+    return f"version {version} became challenger: {decision.reason}; {how}"
 
 
-def find_objection(registry: Registry, version: str, champion: Champion) -> str:
-    """Return why a model must not replace the champion of this moment, or an empty text.
-
-    This holds however well the model did in the study.
-    """
-    now = registry.get_by_alias("champion").get("version", "")
-    if now != champion.version and now:
-        return f"version {now} became champion meanwhile: run the same again to compare with it"
-    if champion.version and not champion.is_here:
-        return (
-            f"the champion, version {champion.version}, is of another store: not compared with it"
-        )
-    if aside := registry.get_tags(version).get("set_aside"):
-        command = registry.format_promotion(version)
-        return f"set aside for version {aside}: only `{command}` makes it the champion again"
-    return ""
-
-
-def request_approval(
-    decision: Decision, report: Mapping[str, Any], registry: Registry, version: str
-) -> Decision:
+def request_approval(decision: Decision, about: str, registry: Registry, version: str) -> Decision:
     """Suspend the run until a person answers, who sees the evidence above the form.
 
     The answer belongs to the evidence: a run that begins again with other evidence, because the
@@ -314,12 +273,9 @@ def request_approval(
             False, f"waits for `{registry.format_promotion(version)}`; {decision.reason}"
         )
     registry.set_tag(version, "waiting", str(run.id))
-    title, answered, reason = map(
-        escape_markdown, (report["title"], report["answer"], decision.reason)
-    )
-    evidence = f"**{title}**\n\n{answered}\n\nBy the rule: {reason}"
+    evidence = f"{about}\n\nBy the rule: {escape_markdown(decision.reason)}"
     form = Approval.with_initial_data(description=evidence, approve=decision.promote, reason="")
-    key = f"approval-{sha256(f'{registry.name} {version} {evidence}'.encode()).hexdigest()[:12]}"
+    key = f"approval-{hash_bytes(f'{registry.name} {version} {evidence}'.encode())[:12]}"
     answer: Any = suspend_flow_run(wait_for_input=form, timeout=APPROVAL_SECONDS, key=key)
     registry.set_tag(version, "waiting", "")
     words = "approved" if answer.approve else "not approved"
@@ -331,7 +287,7 @@ def approve_version(registry: Registry, version: str, reason: str) -> bool:
     """Make a version the champion, and set the one before it aside, so that no run brings it back;
     return whether a run waited for that, which then goes on.
 
-    PrefectUnavailable if it is out of reach; its note stays: the same command again reaches it.
+    TransientError if it is out of reach; its note stays: the same command again reaches it.
     """
     waiting = registry.get_tags(version).get("waiting", "")
     before = registry.get_by_alias("champion").get("version", version)
@@ -348,7 +304,7 @@ def approve_version(registry: Registry, version: str, reason: str) -> bool:
     except (HTTPError, RuntimeError) as error:
         cause = hide_credentials(str(error) or type(error).__name__).splitlines()[0]
         server = hide_credentials(PREFECT_API_URL.value() or "no address")
-        raise PrefectUnavailable(
+        raise TransientError(
             f"version {version} is the champion, but the run {waiting} still waits for it: the "
             f"Prefect server at {server} did not take the answer ({cause}); once it is up "
             "(`amazon-electra up`), the same command again continues the run"

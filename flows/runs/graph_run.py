@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.exceptions import Pause
@@ -23,7 +23,6 @@ from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_wi
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import check_registry, find_champion, register_models
-from amazon_electra.flows.runs.finished import save_finished
 from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.access import restrict_store
@@ -33,7 +32,8 @@ from amazon_electra.flows.stages.dump import name_dump
 from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
 from amazon_electra.flows.store.group import Groups, list_stages
 from amazon_electra.flows.store.stage import Stage
-from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.usage import save_registered
 from amazon_electra.flows.ui import artifacts, plan_page
 from amazon_electra.flows.ui.headlines import summarize_manifest
 from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
@@ -82,6 +82,7 @@ def check_engine(parameters: Parameters) -> None:
                 )
 
 
+PAGE = "report.html"
 FindChampion = Callable[[str], Stage | None]
 
 
@@ -111,16 +112,16 @@ def run_graph(
     pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
     restrict_store(store.root)
-    store.place.check_access()
+    store.check_access()
     tags = {FLOW_RUN: str(flow_run.id or ""), "amazon_electra.store": store.address}
     if page := flow_run.ui_url:
         tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
+    for folder in ("mlflow", f"runs/{flow_run.id}"):
+        (store.root / folder).mkdir(parents=True, exist_ok=True)
     uri = mlflow_server.resolve_mlflow_uri(store.root)
     tracking = Tracking(uri, mlflow_server.locate_artifacts(store.root))
-    (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
-    (store.root / "runs" / str(flow_run.id)).mkdir(parents=True, exist_ok=True)
-    find = partial(find_champion, parameters.promotion, store, tracking.uri)
-    check_registry(parameters.promotion, tracking.uri)  # fails before anything is made
+    check_registry(parameters.promotion, uri)  # fails before anything is made
+    find = partial(find_champion, parameters.promotion, store, uri)
     find_later = cache(find)  # once the models are made, hours later, it may be another one
     shown = [artifacts.PrefectRun(), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags)
@@ -138,10 +139,15 @@ def run_graph(
     try:
         with follow_run(store, str(flow_run.id), flow_run.name or ""):
             stages = list_stages(graph(lambda task: find(task).model), store)
-            show_plan(stages, notes, runner)
+            lines = [*plan_page.list_lines(stages), *(f"note: {note}" for note in notes)]
+            page = "\n".join(["```", *lines, "```"])
+            runner.notify("on_plan", plan_page.format_total(stages), page)
+            if warning := plan_page.find_small_budget(stages):
+                find_run_logger().warning(warning)
             last = maker.make_graph(graph(lambda task: find_later(task).model), notes)
             summary = publish_results(store, maker.stages, last, tracking)
-            became = register_models(parameters.promotion, maker, find_later, last, tracking)
+            wish = parameters.promotion
+            became, is_complete = register_models(wish, maker, find_later, last, tracking)
             summary |= {"registered": became} if became else {}
             status = "FINISHED"
     except Pause:
@@ -155,20 +161,9 @@ def run_graph(
         if status == "SCHEDULED":
             # The engine's heartbeat goes on until here: no other one is to be waited for.
             emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}"})
-    if tracking.is_sent:
-        save_finished(store, last, parameters.promotion, summary.get("registered", ""))
+    if tracking.is_sent and is_complete:
+        save_registered(store, last, wish.model_dump(), became)
     return summary
-
-
-def show_plan(
-    stages: Sequence[tuple[Stage, bool]], notes: Sequence[str], runner: StageRunner
-) -> None:
-    """Show what a graph is going to make, as far as that is known before its corpus is made."""
-    line = plan_page.format_total(stages)
-    lines = [*plan_page.list_lines(stages), *(f"note: {note}" for note in notes)]
-    runner.notify("on_plan", line, "\n".join(["```", *lines, "```"]))
-    if warning := plan_page.find_small_budget(stages):
-        find_run_logger().warning(warning)
 
 
 def link_to_mlflow(tracking: Tracking) -> Callable[[], None]:
@@ -188,35 +183,46 @@ def link_to_mlflow(tracking: Tracking) -> Callable[[], None]:
     return publish
 
 
-PAGE = "report.html"
-
-
 def publish_results(
     store: Store, stages: Sequence[Stage], last: Stage, tracking: Tracking
 ) -> dict[str, Any]:
-    """Publish report, table of stages and warnings; return the paths of what a person looks at
-    next.
+    """Publish the report, the table of stages and the warnings in Prefect, and everything's numbers
+    in MLflow; return the paths of what a person looks at next.
     """
     folder = store.fetch(last)
-    made = [(m, store.locate(stage)) for stage in stages if (m := store.manifest(stage))]
-    rows = [
-        {
-            "stage": manifest["title"],
-            "fingerprint": manifest["fingerprint"],
-            "counts": summarize_manifest(manifest),
-            "seconds": manifest.get("seconds", 0.0),
-            "cpu seconds": manifest.get("cpu_seconds", 0.0),
-            "folder": place,
-        }
-        for manifest, place in made
-    ]
-    about = "Counts and cost of every stage"
-    artifacts.publish(create_table_artifact, rows, key="stages", description=about)
-    report = folder / "report.md"
-    if report.exists():
+    rows, tags, numbers = [], dict[str, str](), dict[str, float]()
+    titles = dict[str, str]()
+    """Of the first stage with each warning: cells of one encoder give the same."""
+    for stage in stages:
+        manifest = store.manifest(stage)
+        if not manifest:
+            continue
+        title, result = manifest["title"], manifest["result"]
+        rows.append(
+            {
+                "stage": title,
+                "fingerprint": manifest["fingerprint"],
+                "counts": summarize_manifest(manifest),
+                "seconds": manifest.get("seconds", 0.0),
+                "cpu seconds": manifest.get("cpu_seconds", 0.0),
+                "folder": store.locate(stage),
+            }
+        )
+        if not title.endswith("test"):
+            tags[f"amazon_electra.{stage.name}"] = stage.fingerprint
+        numbers |= {f"{title}.{name}": n for name, n in flatten_numbers(result).items()}
+        for warning in result.get("warnings", []):
+            titles.setdefault(warning, title)
+    artifacts.publish_table("stages", rows, "Counts and cost of every stage")
+    if warnings := [f"{title}: {warning}" for warning, title in titles.items()]:
+        about = "What a person should look at"
+        artifacts.publish_table("warnings", [{"warning": text} for text in warnings], about)
+        tags["amazon_electra.warnings"] = " ".join(warnings)
+    if (report := folder / "report.md").exists():
         text, about = report.read_text(encoding="utf-8"), "What the adaptation was worth"
         artifacts.publish(create_markdown_artifact, text, key="report", description=about)
-    publish_tags_and_metrics([manifest for manifest, _ in made], tracking)
+    tracking.set_tags(tags)
+    tracking.log_metrics(numbers)
     for name in ("report.md", PAGE, "errors.html", "report.json"):
         if (folder / name).exists():
             tracking.log_folder(folder / name, "")
@@ -229,32 +235,6 @@ def publish_results(
 def list_results(store: Store, stages: Sequence[Stage], last: Stage) -> dict[str, Any]:
     """Return the paths of what a person looks at next."""
     folder = store.fetch(last)
-    models = [stage for stage in stages if stage.name == "model"]
-    return {
-        "report": str(folder / PAGE),
-        **({"model": str(store.fetch(models[0]))} if models else {}),
-        "models": {stage.config.task: str(store.fetch(stage)) for stage in models},
-        "folder": str(folder),
-    }
-
-
-def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) -> None:
-    """Log fingerprints, warnings and every stage's numbers to the parent run in MLflow."""
-    tracking.set_tags(
-        {
-            f"amazon_electra.{m['stage']}": m["fingerprint"]
-            for m in manifests
-            if not m["title"].endswith("test")
-        }
-    )
-    titles: dict[str, str] = {}
-    for m in manifests:
-        for warning in m["result"].get("warnings", []):
-            titles.setdefault(warning, m["title"])  # cells of one encoder say the same
-    if warnings := [f"{title}: {warning}" for warning, title in titles.items()]:
-        rows, about = [{"warning": text} for text in warnings], "What a person should look at"
-        artifacts.publish(create_table_artifact, rows, key="warnings", description=about)
-        tracking.set_tags({"amazon_electra.warnings": " ".join(warnings)})
-    tracking.log_metrics(
-        {f"{m['title']}.{n}": v for m in manifests for n, v in flatten_numbers(m["result"]).items()}
-    )
+    models = {s.config.task: str(store.fetch(s)) for s in stages if s.name == "model"}
+    first = {"model": next(iter(models.values()))} if models else {}
+    return {"report": str(folder / PAGE), **first, "models": models, "folder": str(folder)}

@@ -7,7 +7,7 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,7 @@ class PrefectRun:
 
     def on_start(self, stage: Stage, log: str) -> None:
         find_run_logger().info("%s: started; log %s", stage.label, log)
-        key, about = make_artifact_key(stage.label, "progress"), f"{stage.label}: started"
+        key, about = make_artifact_key(f"{stage.label}-progress"), f"{stage.label}: started"
         if artifact := publish(create_progress_artifact, 0.0, key=key, description=about):
             self._artifacts[stage.fingerprint] = (artifact, time.monotonic())
 
@@ -97,8 +97,7 @@ class PrefectRun:
         ]
         seconds = manifest.get("seconds", 0)
         about = f"{stage.label}, fingerprint {stage.fingerprint}, {seconds:,.1f} s"
-        key = make_artifact_key(stage.label, "counts")
-        publish(create_table_artifact, rows, key=key, description=about)
+        publish_table(f"{stage.label}-counts", rows, about)
 
     def on_failure(self, stage: Stage, cause: str) -> None:
         find_run_logger().error("%s: %s", stage.label, cause)
@@ -128,6 +127,32 @@ def publish_link(url: str, name: str, description: str) -> None:
     publish(create_link_artifact, url, name, key=key, description=description)
 
 
+def publish_table(name: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
+    """Show a table on the run's page."""
+    key = make_artifact_key(name)
+    publish(create_table_artifact, list(map(dict, rows)), key=key, description=description)
+
+
+def publish_drift(files: Sequence[Mapping[str, Any]]) -> None:
+    """Show how files differ from what the model was tested on, as `score` counted them."""
+    rows = [
+        {
+            "file": one["file"],
+            "task": task,
+            "expected accuracy": f"{drift['expected']:.1%}",
+            "95% interval": f"{drift['low']:.1%} to {drift['high']:.1%}",
+            "on test": f"{drift['tested']:.1%}",
+            "by its own labels": "" if drift["accuracy"] is None else f"{drift['accuracy']:.1%}",
+            "differs": "; ".join(drift["findings"]),
+        }
+        for one in files
+        for task, drift in one.get("drift", {}).items()
+    ]
+    if rows:
+        about = "Does the model still hold? New files beside what it was tested on"
+        publish_table("drift", rows, about)
+
+
 def publish(show: Callable[..., Any], *what: Any, **named: Any) -> Any:
     """Return what a function of prefect.artifacts gives; what it raises is logged, and None
     returned: a server that is away or full must not fail a run.
@@ -139,7 +164,7 @@ def publish(show: Callable[..., Any], *what: Any, **named: Any) -> Any:
         return None
 
 
-def make_artifact_key(*words: str) -> str:
+def make_artifact_key(name: str) -> str:
     """Return lower-case letters, digits and dashes: what Prefect accepts as an artifact's key."""
-    text = "".join(c if c.isascii() and c.isalnum() else "-" for c in "-".join(words).lower())
+    text = "".join(c if c.isascii() and c.isalnum() else "-" for c in name.lower())
     return "-".join(part for part in text.split("-") if part)

@@ -2,17 +2,16 @@
 
 import pytest
 
+from amazon_electra.beam_jobs.core.errors import TransientError
 from amazon_electra.flows.configuration.form import Promotion
 from amazon_electra.flows.runs.champion import (
     Champion,
-    Decision,
-    PrefectUnavailable,
     approve_version,
-    consider_promotion,
+    decide,
     decide_first,
     decide_promotion,
+    promote_model,
     read_champion,
-    refuse_giveaway,
 )
 from amazon_electra.flows.servers.health import find_free_port
 from amazon_electra.flows.store.stage import ExistingStage
@@ -119,16 +118,15 @@ def tracked(tmp_path, mlflow_uri):
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text("{}")
         tracking.log_folder(model, "model")
-        report = {"title": encoder, "answer": ""}
         tags = {"encoder": encoder, "model": f"of-{encoder}", "report": f"of {encoder}"}
         decision = decide_first(first_results())
         if champion.version:
             decision = decide_promotion(compared((low + 0.01, low, 0.5)))
         registry, wish = Registry(uri, NAME), Promotion()
         asked = registry, "model", decision, tags, champion
-        became = consider_promotion(wish, report, tracking, *asked)
+        became = promote_model(wish, encoder, tracking, *asked)
         tracking.finish()
-        return " is champion" in became
+        return " became champion" in became
 
     return uri, run
 
@@ -203,7 +201,7 @@ def test_an_approved_run_goes_on_once_its_server_is_there(waited_for):
     away = f"http://somebody:secret@127.0.0.1:{find_free_port()}/api"
     with (
         temporary_settings({PREFECT_API_URL: away}),
-        pytest.raises(PrefectUnavailable) as told,
+        pytest.raises(TransientError) as told,
     ):
         approve_version(registry, version, "it will do")
     assert "\n" not in str(told.value)
@@ -228,10 +226,12 @@ def test_a_version_by_its_number_or_by_its_encoder(tmp_path, mlflow_uri):
             registry.resolve_version(asked)
 
 
-def test_a_model_that_a_mark_of_the_dump_fooled_is_left_to_a_person():
-    good = Decision(True, "better")
-    fooled = {"questions": {"giveaway": {"says": "one phrase decides: `list a17`."}}}
-    decision = refuse_giveaway(good, fooled)
-    assert not decision.promote
-    assert "list a17" in decision.reason
-    assert refuse_giveaway(good, {"questions": {"giveaway": None}}) == good
+def test_a_model_of_few_reviews_or_fooled_by_a_mark_is_left_to_a_person():
+    good = {**first_results(), "n_test": 400, "questions": {"giveaway": None}}
+    assert decide(good, None).promote
+    assert not decide({**good, "n_test": 99}, None).promote
+    fooled = decide({**good, "questions": {"giveaway": {"says": "`list a17` decides."}}}, None)
+    assert not fooled.promote
+    assert "list a17" in fooled.reason
+    better = compared((0.03, 0.01, 0.05))
+    assert decide(good, better) == decide_promotion(better)

@@ -1,8 +1,5 @@
-"""A run that the store has finished is shown again without Prefect or MLflow, as long as nothing
-has changed since.
-"""
+"""A run that the store has finished is shown again without Prefect or MLflow."""
 
-import os
 import subprocess
 import sys
 
@@ -12,86 +9,56 @@ from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.cli import run_commands
 from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.plan import plan_run
-from amazon_electra.flows.runs.finished import read_finished, save_finished
-from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.group import Group
+from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.usage import save_registered
 
 
 def graph(plan):
     yield Group.of(plan.dump)
-
-
-def dump_of(form, store):
-    return build_dump_stage(form.dump, store)
+    yield Group.of(ExistingStage("report", 1, {}, {"dump": plan.dump}))
 
 
 @pytest.fixture
 def finished(tmp_path, monkeypatch):
-    """Return the form of a run that has ended, and its store."""
-    for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "MLFLOW_BACKEND_STORE_URI"):
-        monkeypatch.delenv(name, raising=False)
+    """The form of a run that has ended, and its store."""
     monkeypatch.setattr(domain_adaptation, "graph", graph)
     form = fill_parameters([], dump={"paths": ["sample:30"]}, store=str(tmp_path / "store"))
     store = Store(form.store)
-    report = dump_of(form, store)
-    store.publish(report, dict(report.result))
-    (store.root / "mlflow").mkdir()
-    (store.root / "mlflow" / "mlflow.db").write_text("runs")
-    (store.root / "runs").mkdir()
-    save_finished(store, report, form.promotion, "version 1 is champion")
-    return form, store
+    dump, report = (group.stages[0] for group in graph(plan_run(form, store)))
+    for stage in (dump, report):
+        store.folder(stage).mkdir(parents=True)
+        store.publish(stage, dict(stage.result))
+    save_registered(store, report, form.promotion.model_dump(), "version 1 became champion")
+    return form, store, report
 
 
 def test_a_finished_run_is_shown_again_from_the_store_alone(finished, capsys):
-    form, store = finished
+    form, store, report = finished
     made = run_commands.show_finished(form, plan_run(form, store))
-    assert made["folder"] == str(store.root / dump_of(form, store).path)
-    assert made["registered"] == "version 1 is champion"
+    assert made["folder"] == str(store.folder(report))
+    assert made["registered"] == "version 1 became champion"
     assert "dump" in capsys.readouterr().err
 
 
-def write_to_mlflow(form, store, monkeypatch):
-    file = store.root / "mlflow" / "mlflow.db"
-    os.utime(file, ns=(0, file.stat().st_mtime_ns + 1))
-
-
-def name_prefect(form, store, monkeypatch):
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
-
-
-def name_mlflow(form, store, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
-
-
-def promote_otherwise(form, store, monkeypatch):
+def promote_otherwise(form, store, report):
     return form.replace(promotion=form.promotion.replace(mode="off"))
 
 
-def lose_a_stage(form, store, monkeypatch):
-    assert store.place.remove(dump_of(form, store).path)
+def lose_a_stage(form, store, report):
+    assert store.remove(report.inputs["dump"].path)
+    return form
 
 
-def change_the_dump(form, store, monkeypatch):
+def change_the_dump(form, store, report):
     return form.replace(dump=form.dump.replace(paths=("sample:40",)))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        write_to_mlflow,
-        name_prefect,
-        name_mlflow,
-        promote_otherwise,
-        lose_a_stage,
-        change_the_dump,
-    ],
-)
-def test_it_runs_where_something_has_changed(change, finished, monkeypatch):
-    form, store = finished
-    assert read_finished(store, form.promotion)
-    now = change(form, store, monkeypatch) or form
-    assert run_commands.show_finished(now, plan_run(now, store)) == {}
+@pytest.mark.parametrize("change", [promote_otherwise, lose_a_stage, change_the_dump])
+def test_it_runs_where_something_has_changed(change, finished):
+    now = change(*finished)
+    assert run_commands.show_finished(now, plan_run(now, finished[1])) == {}
 
 
 RUN_CHANGED = """
@@ -110,6 +77,6 @@ run_commands.execute_graph(form)
 
 def test_prefect_is_not_imported_before_its_server_is_known(finished):
     """It keeps the settings with which it was imported: the run would be refused (401)."""
-    _, store = finished
+    _, store, _ = finished
     done = subprocess.run([sys.executable, "-c", RUN_CHANGED, str(store.root)])
     assert done.returncode == 3

@@ -8,7 +8,7 @@ from functools import cached_property
 from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.dumps import labels
-from amazon_electra.flows.dumps.preview import Preview, list_files, read_previews
+from amazon_electra.flows.dumps.preview import Preview, read_previews
 from amazon_electra.flows.policy import Counts, Decision, decide
 from amazon_electra.flows.stages.arms import check_split
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
@@ -72,7 +72,7 @@ def plan_run(form: Parameters, store: Store) -> RunPlan:
     """
     check_split(form.corpus.split)
     dump = build_dump_stage(form.dump, store)
-    previews = read_previews(list_files(form.dump, dump), form.dump)
+    previews = read_previews(form.dump, dump)
     tasks = labels.choose_tasks(form.finetuning.tasks, form.dump, previews)
     form = form.replace(finetuning=form.finetuning.replace(tasks=tasks))
     origin = build_start_stage(form.pretraining, store, dump)

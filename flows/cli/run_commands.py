@@ -171,7 +171,7 @@ def print_files(chosen: Dump, previews: Sequence[preview.Preview]) -> None:
 
 def print_scored_files(form: Scoring, dump: ListedDump) -> None:
     """Print what each file of a dump to score holds, and of ids that occur several times."""
-    previews = preview.read_previews(preview.list_files(form.dump, dump), form.dump)
+    previews = preview.read_previews(form.dump, dump)
     print_files(form.dump, previews)
     for file in previews:
         if line := preview.describe_ids(file, form.scores.id):

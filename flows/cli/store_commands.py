@@ -8,7 +8,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli.options import add_command, open_registries, open_store
-from amazon_electra.flows.store.flatten import flatten_parameters
+from amazon_electra.flows.store.flatten import flatten_parameters, summarize_manifest
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.store.usage import (
     Run,
@@ -17,7 +17,6 @@ from amazon_electra.flows.store.usage import (
     list_runs,
     name_folder,
 )
-from amazon_electra.flows.ui.headlines import summarize_manifest
 
 SHOWN = 88
 """Characters of a value that `show` prints; manifest.json has all of it."""

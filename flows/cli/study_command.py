@@ -19,7 +19,6 @@ from amazon_electra.flows.cli.options import (
 from amazon_electra.flows.configuration.form import Parameters, fill_parameters, spell_for_commands
 from amazon_electra.flows.configuration.study_file import MAX_AT_ONCE, StudyChoice
 from amazon_electra.flows.dumps import labels
-from amazon_electra.flows.dumps.preview import list_files as preview_files
 from amazon_electra.flows.dumps.preview import read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
 from amazon_electra.flows.store.group import list_stages
@@ -81,7 +80,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     if loaded.reads_dump:
         dump = build_dump_stage(parameters.dump, store)
         labels.check_labels(loaded.labelled_tasks, parameters.dump)
-        read_previews(preview_files(parameters.dump, dump), parameters.dump)
+        read_previews(parameters.dump, dump)
     for given in choice.general_text:
         list_files(given, store, "study.general_text")
     if arguments.dry_run:

@@ -22,9 +22,9 @@ from rich.text import Text
 from amazon_electra.beam_jobs.core.progress import ProgressBars, format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls
 from amazon_electra.flows.configuration.form import spell_for_commands
+from amazon_electra.flows.store.flatten import summarize_manifest
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
-from amazon_electra.flows.ui.headlines import summarize_manifest
 from amazon_electra.model.report.formats import format_change, format_with_interval, get_title
 
 LINE_SECONDS = 10.0

@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.reading.stars import BINARY, decide_scales
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows import policy
 from amazon_electra.flows.configuration.form import Corpus, Dump
-from amazon_electra.flows.dumps.preview import Preview, count_ratings
+from amazon_electra.flows.dumps.preview import Preview, count_classes, count_ratings
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -56,7 +56,7 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
 def guess_label(preview: Preview) -> str:
     """Return a column of a file without stars whose few values seem to be classes; or NAME."""
     for name in dict(preview.file.layout.unused):
-        counts = preview.count_labels(name)
+        counts = count_classes(preview.count_values(name), folds=True)
         if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
             return name
     return "NAME"

@@ -77,10 +77,6 @@ class Preview:
         found = (fields.read_label(record, column) for record in self.records)
         return Counter(value for value in found if value is not None)
 
-    def count_labels(self, column: str, folds: bool = True) -> Counter[str]:
-        """Return how often each class of a label occurs, by the values of this file."""
-        return count_classes(self.count_values(column), folds)
-
     @property
     def columns(self) -> list[str]:
         layout = self.file.layout
@@ -96,13 +92,6 @@ def count_classes(typed: Mapping[str, int], folds: bool) -> Counter[str]:
             for name in split_classes(found) if values.is_multilabel else [found]:
                 counts[name] += n
     return counts
-
-
-def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
-    """Return the files of a dump with their layouts; `dump` is its stage."""
-    paths = tuple(dump.result["paths"])
-    options = DumpOptions(input=paths, output="", **chosen.pick(DumpOptions))
-    return list_dump_files(options, chosen.labels)
 
 
 def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = True) -> Iterator[str]:
@@ -211,15 +200,14 @@ def describe_mojibake(previews: Sequence[Preview]) -> str:
     """Return a line about the first texts whose UTF-8 was read in another encoding, with one of
     them as an example; nothing without any.
     """
-    given = (r.text for preview in previews for r in preview.reviews if isinstance(r.text, str))
-    shown = [found for text in given if (found := mojibake.show_mojibake(text))]
+    texts = [str(r.text) for preview in previews for r in preview.reviews if r.text]
+    shown = [found for text in texts if (found := mojibake.show_mojibake(text))]
     if not shown:
         return ""
-    count = format_count(len(shown), "text")
+    example, has = min(shown, key=len), "has" if len(shown) == 1 else "have"
     return (
-        f"encoding  {count} of the first {'has' if len(shown) == 1 else 'have'} mojibake, such as "
-        f"{min(shown, key=len)!r} for {mojibake.repair_mojibake(min(shown, key=len))!r}; "
-        "`repair_mojibake=True` mends it"
+        f"encoding  {format_count(len(shown), 'text')} of the first {has} mojibake, such as "
+        f"{example!r} for {mojibake.repair_mojibake(example)!r}; `repair_mojibake=True` mends it"
     )
 
 
@@ -241,24 +229,26 @@ def find_scale(previews: Sequence[Preview], given: str | None) -> tuple[Scale | 
     return scale, "\n".join(lines)
 
 
-def read_previews(files: Sequence[DumpFile], chosen: Dump) -> list[Preview]:
-    """Read the first records of each file; UserError if these are all, and none has a text, or if
-    so many files are damaged that the job will end.
+def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
+    """Read the first records of each file of a dump, which is listed in its stage.
+
+    UserError if these are all, and none has a text, or if so many files are damaged that the job
+    will end.
     """
+    paths = tuple(dump.result["paths"])
+    options = DumpOptions(input=paths, output="", **chosen.pick(DumpOptions))
+    files = list_dump_files(options, chosen.labels)
     previews = list(map(read_preview, files))
     damaged = {preview.file.name for preview in previews if preview.is_damaged}
     work_units.refuse_damaged(damaged, chosen.max_damaged_files)
     texts = (review.text for preview in previews for review in preview.reviews)
-    if all(preview.is_whole for preview in previews) and not any(
-        isinstance(text, str) and text.strip() for text in texts
-    ):
-        name, layout = files[0].name, files[0].layout
+    is_whole = all(preview.is_whole for preview in previews)
+    if is_whole and not any(isinstance(text, str) and text.strip() for text in texts):
+        name, columns = files[0].name, fields.list_columns(files[0].layout)
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         count = sum(len(preview.head) for preview in previews)
-        why = (
-            f"no text in {count:,} records; name its column with `columns='text=NAME'`; there are "
-        )
-        why += fields.list_columns(layout)
+        setting = "name its column with `columns='text=NAME'`"
+        why = f"no text in {count:,} records; {setting}; there are {columns}"
         raise UserError(f"{name}{more}: {why if count else 'it has no record'}")
     return previews
 

@@ -29,13 +29,16 @@ from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.servers.settings import PAUSED_EVENT
 from amazon_electra.flows.stages import pretraining
 from amazon_electra.flows.stages.dump import name_dump
-from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
+from amazon_electra.flows.store.flatten import (
+    flatten_numbers,
+    flatten_parameters,
+    summarize_manifest,
+)
 from amazon_electra.flows.store.group import Groups, list_stages
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import save_registered
 from amazon_electra.flows.ui import artifacts, plan_page
-from amazon_electra.flows.ui.headlines import summarize_manifest
 from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
 
 

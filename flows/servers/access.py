@@ -1,15 +1,21 @@
-"""Who may read a store, and the password of its servers."""
+"""Who may read a store, the password of its servers, and where they are while `up` runs."""
 
 import errno
+import json
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.locks import try_lock
+from amazon_electra.flows.servers.health import is_healthy
 
 USER = "admin"
 PASSWORD_FILE = "password"
+LOCK = "up.lock"
+"""File in the store: locked while `up` runs, with the addresses of its servers."""
 
 
 def restrict_store(root: Path) -> None:
@@ -51,3 +57,36 @@ def build_mlflow_access(store: Path) -> dict[str, str]:
     """Return the environment of MLflow's clients that know the store's password."""
     user, _, password = read_password(store).partition(":")
     return {"MLFLOW_TRACKING_USERNAME": user, "MLFLOW_TRACKING_PASSWORD": password}
+
+
+@contextmanager
+def hold_store(store: Path, addresses: Mapping[str, str]) -> Iterator[None]:
+    """Hold the store for one `up` and say where its servers are; UserError where another one holds
+    it.
+    """
+    with open(store / LOCK, "a+", encoding="utf-8") as lock:
+        if not try_lock(lock):
+            lock.seek(0)
+            raise UserError(f"it is up already: {lock.read()}", "store", store)
+        lock.truncate(0)
+        json.dump({**addresses, "process": os.getpid()}, lock)
+        lock.flush()
+        yield
+
+
+def find_running_servers(store: Path) -> dict[str, str]:
+    """Return the addresses of the servers that `up` keeps for this store, if they answer.
+
+    This process's clients get their password, unless the environment names a server elsewhere.
+    """
+    with suppress(FileNotFoundError), open(store / LOCK, encoding="utf-8") as lock:
+        if try_lock(lock):
+            return {}
+        state = json.load(lock)
+        if is_healthy(f"{state['prefect']}/api/health"):
+            if not os.environ.get("PREFECT_API_URL"):
+                os.environ.update(build_prefect_access(store))
+            if not os.environ.get("MLFLOW_TRACKING_URI"):
+                os.environ.update(build_mlflow_access(store))
+            return {name: state[name] for name in ("prefect", "mlflow")}
+    return {}

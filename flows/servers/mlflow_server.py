@@ -11,8 +11,11 @@ import sys
 from pathlib import Path
 
 from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT, Child
-from amazon_electra.flows.servers.access import PASSWORD_FILE, read_password
-from amazon_electra.flows.servers.running import find_running_servers
+from amazon_electra.flows.servers.access import (
+    PASSWORD_FILE,
+    find_running_servers,
+    read_password,
+)
 from amazon_electra.flows.servers.settings import HOST, NO_TELEMETRY
 from amazon_electra.model.tracking.mlflow_client import is_new_database
 

@@ -16,9 +16,12 @@ from pathlib import Path
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.runner.processes import Child
-from amazon_electra.flows.servers.access import build_prefect_access, read_password
+from amazon_electra.flows.servers.access import (
+    build_prefect_access,
+    find_running_servers,
+    read_password,
+)
 from amazon_electra.flows.servers.health import find_free_port, is_healthy, wait_until_healthy
-from amazon_electra.flows.servers.running import find_running_servers
 from amazon_electra.flows.servers.settings import HOST, SERVER, build_client_environment
 
 WATCH_SECONDS = 1.0

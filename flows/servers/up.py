@@ -21,11 +21,11 @@ from amazon_electra.flows.servers.access import (
     PASSWORD_FILE,
     build_mlflow_access,
     build_prefect_access,
+    hold_store,
 )
 from amazon_electra.flows.servers.health import ServerFailed, is_healthy, wait_until_healthy
 from amazon_electra.flows.servers.mlflow_server import start_mlflow_server
 from amazon_electra.flows.servers.prefect_server import start_prefect_server
-from amazon_electra.flows.servers.running import hold_store
 from amazon_electra.flows.servers.settings import HOST, READY_FILE, build_client_environment
 
 WATCH_SECONDS = 1.0
@@ -72,7 +72,7 @@ def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
 def start_deployments(store: Path) -> Child:
     """Start the process that serves the deployments."""
     (store / READY_FILE).unlink(missing_ok=True)
-    command = [sys.executable, "-m", "amazon_electra.flows.runs.serve", str(store)]
+    command = [sys.executable, "-m", "amazon_electra.flows.ui.deployments", str(store)]
     environment = {
         "PREFECT_RUNNER_POLL_FREQUENCY": "3",
         "PREFECT_RUNNER_PROCESS_LIMIT": os.environ.get("PREFECT_RUNNER_PROCESS_LIMIT", "16"),

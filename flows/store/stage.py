@@ -102,8 +102,7 @@ class Stage:
     """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
     takes_accelerator: ClassVar[bool] = False
     runs_beside: ClassVar[bool] = False
-    """Whether others run beside it: it takes one thread, unless it is given more, fetches nothing,
-    and may run in a warm process."""
+    """Whether others run beside it."""
 
     registry: ClassVar[dict[str, type["Stage"]]] = {}
 
@@ -146,10 +145,8 @@ class Stage:
         return self.resources.engine.is_far
 
     def list_environment(self, store: Any) -> dict[str, str]:
-        """Return what is added to the environment of its job.
-
-        Stages that run side by side would compete for the cores with more threads; they fetch
-        nothing: the hub's cache has the model, or the run was refused.
+        """Return what is added to the environment of its job. Those that run beside others take one
+        thread, or those that they are given, and fetch nothing from the hub.
         """
         if not self.runs_beside:
             return {}
@@ -249,21 +246,6 @@ def find_class(name: str) -> type[Stage] | None:
     return Stage.registry.get(name)
 
 
-def write_request(stages: Collection[Stage]) -> dict[str, Any]:
-    """Return stages and everything they are made of as plain JSON, by folder."""
-    found: dict[str, Any] = {}
-
-    def add(stage: Stage) -> str:
-        if stage.path not in found:
-            found[stage.path] = {}  # its place in the order
-            found[stage.path] = describe(stage, add)
-        return stage.path
-
-    for stage in stages:
-        add(stage)
-    return found
-
-
 class RequestedStage(Settings):
     """One stage of a request."""
 
@@ -284,19 +266,29 @@ AS_IT_IS = ("files", "resources", "title", "labels", "result", "shared")
 """Fields that a request has as the stage has them."""
 
 
-def describe(stage: Stage, add: Any) -> dict[str, Any]:
-    """Return a stage as plain JSON; `add` describes the stages that it names."""
-    is_known = isinstance(stage, ExistingStage)
-    config = {} if stage.config is None or is_known else dict_of(stage.config)
-    described = RequestedStage(
-        known=stage.fingerprint if is_known else "",
-        version=stage.version,
-        config=dict(stage.parameters) if is_known else config,
-        inputs={name: add(source) for name, source in stage.inputs.items()},
-        reads={name: add(source) for name, source in stage.reads.items()},
-        **{field: getattr(stage, field) for field in AS_IT_IS},
-    )
-    return dict_of(described)
+def write_request(stages: Collection[Stage]) -> dict[str, Any]:
+    """Return stages and everything they are made of as plain JSON, by folder."""
+    found: dict[str, Any] = {}
+
+    def add(stage: Stage) -> str:
+        if stage.path not in found:
+            found[stage.path] = {}  # its place in the order
+            is_known = isinstance(stage, ExistingStage)
+            config = {} if stage.config is None or is_known else dict_of(stage.config)
+            requested = RequestedStage(
+                known=stage.fingerprint if is_known else "",
+                version=stage.version,
+                config=dict(stage.parameters) if is_known else config,
+                inputs={name: add(source) for name, source in stage.inputs.items()},
+                reads={name: add(source) for name, source in stage.reads.items()},
+                **{field: getattr(stage, field) for field in AS_IT_IS},
+            )
+            found[stage.path] = dict_of(requested)
+        return stage.path
+
+    for stage in stages:
+        add(stage)
+    return found
 
 
 def read_request(request: Mapping[str, Any], path: str) -> Stage:
@@ -306,16 +298,11 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
     found: dict[str, Stage] = {}
 
     def find(at: str) -> Stage:
-        if at not in found:
-            if not PATH.fullmatch(at):
-                raise ValueError(f"{at!r} is no folder of a stage")
-            if at not in request:
-                raise ValueError(f"{at} is not in the request")
-            found[at] = build(at, RequestedStage.model_validate(request[at]))
-        return found[at]
-
-    def build(at: str, given: RequestedStage) -> Stage:
-        name = at.partition("/")[0]
+        if at in found:
+            return found[at]
+        if not PATH.fullmatch(at) or at not in request:
+            raise ValueError(f"{at!r} is not in the request")
+        given, name = RequestedStage.model_validate(request[at]), at.partition("/")[0]
         more: dict[str, Any] = {
             "inputs": {one: find(source) for one, source in given.inputs.items()},
             "reads": {one: find(source) for one, source in given.reads.items()},
@@ -323,20 +310,14 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
         }
         stage: Stage
         if given.known:
-            stage = ExistingStage(
-                name=name,
-                version=given.version,
-                parameters=given.config,
-                known=given.known,
-                **more,
-            )
+            stage = ExistingStage(name, given.version, given.config, known=given.known, **more)
         elif kind := find_class(name):
             stage = kind(kind.Config.model_validate(given.config), **more)
         else:
             raise ValueError(f"no stage {name}")
         if stage.path != at:
             raise ValueError(f"{stage.label} is {stage.path} here and {at} there")
-        return stage
+        return found.setdefault(at, stage)
 
     try:
         return find(path)

@@ -73,7 +73,7 @@ PACKAGES = [
     "torch",
     "transformers",
 ]
-
+"""Those that decide the bytes, or how they are shown."""
 Manifest = dict[str, Any]
 """What `ManifestFields` describes."""
 
@@ -142,7 +142,7 @@ class Store:
         self._collected: set[str] = set()
         """Objects that an engine's workers wrote themselves."""
         self._checked: dict[Path, tuple[int, ...]] = {}
-        """Files whose SHA-256 this process has compared, as they were then."""
+        """Files that this process has compared with their manifest, as they were then."""
         check_name(self.root, "store:")
         parents = (self.root, *self.root.parents)
         if file := next((p for p in parents if p.exists() and not p.is_dir()), None):
@@ -247,18 +247,17 @@ class Store:
             for file in (manifest["files"] if manifest else [])
             if not parts or any(f"{file['path']}/".startswith(f"{part}/") for part in parts)
         ]
-        damage = {f["path"]: why for f in listed if (why := self._find_damage(folder, f))}
-        if not self.bucket or not manifest:
-            for name, why in damage.items():
-                raise UserError(f"{folder / name} {why}; remove {folder} and it is made again")
-            return folder
-        for name, why in damage.items():
-            if (folder / name).exists():
-                log.warning("%s is damaged (it %s): it is fetched again", folder / name, why)
-        missing = [file for file in listed if file["path"] in damage]
-        self._download(path, f"{path}/{manifest['attempt']}", missing)
-        write_json(folder / MANIFEST, manifest)
-        self._mark_checked(folder, missing)
+        missing = [file for file in listed if not self._is_whole(folder, file)]
+        for file in missing:
+            at = folder / file["path"]
+            if not self.bucket:
+                damage = "is not what its manifest lists" if at.exists() else "is not there"
+                raise UserError(f"{at} {damage}; remove {folder} and it is made again")
+            if at.exists():
+                log.warning("%s is damaged: it is fetched again", at)
+        if self.bucket and manifest:
+            self._download(path, f"{path}/{manifest['attempt']}", missing)
+            write_json(folder / MANIFEST, manifest)
         return folder
 
     @contextmanager
@@ -341,7 +340,6 @@ class Store:
             manifest = self._upload(self.bucket, stage.path, manifest)
         else:
             write_json(folder / MANIFEST, manifest)
-            self._mark_checked(folder, manifest["files"])
         for name in stage.scratch:
             shutil.rmtree(folder / name, ignore_errors=True)
         return manifest
@@ -363,7 +361,6 @@ class Store:
         content = json.dumps(manifest, indent=1, ensure_ascii=False).encode()
         if bucket.create(f"{path}/{MANIFEST}", content):
             write_json(folder / MANIFEST, manifest)
-            self._mark_checked(folder, manifest["files"])
         else:
             log.warning("%s: another host was faster; what it made is used", path)
             remove_folder(folder)
@@ -485,26 +482,18 @@ class Store:
         except ValueError as damage:
             raise self._damage_error(path, str(damage)) from None
 
-    def _find_damage(self, folder: Path, file: Mapping[str, Any]) -> str:
-        """Return how a file is other than its manifest lists it, or an empty text."""
+    def _is_whole(self, folder: Path, file: Mapping[str, Any]) -> bool:
+        """Return whether a file is there as its manifest lists it."""
         path = folder / file["path"]
         try:
             known = describe(path)
         except (FileNotFoundError, NotADirectoryError):
-            return "is not there"
-        if self._checked.get(path) == known:
-            return ""
-        if known[0] != file["size"]:
-            return f"has {known[0]:,} bytes instead of {file['size']:,}"
-        if hash_file(path) != file["sha256"]:
-            return "has another SHA-256 than its manifest"
-        self._checked[path] = known
-        return ""
-
-    def _mark_checked(self, folder: Path, files: list[dict[str, Any]]) -> None:
-        """Take files for those that a manifest lists: they have just been read."""
-        paths = [folder / file["path"] for file in files]
-        self._checked |= {path: describe(path) for path in paths}
+            return False
+        if self._checked.get(path) != known:
+            if known[0] != file["size"] or hash_file(path) != file["sha256"]:
+                return False
+            self._checked[path] = known
+        return True
 
 
 def describe(path: Path) -> tuple[int, ...]:
@@ -535,9 +524,7 @@ def warn_of_damage(manifest: str, damage: str) -> None:
 
 @cache
 def read_package_versions() -> dict[str, str]:
-    """Return the versions of the packages that decide the bytes; one that is not installed is left
-    out.
-    """
+    """Return the versions of the packages, without those that are not installed."""
     versions = {}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):

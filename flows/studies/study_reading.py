@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.nesting import list_strings
 from amazon_electra.beam_jobs.core.settings import list_mistakes, parse_field
 from amazon_electra.flows.configuration.form import Parameters
@@ -52,15 +52,12 @@ class LoadedStudy:
 def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
     """Return the study that the form chooses; UserError names the file and the field."""
     name = choice.file
-    try:
-        content = read_yaml(find_study_file(name))
-    except UserError as mistake:
-        raise UserError(str(mistake), "study.file") from None
-    wanted = frozenset(list_variables(content))
+    content = read_yaml(find_study_file(name))
+    wanted = list_variables(content)
     if unknown := wanted - {*MADE}:
         raise UserError(f"{name}: ${{{min(unknown)}}} is none of {', '.join(MADE)}")
     if "origin" in wanted and not parameters.pretraining.start_from:
-        raise UserError(f"{name} adapts a published encoder: give `pretraining.start_from`")
+        raise UserError(f"the study {name} adapts a published encoder", "pretraining.start_from")
     study = parse_study(mark_variables(content), name, choice.settings)
     if ("general_shards" in wanted) != bool(choice.general_text):
         text = choice.general_text[0] if choice.general_text else None
@@ -76,27 +73,25 @@ def read_yaml(file: Path) -> Any:
     try:
         return load_yaml(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{file}: not valid YAML: {error}") from error
+        raise UserError(f"not valid YAML: {error}", "study.file", file) from error
 
 
 def find_study_file(name_or_file: str) -> Path:
     """Return the path of a shipped study or of a file of one's own."""
-    file = Path(name_or_file).expanduser()
-    if not file.is_file():
-        file = SHIPPED / f"{name_or_file}.yaml"
-    if not file.is_file():
-        shipped = ", ".join(list_shipped_studies())
-        raise UserError(f"{name_or_file}: neither a file nor one of the shipped studies: {shipped}")
-    return file.resolve()
+    for file in (Path(name_or_file).expanduser(), SHIPPED / f"{name_or_file}.yaml"):
+        if file.is_file():
+            return file.resolve()
+    shipped = ", ".join(list_shipped_studies())
+    raise UserError(f"no such file, and no shipped study ({shipped})", "study.file", name_or_file)
 
 
 def list_shipped_studies() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
-def list_variables(content: Any) -> list[str]:
+def list_variables(content: Any) -> frozenset[str]:
     """Return the names that the content of a study file holds as `${name}`."""
-    return sorted({name for text in list_strings(content) for name in VARIABLE.findall(text)})
+    return frozenset(name for text in list_strings(content) for name in VARIABLE.findall(text))
 
 
 def mark_variables(content: Any) -> Any:
@@ -117,13 +112,11 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
-        problems = []
-        for problem, wrong in list(zip(error.errors(), list_mistakes(error), strict=True))[:3]:
-            place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"])
-            is_extra = problem["type"] == "extra_forbidden"
-            message = "unknown field" if is_extra else wrong.message
-            problems.append(": ".join(filter(None, [name, place.lstrip("."), message])))
-        raise UserError("; ".join(problems)) from None
+        wrong = error.errors()[0]
+        place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in wrong["loc"])
+        is_extra = wrong["type"] == "extra_forbidden"
+        message = "unknown field" if is_extra else list_mistakes(error)[0].message
+        raise UserError(f"{name}: {place.lstrip('.')}: {message}") from None
     if changes:
         study = change_study(study, changes, name)
     for mistake in validate_study(study):
@@ -134,31 +127,21 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
 def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
     """Return the study with seeds and settings of the command line or the form."""
     update = study.model_dump()
-    settings = update["settings"]
     for field, text in changes.items():
         if field == "steps":
             own = [arm["pretraining"]["set"] for arm in update["arms"]]
             for one in (one for one in own if "steps" in one):
                 one["steps"] = text
-            continue
-        if field in ("seeds", "pretraining_seeds"):
+        elif field in ("seeds", "pretraining_seeds"):
             try:
                 update[field] = [int(part) for part in text.replace(",", " ").split()]
             except ValueError:
                 raise UserError("expected whole numbers, such as 0,1,2", field, text) from None
-            continue
-        value = parse_field(FinetuningSettings, field, text)
-        settings[field] = list(value) if isinstance(value, tuple) else value
-        is_read = any(
-            field not in arm.settings and field not in task.settings
-            for arm in study.arms
-            for task in study.tasks
-        )
-        if not is_read:
-            raise UserError(
-                f"{name}: {name_setting(field, text)} changes nothing: "
-                "every arm or task of the study sets its own value"
-            )
+        else:
+            value = parse_field(FinetuningSettings, field, text)
+            update["settings"][field] = list(value) if isinstance(value, tuple) else value
+            if all(field in {**a.settings, **t.settings} for a in study.arms for t in study.tasks):
+                raise UserError(f"each arm or task of {name} sets its own value", field, text)
     return Study.model_validate(update)
 
 
@@ -173,15 +156,9 @@ def check_unread_settings(parameters: Parameters, name: str, wanted: frozenset[s
         read |= {"pretraining.start_from", "pretraining.start_generator_from"}
     if "encoder" in wanted:
         read |= {"pretraining"}
+    changes = [setting.split("=", 1) for setting in list_changes(parameters)]
+    unread = [one for one in changes if not {one[0], one[0].partition(".")[0]} & read]
     if parameters.recipe != Parameters().recipe and not read & {"vocabulary", "pretraining"}:
-        raise UserError(
-            f"no stage of the study {name} reads it; leave it out", "recipe", parameters.recipe
-        )
-    for setting in list_changes(parameters):
-        field = setting.partition("=")[0]
-        if not {field, field.partition(".")[0]} & read:
-            own = "; its arms say their own pre-training" if field.startswith("pretraining") else ""
-            raise UserError(
-                f"no stage of the study {name} reads {field}{own}; leave it out",
-                *setting.split("=", 1),
-            )
+        unread.insert(0, ["recipe", parameters.recipe])
+    for field, value in unread:
+        raise UserError(f"no stage of the study {name} reads it; leave it out", field, value)

@@ -78,27 +78,24 @@ def describe_study(
 
 def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
     """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is."""
-    seen = list_trainings(stages, arm)
+    store, seen = stages.store, list_trainings(stages, arm)
     origin, latency = stages.find_arm_origin(arm), stages.latencies.get(arm.name)
-    seeds = stages.study.pretraining_seeds if arm.pretraining else []
-    trained = {seed: stages.build_pretraining(arm, seed) for seed in seeds}
-    result = read_json(stages.store, trained[seeds[0]], "result.json") if trained else {}
+    trained = stages.find_encoder(arm, None) if arm.pretraining else None
+    result = read_json(store, trained, "result.json") if trained else {}
+    held_out = [
+        task.name
+        for task in stages.study.tasks
+        if all(is_held_out(store, made, stages.find_source(task.data)) for made in seen)
+    ]
     return ArmFacts(
         name=arm.name,
         data_known=is_data_known(stages, arm),
-        held_out=[
-            task.name
-            for task in stages.study.tasks
-            for data in [stages.find_source(task.data)]
-            if all(is_held_out(stages.store, made, data) for made in seen)
-        ]
-        if seen
-        else None,
+        held_out=held_out if seen else None,
         origin=origin.fingerprint if origin else "",
         tokens=result.get("tokens"),
         matrix_flops=result.get("matrix_flops"),
         seconds=result.get("seconds"),
-        cost=read_json(stages.store, latency, "latency.json") if latency else None,
+        cost=read_json(store, latency, "latency.json") if latency else None,
     )
 
 

@@ -22,10 +22,9 @@ from prefect.artifacts import (
 from amazon_electra.beam_jobs.core.progress import format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.store.flatten import flatten_numbers
+from amazon_electra.flows.store.flatten import flatten_numbers, summarize_manifest
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
-from amazon_electra.flows.ui.headlines import summarize_manifest
 
 UPDATE_SECONDS = 2.0
 """Time between two updates of a progress artifact: each is a request to the server."""

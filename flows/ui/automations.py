@@ -8,17 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 from prefect.automations import Automation, EventTrigger
+from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import CallWebhook, ChangeFlowRunState, DoNothing
 from prefect.events.schemas.automations import Posture
 from pydantic import SecretStr
 
-from amazon_electra.flows.servers.settings import (
-    LOST_SECONDS,
-    PAUSED_EVENT,
-    TAG,
-)
+from amazon_electra.flows.servers.settings import LOST_SECONDS, PAUSED_EVENT, TAG
 from amazon_electra.flows.store.stage import ACCELERATOR
 
 OUR_RUNS: dict[str, str | list[str]] = {
@@ -32,17 +29,14 @@ WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
 """Environment variable with the address that is called when a run fails; it may be a secret, so it
 is never logged.
 """
-ENDED = tuple(
-    f"prefect.flow-run.{state}"
-    for state in ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")
-)
-"""Events after which no heartbeat is expected: named after the state, not after its type."""
+ENDED = ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")
+"""States after which no heartbeat is expected."""
 
 
-def create_automations(trainings_at_once: int = 1) -> None:
+def create_automations() -> None:
     """Create or renew the concurrency limit and the automations; a second call doubles nothing."""
     with get_client(sync_client=True) as client:
-        client.create_concurrency_limit(tag=ACCELERATOR, concurrency_limit=trainings_at_once)
+        client.create_concurrency_limit(tag=ACCELERATOR, concurrency_limit=1)
         existing = {automation.name: automation for automation in client.read_automations()}
     for automation in build_automations():
         if automation.name in existing:
@@ -56,19 +50,26 @@ def build_automations() -> list[Automation]:
     """Return what marks runs Crashed whose machine was lost with them, and what reports failures,
     which the event feed has in any case.
     """
+    ours: dict[str, Any] = {
+        "match": {"prefect.resource.id": "prefect.flow-run.*"},
+        "match_related": OUR_RUNS,
+        "threshold": 1,
+    }
     lost = Automation(
         name="lost runs are crashed",
         description=f"A run without a heartbeat for {LOST_SECONDS // 60} minutes; start it again, "
         "it continues where it was.",
         trigger=EventTrigger(
             after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.heartbeat", PAUSED_EVENT, *ENDED},
-            match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=OUR_RUNS,
+            expect={
+                "prefect.flow-run.heartbeat",
+                PAUSED_EVENT,
+                *(f"prefect.flow-run.{state}" for state in ENDED),
+            },
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
-            threshold=1,
             within=timedelta(seconds=LOST_SECONDS),
+            **ours,
         ),
         actions=[
             ChangeFlowRunState(
@@ -79,32 +80,23 @@ def build_automations() -> list[Automation]:
             )
         ],
     )
+    call: Any = DoNothing()
+    if address := os.environ.get(WEBHOOK):
+        block: Any = Webhook(method="POST", url=SecretStr(address))
+        block_id = block.save("amazon-electra-failures", overwrite=True)
+        text = "{{ flow_run.name }} is {{ flow_run.state.name }}: {{ flow_run.state.message }}"
+        call = CallWebhook(block_document_id=block_id, payload=text)
     failed = Automation(
         name="failures are told",
         description=f"Calls the webhook of {WEBHOOK}, if that is set when `up` starts.",
         trigger=EventTrigger(
             expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
-            match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=OUR_RUNS,
             posture=Posture.Reactive,
-            threshold=1,
+            **ours,
         ),
-        actions=[build_failure_action()],
+        actions=[call],
     )
     return [lost, failed]
-
-
-def build_failure_action() -> Any:
-    """Return the call of the webhook, or an action that does nothing."""
-    address = os.environ.get(WEBHOOK)
-    if not address:
-        return DoNothing()
-    from prefect.blocks.webhook import Webhook
-
-    block: Any = Webhook(method="POST", url=SecretStr(address))
-    block_id = block.save("amazon-electra-failures", overwrite=True)
-    text = "{{ flow_run.name }} is {{ flow_run.state.name }}: {{ flow_run.state.message }}"
-    return CallWebhook(block_document_id=block_id, payload=text)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from amazon_electra.beam_jobs.core.settings import make_option_speller
 from amazon_electra.beam_jobs.reading.work_units import list_dump_files
 from amazon_electra.flows.cli.run_commands import print_files
 from amazon_electra.flows.configuration.form import Dump, spell_for_commands
-from amazon_electra.flows.dumps.preview import list_files, read_previews
+from amazon_electra.flows.dumps.preview import read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.store import Store
 from tests.beam_jobs.dumps import shared_data, write_lines
@@ -41,26 +41,28 @@ SHAPES = {
 """The scale of the stars of each file of shared/data/shapes that is read as it is; "" without any:
 the labels of steam.json and of polarity are no stars."""
 REFUSED = {
-    "denied.jsonl": None,
-    "elastic.json": "columns='text=_source.body'",
-    "p_columns.json": None,
-    "p_values.json": None,
-    "x.xlsx": None,
-    "zhang_polarity.csv": "columns",
+    "denied.jsonl": [],
+    "elastic.json": ["columns='text=_source.body'"],
+    "p_columns.json": [],
+    "p_values.json": [],
+    "x.xlsx": [],
+    "zhang_polarity.csv": ["columns"],
 }
+"""Files that are not read as they are, and what the line about each names."""
 
 
 def preview(folder, *paths, **dump):
     chosen, store = Dump(paths=list(map(str, paths)), **dump), Store(folder / "store")
-    print_files(chosen, read_previews(list_files(chosen, build_dump_stage(chosen, store)), chosen))
+    print_files(chosen, read_previews(chosen, build_dump_stage(chosen, store)))
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *REFUSED])
 def test_the_shapes_that_people_have(tmp_path, capsys, name):
     file = shared_data() / "shapes" / name
     if name in REFUSED:
-        with pytest.raises(UserError, match=REFUSED[name]) as told:
+        with pytest.raises(UserError) as told:
             preview(tmp_path, file)
+        assert all(word in str(told.value) for word in REFUSED[name])
         assert "\n" not in str(told.value)
         return
     preview(tmp_path, file)
@@ -72,12 +74,6 @@ def test_the_shapes_that_people_have(tmp_path, capsys, name):
 def test_every_shape_is_among_them():
     names = {path.name for path in (shared_data() / "shapes").iterdir()} - {"README.md"}
     assert names == {*SHAPES, *REFUSED}
-
-
-def test_a_file_whose_name_is_not_utf_8_is_named(tmp_path):
-    (tmp_path / os.fsdecode(b"caf\xe9.json")).write_text('{"text": "Good.", "stars": 5}\n')
-    with pytest.raises(UserError, match=r"caf\\xe9\.json"):
-        preview(tmp_path, tmp_path)
 
 
 def test_reviews_in_lists_are_counted_and_shown(tmp_path, capsys):
@@ -145,19 +141,25 @@ def test_a_line_names_options_of_the_command_that_was_typed(tmp_path, what):
 )
 def test_what_gives_no_review_is_refused(tmp_path, content, named):
     (tmp_path / "d.csv").write_bytes(content)
-    with pytest.raises(UserError, match=rf"d\.csv: .*{named}"):
+    with pytest.raises(UserError) as told:
         preview(tmp_path, tmp_path / "d.csv")
+    assert "d.csv: " in str(told.value)
+    assert named in str(told.value)
 
 
-def test_a_part_without_records_and_a_link_to_nothing(tmp_path, capsys):
+def test_of_a_folder_parts_without_records_are_read_and_odd_names_told(tmp_path, capsys):
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "part-0").write_bytes(b"")
     write_lines(tmp_path / "f" / "part-1", ['{"text": "a b"}'])
     preview(tmp_path, tmp_path / "f")
     assert "about 1 review" in capsys.readouterr().out
-    (tmp_path / "f" / "me").symlink_to("me")
-    with pytest.raises(UserError, match="f/me"):
-        preview(tmp_path, tmp_path / "f")
+    link, odd = tmp_path / "f" / "me", tmp_path / "f" / os.fsdecode(b"caf\xe9.json")
+    for path, named in ((link, "f/me"), (odd, r"caf\xe9.json")):
+        path.symlink_to(path)
+        with pytest.raises(UserError) as told:
+            preview(tmp_path, tmp_path / "f")
+        assert named in str(told.value)
+        path.unlink()
 
 
 def test_what_is_not_certain_of_texts_and_stars_is_told(tmp_path, capsys):

@@ -126,7 +126,7 @@ def tracked(tmp_path, mlflow_uri):
         asked = registry, "model", decision, tags, champion
         became = promote_model(wish, encoder, tracking, *asked)
         tracking.finish()
-        return " became champion" in became
+        return " became challenger" not in became
 
     return uri, run
 

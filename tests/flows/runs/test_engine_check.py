@@ -1,5 +1,7 @@
 """An engine that is away, or cannot see the data, stops a run before anything is made."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError
@@ -24,16 +26,22 @@ def test_flink_is_asked(monkeypatch):
             f"engine.flink_master={cluster.address}",
         )
         check(*given)
-        with pytest.raises(UserError, match=r"engine\.job_endpoint"):
+        with pytest.raises(UserError) as told:
             check(*given, f"engine.job_endpoint={cluster.address}")
-    with pytest.raises(TransientError) as raised:
+        assert told.value.field == "engine.job_endpoint"
+    with pytest.raises(TransientError):
         check(*given)
-    assert str(raised.value).startswith(f"`engine.job_endpoint='{server}'`")
 
 
-def test_dataflow_is_told_what_it_cannot_see(tmp_path):
-    with pytest.raises(UserError, match="gs://"):
-        check(*DATAFLOW, store=str(tmp_path))
-    with pytest.raises(UserError, match=r"d\.json.*gs://"):
-        check(*DATAFLOW, store="gs://bucket/store", dump={"paths": ["gs://bucket/x", "d.json"]})
-    check(*DATAFLOW, store="gs://bucket/store", dump={"paths": ["gs://bucket/x"]})
+@pytest.mark.parametrize(
+    ("store", "paths", "seen"),
+    [
+        ("folder", ["gs://bucket/x"], False),
+        ("gs://bucket/store", ["gs://bucket/x", "d.json"], False),
+        ("gs://bucket/store", ["gs://bucket/x"], True),
+    ],
+)
+def test_dataflow_is_told_what_it_cannot_see(store, paths, seen):
+    with nullcontext() if seen else pytest.raises(UserError) as told:
+        check(*DATAFLOW, store=store, dump={"paths": paths})
+    assert seen or told.value.field == "engine.kind"

@@ -12,13 +12,13 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.runner.processes import Child
-from amazon_electra.flows.servers import health, prefect_server, running, up
+from amazon_electra.flows.servers import access, health, prefect_server, up
 from tests.patience import PATIENCE_SECONDS
 
 ADDRESSES = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2"}
 HOLDS = (
     "import json, sys, time; from pathlib import Path\n"
-    "from amazon_electra.flows.servers.running import hold_store\n"
+    "from amazon_electra.flows.servers.access import hold_store\n"
     "with hold_store(Path(sys.argv[1]), json.loads(sys.argv[2])):\n"
     "    print('held', flush=True); time.sleep(1000)\n"
 )
@@ -29,12 +29,14 @@ def test_a_second_up_names_the_first(tmp_path):
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as first:
         try:
             assert first.stdout.readline() == "held\n"
-            with pytest.raises(UserError, match=rf"127.0.0.1:1.*{first.pid}"):
+            with pytest.raises(UserError) as told:
                 up.run_servers(tmp_path, 4200, 5000)
-            assert running.find_running_servers(tmp_path) == {}, "it does not answer"
+            assert ADDRESSES["prefect"] in str(told.value)
+            assert str(first.pid) in str(told.value)
+            assert access.find_running_servers(tmp_path) == {}, "it does not answer"
         finally:
             first.kill()
-    with running.hold_store(tmp_path, ADDRESSES):
+    with access.hold_store(tmp_path, ADDRESSES):
         pass
 
 
@@ -57,8 +59,9 @@ def test_up_ends_when_one_of_its_processes_does(tmp_path, monkeypatch):
     monkeypatch.setattr(health, "interrupt_on_signals", lambda *signals: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     ports = health.find_free_port(), health.find_free_port()
-    with pytest.raises(health.ServerFailed, match=r"MLflow.*full.*log"):
+    with pytest.raises(health.ServerFailed) as told:
         up.run_servers(tmp_path, *ports)
+    assert all(word in str(told.value) for word in ("MLflow", "full", f"{tmp_path}/log"))
     assert children["start_prefect_server"].has_ended(), "nothing is left running"
 
 
@@ -67,8 +70,9 @@ def test_a_taken_or_impossible_port():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         for port in (taken.getsockname()[1], 99999):
-            with pytest.raises(UserError, match=str(port)):
+            with pytest.raises(UserError) as told:
                 up.check_ports(port)
+            assert str(port) in str(told.value)
 
 
 def test_a_store_that_is_a_file(tmp_path, capsys):

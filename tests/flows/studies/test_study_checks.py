@@ -1,7 +1,5 @@
 """What is wrong with a study is told in one line that names the field, before anything starts."""
 
-import re
-
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -12,6 +10,7 @@ ONE = {"name": "one", "encoder": "e"}
 TWO = {"name": "two", "encoder": "random", "architecture": "arm:one"}
 SHARDS = {"shards": "s"}
 TITLES = {"corpus": "c", "start_from": "org/mini"}
+SAME = "arms[1].pretraining.same_flops_as"
 
 
 def content(**changes):
@@ -20,10 +19,6 @@ def content(**changes):
         "arms": [ONE, TWO],
         "tasks": [{"task": "polarity", "data": "d"}],
     } | changes
-
-
-def arms(*described):
-    return {"arms": [ONE, *described]}
 
 
 def one_arm(**own):
@@ -42,6 +37,15 @@ def parse(**changes):
     return study_reading.parse_study(content(**changes), "here")
 
 
+SHARED = {"pretraining": SHARDS}
+TAUGHT = [{"name": a, "encoder": "e", "teacher": f"arm:{b}"} for a, b in ("ab", "bc", "ca")]
+
+
+def one_more(**own):
+    """The arm that is wrong is the second."""
+    return {"arms": [ONE, {"name": "x", **own}]}
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -49,69 +53,64 @@ def parse(**changes):
         ({"tasks": []}, "tasks"),
         ({"arms": []}, "arms"),
         ({"seeds": [0, 1, 0]}, "seeds"),
-        (arms(ONE), "arms: .*one"),
-        (task("stars", seeds=[4, 4]), r"tasks\[0\].seeds"),
-        ({"tasks": 2 * task("stars")["tasks"]}, "tasks: .*`title`.*: stars"),
-        ({"settings": {"epoch": 1}}, "settings.epoch: .* learning_rates"),
+        ({"arms": [ONE, ONE]}, "arms"),
+        (task("stars", seeds=[4, 4]), "tasks[0].seeds"),
+        (task("stirs"), "tasks[0].task"),
+        ({"tasks": 2 * task("stars")["tasks"]}, "tasks"),
+        ({"settings": {"epoch": 1}}, "settings.epoch"),
         ({"settings": {"epochs": 0}}, "settings.epochs"),
-        (arms({**TWO, "settings": {"batch": -3}}), r"arms\[1\].settings.batch"),
-        (space(learnin_rate=[1e-3]), "search.space.learnin_rate: .* learning_rate,"),
+        ({"arms": [ONE, {**TWO, "settings": {"batch": -3}}]}, "arms[1].settings.batch"),
+        (space(learnin_rate=[1e-3]), "search.space.learnin_rate"),
         (space(epochs={"low": 3, "high": 1}), "search.space.epochs"),
-        (task("squad2", settings={"loss": "focal"}), "one on squad2: loss"),
+        (
+            task("squad2", settings={"loss": "focal"}),
+            "tasks[0].settings, with those of one",
+        ),
         (space(max_length=[64]), "search.space.max_length"),
         (
-            space(batch=[8, 16]) | arms({**TWO, "settings": {"batch": 8}}),
-            r"search.space.batch: arms\[1\].settings.batch",
+            space(batch=[8, 16]) | {"arms": [ONE, {**TWO, "settings": {"batch": 8}}]},
+            "search.space.batch",
         ),
-        (
-            space(epochs=[1]) | task("stars", settings={"epochs": 3}),
-            r"search.space.epochs: tasks\[0\].settings.epochs",
-        ),
+        (space(epochs=[1]) | task("stars", settings={"epochs": 3}), "search.space.epochs"),
         (space(soft_weight=[0.5]), "search.space.soft_weight"),
-        ({"comparisons": [["one", "three"]]}, r"comparisons\[0\]: .*'three'.* one, two"),
+        ({"comparisons": [["one", "three"]]}, "comparisons[0]"),
+        ({"comparisons": [["one", "one"]]}, "comparisons[0]"),
+        ({"comparisons": 2 * [["one", "two"]]}, "comparisons[1]"),
+        (one_more(), "arms[1].encoder"),
+        (one_more(encoder="e", **SHARED), "arms[1].encoder"),
+        (one_more(encoder="arm:one"), "arms[1].encoder"),
+        (one_more(encoder="e", pretraining={"recipe": "small"}), "arms[1].pretraining.shards"),
+        (one_more(pretraining=SHARDS | {"set": {"step": 1}}), "arms[1].pretraining.set"),
+        (one_more(pretraining=SHARDS | {"set": {"seed": 1}}), "arms[1].pretraining.set.seed"),
+        *(
+            (one_more(pretraining=SHARDS | {"same_flops_as": other}), SAME)
+            for other in ("y", "one", "x")
+        ),
+        (one_more(encoder="tfidf", teacher="arm:one"), "arms[1].teacher"),
+        (one_more(encoder="half"), "arms[1].teacher"),
+        (one_more(encoder="half", teacher="arm:y"), "arms[1].teacher"),
+        (one_more(encoder="half", teacher="arm:x"), "arms[1].teacher"),
+        ({"arms": TAUGHT}, "arms[0].teacher"),
+        (one_more(encoder="random"), "arms[1].architecture"),
+        (one_more(encoder="e", architecture="arm:one"), "arms[1].architecture"),
+        (one_more(encoder="random", architecture="arm:x"), "arms[1].architecture"),
+        (
+            one_more(pretraining=SHARDS | {"start_from": "org/mini", "set": {"layers": 3}}),
+            "arms[1].pretraining.set.layers",
+        ),
+        (one_more(pretraining={"corpus": "c"}), "arms[1].pretraining.start_from"),
+        (one_more(pretraining=TITLES | {"shards": "s"}), "arms[1].pretraining.shards"),
+        (
+            one_more(pretraining=TITLES | {"same_tokens_as": "one"}),
+            "arms[1].pretraining.same_tokens_as",
+        ),
+        (one_more(pretraining=TITLES | {"set": {"steps": 9}}), "arms[1].pretraining.set"),
     ],
 )
 def test_mistakes_are_named(changes, field):
-    with pytest.raises(UserError, match=f"here: {field}"):
+    with pytest.raises(UserError) as told:
         parse(**changes)
-
-
-SAME = "pretraining.same_flops_as"
-
-
-@pytest.mark.parametrize(
-    ("arm", "field"),
-    [
-        ({}, ".*`pretraining`"),
-        ({"encoder": "e", "pretraining": SHARDS}, ".*`pretraining`"),
-        ({"pretraining": SHARDS | {"set": {"step": 1}}}, "pretraining.set: `step='1'`"),
-        ({"pretraining": SHARDS | {"same_flops_as": "y"}}, f"{SAME}: .*'y'.* one"),
-        ({"pretraining": SHARDS | {"same_flops_as": "one"}}, f"{SAME}: 'one'"),
-        ({"pretraining": SHARDS | {"same_flops_as": "x"}}, f"{SAME}: 'x'"),
-        (
-            {"pretraining": SHARDS | {"same_flops_as": "x", "same_tokens_as": "x"}},
-            "pretraining: .*same_tokens_as",
-        ),
-        ({"encoder": "tfidf", "teacher": "arm:one"}, "teacher"),
-        ({"encoder": "half"}, "encoder: .*`teacher`"),
-        ({"encoder": "half", "teacher": "arm:y"}, "teacher: .*'y'.* one; x"),
-        ({"encoder": "half", "teacher": "arm:x"}, "teacher: .*x ← x"),
-        ({"encoder": "random"}, "architecture"),
-        ({"encoder": "e", "architecture": "arm:one"}, "architecture"),
-        ({"encoder": "random", "architecture": "arm:x"}, "architecture: 'x'"),
-        (
-            {"pretraining": SHARDS | {"start_from": "org/mini", "set": {"layers": 3}}},
-            "pretraining.set.layers: .*org/mini",
-        ),
-        ({"pretraining": {"corpus": "c"}}, "pretraining.start_from: "),
-        ({"pretraining": TITLES | {"shards": "s"}}, "pretraining.shards: "),
-        ({"pretraining": TITLES | {"same_tokens_as": "one"}}, "pretraining.same_tokens_as: "),
-        ({"pretraining": TITLES | {"set": {"steps": 9}}}, "pretraining.set: `steps="),
-    ],
-)
-def test_mistakes_of_an_arm_are_named(arm, field):
-    with pytest.raises(UserError, match=rf"here: arms\[1\](\.|: ){field}"):
-        parse(**arms({"name": "x", **arm}))
+    assert str(told.value).startswith(f"here: {field}: ")
 
 
 @pytest.mark.parametrize(
@@ -124,8 +123,9 @@ def test_two_tasks_that_resolve_to_equal_settings_are_refused(first, second):
         {"task": "polarity", "data": "d", "title": "b", "settings": second},
     ]
     own = [{**arm, "settings": {"batch": 16}} for arm in (ONE, TWO)]
-    with pytest.raises(UserError, match=r"'b'.*'a'"):
+    with pytest.raises(UserError) as told:
         parse(recipe="sample", arms=own, tasks=tasks)
+    assert str(told.value).startswith("here: tasks[1]: ")
     for others in (
         [tasks[0], tasks[1] | {"data": "e"}],
         [tasks[0], tasks[1] | {"task": "stars"}],
@@ -134,38 +134,35 @@ def test_two_tasks_that_resolve_to_equal_settings_are_refused(first, second):
         parse(recipe="sample", arms=own, tasks=others)
 
 
-def test_arms_that_teach_each_other_are_told():
-    taught = [{"name": a, "encoder": "e", "teacher": f"arm:{b}"} for a, b in ("ab", "bc", "ca")]
-    with pytest.raises(UserError, match=r"arms\[0\].teacher: .*a ← b ← c ← a"):
-        parse(arms=taught)
-
-
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "field"),
     [
-        ({"tasks": [{"task": "polarity", "data": "none"}]}, r"tasks\[0\].data: none"),
-        (one_arm(encoder="./none"), r"arms\[0\].encoder: ./none"),
-        (one_arm(encoder="half", teacher="electra"), "teacher: electra"),
-        (one_arm(pretraining={"shards": "none"}), "pretraining.shards: none"),
+        ({"tasks": [{"task": "polarity", "data": "none"}]}, "tasks[0].data: none"),
+        (one_arm(encoder="./none"), "arms[0].encoder: ./none"),
+        (one_arm(encoder="half", teacher="electra"), "arms[0].teacher: electra"),
+        (one_arm(pretraining={"shards": "none"}), "arms[0].pretraining.shards: none"),
         (
             one_arm(pretraining={"shards": "<s>", "start_from": "/nowhere"}),
-            "pretraining.start_from: /nowhere",
+            "arms[0].pretraining.start_from: /nowhere",
         ),
     ],
 )
-def test_what_must_be_there_is_looked_for(changes, words, made, monkeypatch):
+def test_what_must_be_there_is_looked_for(changes, field, made, monkeypatch):
     monkeypatch.chdir(made)
     there = one_arm(encoder="electra") | {"tasks": [{"task": "polarity", "data": "corpus"}]}
     assert list(study_checks.find_missing_places(Study(**there))) == []
     [mistake] = study_checks.find_missing_places(Study(**there | changes))
-    assert re.search(words, mistake)
+    assert mistake.startswith(f"{field}: ")
 
 
 def test_what_is_not_yaml_is_told_in_one_line(tmp_path):
     file = tmp_path / "here"
     file.write_text("arms: [{name: a\n")
-    with pytest.raises(UserError, match=r"here: [^\n]*line 1, column 8[^\n]*$"):
+    with pytest.raises(UserError) as told:
         study_reading.read_yaml(file)
+    assert (told.value.field, told.value.value) == ("study.file", file)
+    assert "line 1, column 8" in str(told.value)
+    assert "\n" not in str(told.value)
 
 
 def test_the_first_arm_is_compared_with_each_of_the_others_unless_the_file_says_otherwise():

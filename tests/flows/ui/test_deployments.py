@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
     from prefect.utilities.importtools import import_object
 
-    for told in deployments.read_deployments():
+    for told in deployments.read_file()["deployments"]:
         flow = import_object(told["entrypoint"])
         assert told["name"] == flow.name
         schema = flow.parameters
@@ -50,7 +50,7 @@ def test_prefect_takes_the_file_for_work_pools():
     [action] = automations["watch-dumps on reviews.dump.arrived"].actions
     assert action.deployment_id == taken["watch-dumps"].id
     assert taken["watch-dumps"].concurrency_options.collision_strategy == "CANCEL_NEW"
-    for told in deployments.read_deployments():
+    for told in deployments.read_file()["deployments"]:
         name, pool = told["name"], told["work_pool"]
         assert taken[name].work_pool_name == pool["name"]
         assert taken[name].parameters == {**told["parameters"], "store": "/data/store"}

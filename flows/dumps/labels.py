@@ -27,7 +27,7 @@ from amazon_electra.model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, S
 from amazon_electra.model.pretraining.input.pairs import WORD, count_pairs, find_reason
 
 USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
-SHOWN_COUNTS = 30
+SHOWN_CHARACTERS = 400
 MAX_GUESSED = 20
 """Values of a column that is taken for one of classes."""
 TOKENS_PER_SENTENCE = 17
@@ -44,22 +44,18 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
     own = [f"{LABEL}{column}" for column in chosen.labels]
     if tasks := list(asked) or [*own, *_list_star_tasks(chosen, previews)]:
         return tasks
-    first = previews[0]
-    label = name_setting("labels", guess_label(first))
+    first, label = previews[0], "NAME"
+    for name in dict(first.file.layout.unused):
+        counts = count_classes(first.count_values(name), folds=True)
+        if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
+            label = name
+            break
+    label = name_setting("labels", label)
     hint = fields.HINT.replace("`labels='NAME'`", label)
     raise UserError(
         f"{first.file.name}: no stars, so there are no examples; its columns are "
         f"{', '.join(first.columns)}; {hint}"
     )
-
-
-def guess_label(preview: Preview) -> str:
-    """Return a column of a file without stars whose few values seem to be classes; or NAME."""
-    for name in dict(preview.file.layout.unused):
-        counts = count_classes(preview.count_values(name), folds=True)
-        if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
-            return name
-    return "NAME"
 
 
 def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
@@ -74,7 +70,13 @@ def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
 
 def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
-    rated = [preview for preview in previews if _may_have_stars(preview)]
+    rated = []
+    for preview in previews:
+        column = dict(preview.file.layout.mapping).get("stars", "")
+        is_empty = not any(record.get(column) for record in preview.records)
+        has_stars = any(review.rating for review in preview.reviews) or (column and is_empty)
+        if has_stars and preview.file.layout.labels != "unknown":
+            rated.append(preview)
     tasks = sorted(list_star_tasks()) if rated else []
     try:
         scale = decide_scales(count_ratings(rated), "the dump", chosen.stars_scale)
@@ -85,15 +87,6 @@ def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     if is_binary or all(one.name == "fasttext" and one.labels == "polarity" for one in layouts):
         tasks = [task for task in tasks if task != "stars"]
     return tasks
-
-
-def _may_have_stars(preview: Preview) -> bool:
-    """Return whether a file has stars among its first records, or none there in their column."""
-    if preview.file.layout.labels == "unknown":
-        return False
-    column = dict(preview.file.layout.mapping).get("stars")
-    is_empty = not any(record.get(column or fields.ABSENT) for record in preview.records)
-    return any(review.rating for review in preview.reviews) or bool(column and is_empty)
 
 
 def estimate_counts(
@@ -153,49 +146,43 @@ def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | 
 def check_tasks(tasks: Sequence[str], result: Mapping[str, Any]) -> None:
     """Raise UserError where a corpus with this result has no example for a task in a split."""
     for task in tasks:
-        if mistake := find_missing(task, result):
-            raise UserError(mistake)
+        counts, classes = find_classes(task, result)
+        splits = CORPUS_SPLITS if has_dev([task], result) else SPLITS_WITHOUT_DEV
+        for split in (split for split in SPLITS if classes and splits[split]):
+            there = {
+                label
+                for value, label in classes.items()
+                if any(counts.get(f"{side}.{value}") for side in splits[split])
+            }
+            if not there or (split == "train" and len(there) < 2):
+                few = "examples of one class" if there else "no example"
+                shown = ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items()))
+                raise UserError(
+                    f"the corpus has {few} for {task} to {USES[split]}; its reviews by split: "
+                    f"{shown[:SHOWN_CHARACTERS]}; take a larger dump, or larger shares "
+                    "(`corpus.split`)"
+                )
 
 
-def find_missing(task: str, result: Mapping[str, Any]) -> str:
-    """Return what a corpus with this result lacks of a task, or nothing."""
+def find_classes(
+    task: str, result: Mapping[str, Any]
+) -> tuple[Mapping[str, int], Mapping[str, str]]:
+    """Return the counts of a corpus by split and value, and the class of each value of a task;
+    none of a task that is not of the corpus. UserError where the corpus has no such label.
+    """
     if task.startswith(LABEL):
         column = task.removeprefix(LABEL)
         found = result.get("labels", {}).get(column)
         if not found:
-            named = name_setting("dump.labels", column)
-            return f"the corpus has no label {column}: make it with {named}"
+            raise UserError("the corpus has no such label", "dump.labels", column)
         if not found["classes"]:
-            return next(w for w in result["warnings"] if w.startswith(f"label {column}: "))
-        counts, classes = found["counts"], {name: name for name in found["classes"]}
-        shown, hint = "classes", ""
-    elif task == "stars" and result.get("stars_scale") == BINARY:
-        return "the stars of the corpus are only no and yes: leave the task stars out"
-    elif task in list_star_tasks() and "stars" in result:
-        of_task = list_star_tasks()[task].stars
-        counts, classes = result["stars"], {str(n): str(c) for n, c in of_task.items()}
-        shown, hint = "stars", f", or {fields.HINT}"
-    else:
-        return ""
-    splits = CORPUS_SPLITS if has_dev([task], result) else SPLITS_WITHOUT_DEV
-    for split in (split for split in SPLITS if splits[split]):
-        there = {
-            label
-            for value, label in classes.items()
-            if any(counts.get(f"{side}.{value}") for side in splits[split])
-        }
-        if not there or (split == "train" and len(there) < 2):
-            return (
-                f"the corpus has {'examples of one class' if there else 'no example'} for "
-                f"{task} to {USES[split]}; its reviews by split and {shown}: "
-                f"{format_counts(counts)}; take a larger dump, or larger shares "
-                f"(`corpus.split`){hint}"
+            raise UserError(
+                next(w for w in result["warnings"] if w.startswith(f"label {column}: "))
             )
-    return ""
-
-
-def format_counts(counts: Mapping[str, int]) -> str:
-    """Return the most frequent counts by name."""
-    most = sorted(counts.items(), key=lambda item: -item[1])[:SHOWN_COUNTS]
-    more = f" and {len(counts) - SHOWN_COUNTS} more" if len(counts) > SHOWN_COUNTS else ""
-    return ", ".join(f"{name} {n:,}" for name, n in sorted(most)) + more
+        return found["counts"], {name: name for name in found["classes"]}
+    if task == "stars" and result.get("stars_scale") == BINARY:
+        raise UserError("its stars are only no and yes: leave it out", "finetuning.tasks", task)
+    if task in list_star_tasks() and "stars" in result:
+        of_task = list_star_tasks()[task].stars
+        return result["stars"], {str(n): str(name) for n, name in of_task.items()}
+    return {}, {}

@@ -98,49 +98,48 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
     """Yield lines about a file: format, columns and their use, ten records, about how many. `scale`
     is that of the stars, if it is certain; `fold_labels` the setting of that name.
     """
-    file, layout = preview.file, preview.file.layout
-    unread = len(preview.head) - len(preview.records)
+    file, layout, reviews = preview.file, preview.file.layout, preview.reviews
+    rejects = Counter(item.reason for item in preview.head if isinstance(item, Reject))
     packed = f", {file.compression}" if file.compression else ""
-    reasons = Counter(item.reason for item in preview.head if isinstance(item, Reject))
-    shown = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common(SHOWN_VALUES))
-    damaged = f", {unread} of the first are left out: {shown}" if unread else ""
+    damaged = f"; of the first are left out: {format_most(rejects)}" if rejects else ""
     count = format_count(preview.count, "review")
     yield f"file      {file.name}: {layout.name}{packed}, about {count}{damaged}"
     if layout.mapping:
         used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
         unused = ", ".join(fields.describe_unused_columns(dict(layout.unused)))
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
-    title, first = dict(layout.mapping).get("title"), len(preview.reviews)
-    missing = sum(review.text is None for review in preview.reviews)
-    if title and 10 * missing > first:
+    title, missing = dict(layout.mapping).get("title"), sum(r.text is None for r in reviews)
+    if title and 10 * missing > len(reviews):
         entry = name_setting("columns", fields.format_entry("text", title))
-        yield f"texts     {missing:,} of {first:,} have no text; {entry} reads {title} alone"
-    for field, column in layout.mapping:
-        if field.startswith(fields.LABEL):
-            typed = preview.count_values(column)
-            counts = count_classes(typed, fold_labels).most_common()
-            shown = ", ".join(f"{label} {n:,}" for label, n in counts[:SHOWN])
-            more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
-            yield f"label     {column}: {shown}{more}"
-            if steps := order_classes([name for name, _ in counts]):
-                yield f"label     {column}: in the order {' < '.join(steps)}"
-            values = decide_values(typed, fold_labels)
-            if line := describe_values(typed, values, len(preview.records)):
-                yield f"label     {column}: {line}"
-    ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]
-    if preview.decoded_as_cp1252:
-        yield (
-            f"encoding  {preview.decoded_as_cp1252:,} of the first texts are not in "
-            f"{layout.encoding} and are read as cp1252; name another with `encoding`"
-        )
+        yield f"texts     {missing:,} of {len(reviews):,} have none; {entry} reads {title} alone"
+    labels = [column for field, column in layout.mapping if field.startswith(fields.LABEL)]
+    for column in labels:
+        typed = preview.count_values(column)
+        counts = count_classes(typed, fold_labels)
+        yield f"label     {column}: {format_most(counts, SHOWN)}"
+        if steps := order_classes([name for name, _ in counts.most_common()]):
+            yield f"label     {column}: in the order {' < '.join(steps)}"
+        values = decide_values(typed, fold_labels)
+        if line := describe_values(typed, values, len(preview.records)):
+            yield f"label     {column}: {line}"
+    if n := preview.decoded_as_cp1252:
+        other = f"not in {layout.encoding} and read as cp1252; name another with `encoding`"
+        yield f"encoding  {n:,} of the first texts are {other}"
     if unknown := count_unknown_stars(preview):
-        shown = ", ".join(f"{value!r} {n:,}" for value, n in unknown.most_common(SHOWN_VALUES))
-        yield f"stars     {unknown.total():,} of the first values are not stars: {shown}"
+        values_shown = format_most(Counter({f"{v!r}": n for v, n in unknown.items()}))
+        yield f"stars     {unknown.total():,} of the first values are not stars: {values_shown}"
+    ratings = [describe_rating(review.rating, scale) for review in reviews[:SHOWN]]
     width = max(map(len, ["no stars", *ratings]))
-    for stars, review in zip(ratings, preview.reviews, strict=False):
+    for stars, review in zip(ratings, reviews, strict=False):
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
         yield f"          {stars:<{width}}  {cut}"
+
+
+def format_most(counts: Counter[str], shown: int = SHOWN_VALUES) -> str:
+    """Return the most frequent values with their counts, and how many more there are."""
+    most = ", ".join(f"{value} {n:,}" for value, n in counts.most_common(shown))
+    return most + (f" and {len(counts) - shown:,} more" if len(counts) > shown else "")
 
 
 def describe_ids(preview: Preview, given: str | None) -> str:

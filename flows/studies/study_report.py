@@ -80,7 +80,7 @@ def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
     """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is."""
     store, seen = stages.store, list_trainings(stages, arm)
     origin, latency = stages.find_arm_origin(arm), stages.latencies.get(arm.name)
-    trained = stages.find_encoder(arm, None) if arm.pretraining else None
+    trained = stages.find_encoder(arm) if arm.pretraining else None
     result = read_json(store, trained, "result.json") if trained else {}
     held_out = [
         task.name
@@ -120,22 +120,23 @@ def is_data_known(stages: StudyStages, arm: Arm) -> bool:
     """Return whether it is known what the arm's encoder, and those of its teachers, were trained
     on: they are random, or were pre-trained in this store.
     """
-    for one in stages.list_with_teachers(arm):
-        if one.teacher and not one.taught_by:
-            return False
-        is_made_here = one.pretraining or one.is_without_folder
-        if not is_made_here and stages.find_encoder(one, None).name != "pretraining":
-            return False
-    return True
+    return all(
+        (one.taught_by or not one.teacher)
+        and (
+            one.pretraining
+            or one.is_without_folder
+            or stages.find_encoder(one).name == "pretraining"
+        )
+        for one in stages.list_with_teachers(arm)
+    )
 
 
 def list_trainings(stages: StudyStages, arm: Arm) -> list[Manifest]:
     """Return the pre-trainings, in this store, of the arm's encoder and those of its teachers."""
     encoders = [
-        stages.find_encoder(one, None)
+        stages.find_encoder(one)
         for one in stages.list_with_teachers(arm)
         if one.pretraining or not one.is_without_folder
     ]
     trained = [one for one in encoders if one.name in ("pretraining", "contrastive-adaptation")]
-    found = [stages.store.manifest(one) for one in trained]
-    return [made for made in found if made]
+    return [made for one in trained if (made := stages.store.manifest(one))]

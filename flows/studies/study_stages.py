@@ -94,17 +94,21 @@ class StudyStages:
             self._made[key] = build_origin_stage(place, self.store, f"{arm.name}: start_from")
         return self._made[key]
 
+    def list_with_teachers(self, arm: Arm) -> list[Arm]:
+        """Return an arm, its teacher, that one's teacher, …"""
+        return [arm, *(self.list_with_teachers(self.arms[arm.taught_by]) if arm.taught_by else [])]
+
     def find_arm_origin(self, arm: Arm) -> Stage | None:
         """Return the published encoder that an arm is, or starts from, if it is loaded here; of a
         student that is a part of its teacher, or begins with random weights, that of the teacher.
         """
-        if arm.pretraining:
-            return self.find_origin(arm)
-        if arm.is_without_folder:
-            teacher = arm.taught_by
-            return self.find_arm_origin(self.arms[teacher]) if teacher else None
-        source = self.find_source(arm.place)
-        return source if source.name == "origin" else None
+        for one in self.list_with_teachers(arm):
+            if one.pretraining:
+                return self.find_origin(one)
+            if not one.is_without_folder:
+                source = self.find_source(one.place)
+                return source if source.name == "origin" else None
+        return None
 
     @property
     def origins(self) -> list[Stage]:
@@ -114,10 +118,8 @@ class StudyStages:
 
     def list_pretraining_seeds(self, arm: Arm) -> Sequence[int | None]:
         """Return the seeds of the pre-trainings that the arm, or its teacher, starts from."""
-        if arm.pretraining:
-            return self.study.pretraining_seeds
-        teacher = arm.taught_by
-        return self.list_pretraining_seeds(self.arms[teacher]) if teacher else [None]
+        is_trained = any(one.pretraining for one in self.list_with_teachers(arm))
+        return self.study.pretraining_seeds if is_trained else [None]
 
     def build_pretraining(self, arm: Arm, seed: int) -> Stage:
         """Return the pre-training of an arm, which shares it with all that pre-train the same."""
@@ -136,23 +138,15 @@ class StudyStages:
             adapted = ContrastiveAdaptation(config, inputs, resources=resources, title=title)
             return self._made.setdefault(key, adapted)
         shards, steps = self.find_source(own.shards), int(texts.pop("steps", 0))
-        training = PretrainingRequest(
-            own.recipe,
-            texts,
-            seed,
-            resources,
-            title,
-            origin,
-            dev=self.sources.get(DEV) if own.shards in MADE_SHARDS else None,
-        )
+        dev = self.sources.get(DEV) if own.shards in MADE_SHARDS else None
+        training = PretrainingRequest(own.recipe, texts, seed, resources, title, origin, dev=dev)
         made = build_training(training, shards, steps=steps)
         budgets: tuple[Budget, ...] = get_args(Budget)
         for budget in budgets:
             if name := getattr(own, budget):
                 other = self.build_pretraining(self.arms[name], seed)
                 made = build_equal_training(training, shards, other, budget)
-        self._made[key] = made
-        return made
+        return self._made.setdefault(key, made)
 
     @cached_property
     def pretrainings(self) -> list[tuple[Arm, int, Stage]]:
@@ -164,24 +158,23 @@ class StudyStages:
             for seed in self.study.pretraining_seeds
         ]
 
-    def find_encoder(self, arm: Arm, seed: int | None) -> Stage:
+    def find_encoder(self, arm: Arm, seed: int | None = None) -> Stage:
+        """Return an arm's encoder: of a pre-trained one that of this seed, or of the first."""
         if arm.pretraining:
-            return self.build_pretraining(
-                arm, self.study.pretraining_seeds[0] if seed is None else seed
-            )
+            first = self.study.pretraining_seeds[0]
+            return self.build_pretraining(arm, first if seed is None else seed)
         return self.find_source(arm.place)
 
     def build_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Start:
         """Return what the arm's fine-tuning starts from; a teacher's is of the same task and
         seeds.
         """
-        taught_by = arm.taught_by
         teacher = None
-        if taught_by:
-            name = self.arms[taught_by]
-            known = self.list_pretraining_seeds(name)
+        if arm.taught_by:
+            other = self.arms[arm.taught_by]
+            known = self.list_pretraining_seeds(other)
             of_teacher = pretraining if pretraining in known else known[0]
-            teacher = self.build_finetuning(name, task, seed, of_teacher)
+            teacher = self.build_finetuning(other, task, seed, of_teacher)
         elif arm.teacher:
             teacher = self.find_source(arm.teacher)
         if arm.encoder and not arm.place:
@@ -189,11 +182,8 @@ class StudyStages:
         if is_part_of_teacher(arm.encoder):
             return Start(kind=arm.encoder, teacher=teacher)
         if arm.encoder == "random":
-            other = arm.shaped_by
-            shaped = self.arms[other] if other else None
-            encoder = (
-                self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
-            )
+            shaped = self.arms.get(arm.shaped_by)
+            encoder = self.find_encoder(shaped) if shaped else self.find_source(arm.architecture)
             return Start(encoder, kind="random", teacher=teacher)
         return Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
 
@@ -242,23 +232,16 @@ class StudyStages:
         chosen = self.describe_finetuning(arm, self.study.tasks[0], *seeds)
         return build_search_stage(chosen, space, self.study.search.trials, f"search of {arm.name}")
 
-    def list_with_teachers(self, arm: Arm) -> list[Arm]:
-        """Return an arm, its teacher, that one's teacher, …"""
-        return [arm, *(self.list_with_teachers(self.arms[arm.taught_by]) if arm.taught_by else [])]
-
     @cached_property
     def cells(self) -> list[StudyCell]:
         """Every cell, in the order of the report."""
         found = []
         for task, arm in itertools.product(self.study.tasks, self.arms.values()):
-            if not arm.suits(task):
-                continue
-            for pretraining in self.list_pretraining_seeds(arm):
-                for seed in self.study.seeds:
-                    cell = arm, task, seed, pretraining
-                    finetuned = self.build_finetuning(*cell)
-                    evaluated = build_evaluation_stage(finetuned)
-                    found.append(StudyCell(*cell, finetuned, evaluated))
+            seeds = itertools.product(self.list_pretraining_seeds(arm), self.study.seeds)
+            for pretraining, seed in seeds if arm.suits(task) else ():
+                cell = arm, task, seed, pretraining
+                finetuned = self.build_finetuning(*cell)
+                found.append(StudyCell(*cell, finetuned, build_evaluation_stage(finetuned)))
         return found
 
     def list_chains(self, is_shared: bool) -> list[tuple[Stage, ...]]:
@@ -287,8 +270,8 @@ class StudyStages:
             return {}
         found: dict[str, Stage] = {}
         for cell in self.cells:
-            if cell.arm.name not in found and not cell.arm.is_baseline:
-                name = cell.arm.name
+            name = cell.arm.name
+            if name not in found and not cell.arm.is_baseline:
                 title = f"latency of {name}"
                 found[name] = build_latency_stage(cell.finetuned, self.device, title)
         return found

@@ -16,23 +16,24 @@ from tests.model.corpora import write_corpus, write_electra
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "named"),
     [
-        (["nothing"], "study.file: nothing: neither a file nor one of the shipped studies"),
+        (["nothing"], "nothing"),
         (["losses", "--dump", "sample:9", "--set", "review=x"], "review"),
-        (["losses", "--at-once", "0"], "--at-once 0: must be from 1 to 64"),
-        (["losses", "--dump", "sample:9", "--general", "README.md"], "--general README.md: "),
+        (["losses", "--at-once", "0"], "--at-once 0"),
+        (["losses", "--dump", "sample:9", "--general", "README.md"], "--general README.md"),
         (
             ["losses", "--dump", "sample:9", "--set", "temperature=3"],
-            "losses: cross-entropy on polarity: temperature has no effect without a teacher",
+            "temperature",
         ),
         (["losses", "--dump", "sample:9", "--set", "seeds=x"], "seeds"),
         (["losses"], "--dump"),
     ],
 )
-def test_mistakes_are_told_in_one_line(words, message, tmp_path, capsys):
+def test_mistakes_are_told_in_one_line(words, named, tmp_path, capsys):
     assert attempt(build_parser().parse_args(["study", *words, "--store", str(tmp_path)])) == 2
-    assert message in capsys.readouterr().err
+    [line] = capsys.readouterr().err.splitlines()
+    assert named in line
 
 
 def test_without_a_dump_a_study_takes_what_is_there_and_other_data_are_another_study(tmp_path):

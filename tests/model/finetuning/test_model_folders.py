@@ -103,14 +103,8 @@ def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, learnt):
         network.load_finetuned(made / "headless")
 
 
-@pytest.mark.parametrize(
-    ("name", "load"),
-    [
-        ("config.json", lambda folder: network.build_network(folder, None, find_task("polarity"))),
-        ("tokenizer_config.json", network.load_tokenizer),
-    ],
-)
-def test_code_of_a_folder_is_not_run(tmp_path, name, load):
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_code_of_a_folder_is_not_run(tmp_path, name):
     """transformers would ask on the terminal whether to run it, and "y" would."""
     write_electra(tmp_path / "encoder")
     (tmp_path / "encoder" / "tokenizer.json").unlink(missing_ok=True)
@@ -121,8 +115,11 @@ def test_code_of_a_folder_is_not_run(tmp_path, name, load):
     fields = json.loads(file.read_text()) if file.exists() else {}
     own = {"AutoConfig": "own.Own", "AutoModel": "own.Own", "AutoTokenizer": ["own.Own", None]}
     file.write_text(json.dumps(fields | {"model_type": "own", "auto_map": own}))
-    with pytest.raises(UserError, check=of_field("encoder", str(tmp_path / "encoder"))):
-        load(str(tmp_path / "encoder"))
+    folder = str(tmp_path / "encoder")
+    if name == "config.json":
+        with pytest.raises(UserError, check=of_field("encoder", folder)):
+            network.build_network(folder, None, find_task("polarity"))
+    network.load_tokenizer(folder)
     assert not marker.exists()
 
 

@@ -142,7 +142,9 @@ class Cuda(Device):
         return torch.cuda.max_memory_allocated(self.torch) / 2**20
 
     def measure_peak_flops(self) -> float:
-        return find_peak_flops(torch.cuda.get_device_name(self.torch), self.bf16)
+        name, unknown = torch.cuda.get_device_name(self.torch), (math.nan, math.nan)
+        peaks = next((peaks for part, peaks in CUDA_PEAK_FLOPS.items() if part in name), unknown)
+        return peaks[0 if self.bf16 else 1]
 
 
 @cache
@@ -170,13 +172,6 @@ def are_products_fp32() -> bool:
     left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
     exact = left.double() @ right.double()
     return bool(((left @ right - exact).norm() / exact.norm()) < MAX_FP32_ERROR)
-
-
-def find_peak_flops(name: str, bf16: bool) -> float:
-    """Return the dense operations per second of a GPU, in bf16 or fp32; NaN if unknown."""
-    unknown = (math.nan, math.nan)
-    peaks = next((peaks for part, peaks in CUDA_PEAK_FLOPS.items() if part in name), unknown)
-    return peaks[0 if bf16 else 1]
 
 
 class Xla(Device):

@@ -114,17 +114,12 @@ def apply_calibration(predictions: Predictions, calibration: Calibration) -> Pre
     return replace(predictions, probabilities=probabilities.astype(np.float32), loss=losses)
 
 
-def compute_tempered_loss(predictions: Predictions, temperature: float) -> float:
-    """Return the mean log-loss of logits that are divided by the temperature."""
-    losses, _ = compute_losses(predictions.logits / temperature, predictions.gold_array)
-    return float(np.minimum(losses, -np.log(MIN_PROBABILITY)).mean())
-
-
 def fit_temperature(dev: Predictions) -> float:
     """Return the temperature with the smallest cross-entropy on dev (Guo et al. 2017)."""
 
     def compute_loss(log_temperature: float) -> float:
-        return compute_tempered_loss(dev, float(np.exp(log_temperature)))
+        losses, _ = compute_losses(dev.logits / np.exp(log_temperature), dev.gold_array)
+        return float(np.minimum(losses, -np.log(MIN_PROBABILITY)).mean())
 
     found = minimize_scalar(compute_loss, bounds=np.log(TEMPERATURES), method="bounded")
     return round(float(np.exp(found.x)), 4)

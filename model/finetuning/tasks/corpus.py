@@ -67,7 +67,7 @@ def make_star_task(
     """
     by_class = [[n for n, c in stars.items() if c == number] for number in range(len(labels))]
     is_one_each = all(len(numbers) == 1 for numbers in by_class)
-    named = " against ".join(map(_join_stars, by_class))
+    named = " against ".join("–".join(map(str, {n[0]: 0, n[-1]: 0})) for n in by_class)
     if is_one_each:
         named = f"{by_class[0][0]} to {by_class[-1][0]}"
     has_steps = len(labels) > 2 and by_class == sorted(by_class)
@@ -82,10 +82,6 @@ def make_star_task(
         question=question,
         stars=stars,
     )
-
-
-def _join_stars(numbers: Sequence[int]) -> str:
-    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
 
 
 def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None = None) -> Task:

@@ -246,10 +246,10 @@ class Stream:
 
     def _start_reading(self, epoch: int, number: int) -> None:
         if (epoch, number) not in self._windows:
-            self._windows[epoch, number] = self._reader.submit(self._read_window, epoch, number)
 
-    def _read_window(self, epoch: int, number: int) -> Rows:
-        rows = self._shards.read_groups(self._plan_epoch(epoch)[number])
-        return rows.take(
-            np.random.default_rng([self._seed, epoch, number]).permutation(len(rows.lengths))
-        )
+            def read_window() -> Rows:
+                rows = self._shards.read_groups(self._plan_epoch(epoch)[number])
+                order = np.random.default_rng([self._seed, epoch, number])
+                return rows.take(order.permutation(len(rows.lengths)))
+
+            self._windows[epoch, number] = self._reader.submit(read_window)

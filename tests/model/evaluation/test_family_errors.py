@@ -77,17 +77,6 @@ def test_of_studies_without_a_difference_few_find_one(deviations):
         assert wrong <= 0.06, size
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shared", [0.0, 0.6])
-@pytest.mark.parametrize("deviations", DEVIATIONS)
-def test_in_the_long_run_six_percent_at_most_find_one(deviations, shared):
-    pretraining, finetuning = deviations
-    asked = {"pretraining": pretraining, "finetuning": finetuning, "shared": shared}
-    for size in FAMILIES:
-        wrong, _ = simulate(size, 1000, seed=1, **asked)
-        assert wrong <= 0.06, size
-
-
 @pytest.mark.parametrize(("gain", "least"), [(3.0, 0.25), (5.0, 0.6)])
 def test_what_differs_is_found(gain, least):
     """A study of 6 has two comparisons that differ, of three."""

@@ -18,17 +18,6 @@ def test_nested_seeds_count_as_the_mean_of_each_pretraining():
     assert crossed.tolist() == [[1.0, 5.0], [3.0, 5.0]]
 
 
-def test_the_variance_of_a_grid_is_that_of_its_mean_squares():
-    """By hand: rows 1 and 3, columns 1 and 3, no interaction, and examples of no weight."""
-    grid = np.array([[0.0, 2.0], [2.0, 4.0]])
-    spread = significance._estimate_spread(grid, np.zeros((2, 2, 10)), 100)
-    assert spread.between == pytest.approx((4.0 + 4.0) / 4)
-    assert (spread.known, spread.least) == (0.0, 0.0)
-    assert spread.freedom == pytest.approx(8**2 / (4**2 + 4**2)), "Satterthwaite's"
-    alone = significance._estimate_spread(grid[:, :1], np.zeros((2, 1, 10)), 100)
-    assert alone.between == pytest.approx(2.0 / 2)
-
-
 def test_the_bootstrap_tells_what_is_known():
     """By hand: rows and columns -1, 0, 1, so P = F = 3 and I = 0, over 9 cells. The bootstrap moves
     all cells by 1 (the examples' part) and the rows by -1, 0, 1 (their own way: 3 / 9).

@@ -70,18 +70,6 @@ def test_random_encoders_repeated_over_pretrainings_are_not_taken_for_more(sprea
     assert covered / (2 * STUDIES) >= 0.94
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_few_seeds_call_no_more_a_difference(seeds):
-    """The variance of seeds is 25 times that of examples."""
-    generator, wrong, studies = np.random.default_rng(0), 0, 1000
-    for _ in range(studies):
-        full = generator.normal(0, 1) + generator.normal(0, 5, (1, seeds))
-        resampled = np.tile(generator.normal(0, 1, 250), (1, seeds, 1))
-        spread = significance._estimate_spread(full, resampled, EXAMPLES)
-        wrong += significance._compute_p(full.mean(), spread) < 0.05
-    assert wrong / studies <= 0.06
-
-
 def test_a_large_difference_is_found():
     found = [
         significance.compare_arms(METRICS["accuracy"], *study(i, 3, 0.05, effect=0.9), seed=i)
@@ -90,13 +78,6 @@ def test_a_large_difference_is_found():
     assert sum(c.p < 0.05 and c.low > 0 for c in found) >= 18
     assert found[0].describe("A", "B", "higher") == "A is better than B"
     assert found[0].describe("A", "B", "lower") == "B is better than A"
-
-
-def test_an_arm_does_not_differ_from_itself():
-    same, _ = study(0, 3, 0.3)
-    found = significance.compare_arms(METRICS["macro_f1"], same, same)
-    assert (found.difference, found.low, found.high) == (0, 0, 0)
-    assert found.p == 1
 
 
 def test_one_example_tells_nothing():
@@ -124,11 +105,6 @@ def test_the_randomization_test_of_one_seeds_accuracies_is_mcnemars(only_a, only
     found = significance.compare_arms(METRICS["accuracy"], [predictions(a)], [predictions(b)])
     exact = binomtest(only_a, only_a + only_b).pvalue
     assert found.p == pytest.approx(exact, abs=0.03)
-
-
-def test_holm():
-    assert significance.adjust_p_values([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert significance.adjust_p_values([0.5, 0.9]) == pytest.approx([1.0, 1.0])
 
 
 def test_a_comparison_is_judged_by_its_corrected_p():

@@ -25,19 +25,6 @@ from tests.refusals import of_field
     ("text", "golds", "exact", "f1"),
     [
         ("red lamp", ["lamp", "the red lamp"], 1, 1),
-        ("lamp", ["kettle"], 0, 0),
-        ("the", ["The"], 1, 0),
-    ],
-)
-def test_official_scores_of_version_1(text, golds, exact, f1):
-    """Of the best answer; an article alone has no word in common with another."""
-    scores = spans.score_answers([text], [golds], always_answered=True)
-    assert (scores["exact"].tolist(), scores["f1"].tolist()) == ([exact], [f1])
-
-
-@pytest.mark.parametrize(
-    ("text", "golds", "exact", "f1"),
-    [
         ("The Beatles", ["beatles"], 1, 1),
         ("an  answer!", ["Answer"], 1, 1),
         ("in the year 1999", ["1999"], 0, 0.5),
@@ -54,6 +41,11 @@ def test_official_scores(text, golds, exact, f1):
     scores = spans.score_answers([text], [golds])
     assert scores["exact"].tolist() == [exact]
     assert scores["f1"].tolist() == pytest.approx([f1])
+
+
+def test_an_article_alone_is_no_word_in_version_1():
+    scores = spans.score_answers(["the"], [["The"]], always_answered=True)
+    assert (scores["exact"].tolist(), scores["f1"].tolist()) == ([1], [0])
 
 
 def make_said(labels, predictions, **scores):

@@ -2,10 +2,8 @@
 and the blocks of the fused attention. With a GPU also the numbers.
 """
 
-from contextlib import nullcontext
 from functools import partial
 from itertools import islice
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from amazon_electra.model.pretraining.network.encoder import (
     build_attention,
     find_blocks,
 )
-from amazon_electra.model.pretraining.step_graphs import StepGraphs
 from tests.model.pretraining.runs import build, take_steps
 from tests.model.synthetic_shards import write_shards
 
@@ -107,21 +104,6 @@ def test_a_step_that_cannot_be_compiled_is_taken_without_and_told(
     asked = training(shards, "cpu", tmp_path, dropout="0", compile="on")
     with pytest.raises(RuntimeError, check=lambda error: "no compiler here" in str(error)):
         loop.run_step(asked, arrays)
-
-
-def test_what_warms_a_graph_up_is_undone(shards, tmp_path, monkeypatch):
-    """A graph is taken anew for each step, so that a stand-in that takes the step while it is
-    captured does what a GPU does when it replays it.
-    """
-    plain, captured = (training(shards, "cpu", tmp_path, dropout="0") for _ in range(2))
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: None))
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, stream: nullcontext())
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
-    for arrays in islice(plain.batches.iterate_steps(0), 3):
-        captured.graphs = StepGraphs(partial(loop.take_step, captured), captured.optimizer)
-        assert take_steps(captured, [arrays]) == take_steps(plain, [arrays])
-    assert_same_state(plain, captured)
 
 
 def number_rows(length):

@@ -28,7 +28,6 @@ from amazon_electra.model.pretraining.network.electra import ReplacedHead
 from amazon_electra.model.pretraining.network.encoder import Layer
 from amazon_electra.model.pretraining.network.masked_prediction import (
     Batch,
-    OwnModel,
     PretrainingModel,
     Step,
     Sums,
@@ -175,7 +174,7 @@ class Training:
         self.compiled = False
         self.graphs: StepGraphs | None = None
         compiles = {"auto": self.device.compiles, "on": True, "off": False}[self.config.compile]
-        compiles = compiles and isinstance(self.model, OwnModel)  # else it calls hooks
+        compiles = compiles and self.model.module is None  # else it calls hooks
         if compiles:
             self.compile()
         self.writer = checkpoint.CheckpointWriter(

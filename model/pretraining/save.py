@@ -18,7 +18,6 @@ from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin
-from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.pretraining.validation import describe_collapse
 from amazon_electra.model.recipes import Recipe
@@ -95,40 +94,27 @@ def _write_network(
 ) -> str:
     """Write the folder of one network, called by our name of its trunk, and return its path."""
     model, shape, folder = training.model, recipe.architecture, training.folder / trunk
-    module = type(model.network).__name__ if isinstance(model, TransformersMlm) else None
-    card = render_model_card(
-        trunk,
-        recipe,
-        shards,
-        result,
-        read_metrics(training.folder),
-        training.identity,
-        training.start,
-        module,
-    )
-    if isinstance(model, TransformersMlm):
-        changed = {
-            encoder_config.TRAINED_LENGTH: training.trained_length,
-            **model.published_dropout,
-        }
-        export.write_module_folder(folder, model.network, changed, shards.vocabulary, card)
+    card = _render_card(training, recipe, shards, result, trunk)
+    if model.module is not None:
+        changed = {encoder_config.TRAINED_LENGTH: training.trained_length, **model.changed_config}
+        export.write_module_folder(folder, model.module, changed, shards.vocabulary, card)
         return str(folder)
-    objective = find_objective(model.config.objective)
-    role = objective.trunk_role if trunk == model.trunk_name else "generator"
-    if trunk == "generator":
+    role: encoder_config.Role = "generator"
+    published: dict[str, Any] = {}
+    if trunk == model.trunk_name:
+        role = find_objective(model.config.objective).trunk_role
+        published = read_json(origin.main / "config.json") if origin else {}
+    else:
         shape = shape.derive_generator()
-    published = read_json(origin.main / "config.json") if origin and trunk != "generator" else {}
     # how the weights were drawn that this training, or the loaded ones', began with
-    start = published.get(encoder_config.START)
-    if origin is None:
-        start = encoder_config.describe_start(recipe, trunk)
+    drawn = None if origin else encoder_config.describe_start(recipe, trunk)
     config = encoder_config.build_transformers_config(
         role,
         shape,
         shards.vocabulary_size,
         training.trained_length,
         find_special(shards.vocabulary, "pad"),
-        start,
+        published.get(encoder_config.START, drawn),
     )
     if pooling := published.get(encoder_config.POOLING):
         config[encoder_config.POOLING] = pooling
@@ -185,43 +171,40 @@ whether it is said where it is unknown.
 """
 
 
-def render_model_card(
-    role: str,
-    recipe: Recipe,
-    shards: Shards,
-    result: dict[str, Any],
-    metrics: list[dict[str, float]],
-    identity: dict[str, Any],
-    start: Mapping[str, Any],
-    module: str | None = None,
+def _render_card(
+    training: loop.Training, recipe: Recipe, shards: Shards, result: dict[str, Any], role: str
 ) -> str:
-    """Return the card as Markdown; `start` describes the loaded weights, `module` their class."""
-    losses = find_objective(recipe.pretraining.objective).losses
+    """Return the card of one network as Markdown."""
+    losses, metrics = (
+        find_objective(recipe.pretraining.objective).losses,
+        read_metrics(training.folder),
+    )
     of_dev = [f"validation_{name}" for name in (*losses, "discriminator_auc")]
     curves = [
         build_curve(metrics, losses, "Training loss:"),
         build_curve(metrics, of_dev, "On the dev split:"),
     ]
     ours = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
+    module, is_adapted = training.model.module, bool(training.identity.get("origin"))
     settings = {
         "architecture": recipe.architecture.model_dump(),
         "pretraining": recipe.pretraining.model_dump(),
-        **({"adaptation": recipe.adaptation.model_dump()} if identity.get("origin") else {}),
+        **({"adaptation": recipe.adaptation.model_dump()} if is_adapted else {}),
     }
     return render_template(
         "encoder_card.md.j2",
-        front_matter=render_front_matter(start),
+        front_matter=render_front_matter(training.start),
         role=role,
         recipe=recipe,
-        loaded_by=module or ours,
+        loaded_by=ours if module is None else type(module).__name__,
         shards=shards,
         is_general=(shards.read_sources() or {}).get("corpus", "reviews") == "",
-        start=start,
+        start=training.start,
         result=result,
         epochs=result["tokens"] / max(shards.tokens, 1),
         curves=[curve for curve in curves if curve],
         lineage=LINEAGE,
-        identity=identity,
+        identity=training.identity,
         origin_fields=ORIGIN_FIELDS,
         unknown=UNKNOWN,
         settings=json.dumps(settings, indent=1),

@@ -1,7 +1,8 @@
 """What the objectives share: the tied embeddings and the prediction of masked tokens."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,11 +41,18 @@ class PretrainingModel(nn.Module):
     trunk_name = ""
     """Name of the network that is fine-tuned later. Where the objective has a generator, that one
     is called `generator`; the head of each is called after it, such as `generator_head`."""
+    changed_config: Mapping[str, Any] = {}
+    """What config.json has otherwise than the module."""
 
     def __init__(self, config: PretrainingConfig, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.config = config
         self.dtype = dtype
+
+    @property
+    def module(self) -> Any:
+        """Return the module of transformers that is trained; None where the network is ours."""
+        return None
 
     def list_trunk_names(self) -> set[str]:
         """Return the names of the parameters of embeddings and trunk."""

@@ -63,8 +63,12 @@ class TransformersMlm(PretrainingModel):
         self.network = network
         self.layout = find_layout(network, longest)
         rates = {name: getattr(network.config, name, None) for name in DROPOUTS}
-        self.published_dropout = {n: rate for n, rate in rates.items() if isinstance(rate, float)}
+        self.changed_config = {n: rate for n, rate in rates.items() if isinstance(rate, float)}
         set_dropout(network, config.dropout)
+
+    @property
+    def module(self) -> Any:
+        return self.network
 
     def list_trunk_names(self) -> set[str]:
         # a table that trunk and head share may have its name in the head

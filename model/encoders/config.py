@@ -14,6 +14,7 @@ from amazon_electra.beam_jobs.core.files import link_path, write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
 from amazon_electra.model.architecture import Architecture
+from amazon_electra.model.encoders.places import refuse
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.encoders.weight_mapping import DEFAULTS, KINDS, Kind, Role
 from amazon_electra.model.pretraining.input.sequences import Shards
@@ -107,14 +108,9 @@ def _read_foreign(config: Config) -> Any:
     name = config.get("model_type")
     kind = CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None  # noqa: SIM401  # no `get`
     if kind not in MODEL_FOR_MASKED_LM_MAPPING or kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
-        raise UserError(
-            f"config.json: model_type={name} is no encoder that predicts masked tokens in "
-            "transformers"
-        )
-    try:
+        raise UserError(f"config.json: model_type={name} predicts no masked tokens")
+    with refuse(Exception, told="config.json: {}"):  # transformers raises whatever it comes upon
         return CONFIG_MAPPING[name].from_dict(dict(config))
-    except Exception as error:  # transformers raises whatever it comes upon
-        raise UserError(f"config.json: {' '.join(str(error).split())[:160]}") from None
 
 
 def read_architecture(config: Config) -> Architecture:

@@ -61,6 +61,15 @@ def name_place(field: str, place: str | Path | None) -> Iterator[None]:
         raise TransientError(f"{name_setting(field, place)}: {error}") from None
 
 
+@contextmanager
+def refuse(*kinds: type[Exception], told: str = "{}") -> Iterator[None]:
+    """Tell errors of others inside the block in one line, as the user's mistake."""
+    try:
+        yield
+    except kinds as error:
+        raise UserError(told.format(" ".join(str(error).split())[:160])) from None
+
+
 def find_kind(place: str) -> Kind | None:
     """Return the kind of a place, or None where it can be none."""
     if Path(place).expanduser().is_dir() or place.startswith(("/", ".", "~")):

@@ -9,6 +9,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
+from amazon_electra.model.encoders.places import refuse
 from amazon_electra.model.wordpiece import build_tokenizer_of, list_entries, write_tokenizer
 
 if TYPE_CHECKING:  # the flows, which read entries, load no torch
@@ -51,12 +52,10 @@ def list_all_entries(tokenizer: Tokenizer) -> list[str]:
 
 def _read_tokenizer(path: Path) -> Tokenizer:
     """Return the tokenizer of a tokenizer.json without truncation and padding."""
-    try:
+    # tokenizers raises no class of its own
+    with refuse(Exception, told="tokenizer.json is damaged ({}); copy it again"):
         load_json(path.read_text(encoding="utf-8"))
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises no class of its own
-        why = " ".join(str(error).split())
-        raise UserError(f"tokenizer.json is damaged ({why}); copy it again") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -87,9 +86,7 @@ def load_published_tokenizer(folder: Path) -> Tokenizer:
     if (folder / "vocab.txt").is_file():
         entries = read_words(folder / "vocab.txt")
         if missing := [token for token in NEEDED if token not in entries]:
-            raise UserError(
-                f"vocab.txt lacks {', '.join(missing)}; put its tokenizer.json beside it"
-            )
+            raise UserError(f"vocab.txt lacks {', '.join(missing)}: give its tokenizer.json")
         return build_tokenizer_of(
             entries, bool(config.get("do_lower_case", True)), config.get("strip_accents")
         )
@@ -104,11 +101,9 @@ def _convert_tokenizer(folder: Path) -> Tokenizer:
     from transformers.utils import logging
 
     logging.set_verbosity_error()
-    try:
+    # of every kind: the converters' packages may be missing
+    with refuse(Exception, told="put its tokenizer.json beside the weights ({})"):
         made = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
-    except Exception as error:  # of every kind: the converters' packages may be missing
-        why = " ".join(str(error).split())[:200]
-        raise UserError(f"put its tokenizer.json beside the weights ({why})") from None
     made.no_truncation()
     made.no_padding()
     return made
@@ -193,14 +188,10 @@ def write_published_tokenizer(
     if "mask_token" not in roles:
         found = next((token for token in ("<mask>", "[MASK]") if token in entries), None)
         if found is None:
-            raise UserError(
-                "its tokenizer has no mask token; give an encoder that was trained with one"
-            )
+            raise UserError("its tokenizer has no mask token")
         roles["mask_token"] = found
-    try:
+    with refuse(ValueError, told="tokenizer.json: {}"):
         find_specials(tokenizer)
-    except ValueError as error:
-        raise UserError(f"tokenizer.json: {error}") from None
     tokenizer.save(str(folder / "tokenizer.json"))
     lengths = [config.get("model_max_length") or max_length, max_length]
     write_json(
@@ -230,13 +221,9 @@ def find_special(vocabulary: Path, role: str) -> int | None:
 def read_tokenizer_config(folder: Path) -> dict[str, Any]:
     """Return tokenizer_config.json, {} where there is none."""
     file = folder / "tokenizer_config.json"
-    try:
+    with refuse(ValueError, told="tokenizer_config.json is damaged ({}); copy it again"):
         text = file.read_text(encoding="utf-8") if file.is_file() else "{}"
         config: dict[str, Any] = load_json(text)
-    except ValueError as error:
-        raise UserError(f"tokenizer_config.json is damaged ({error}); copy it again") from None
     if config.get("auto_map"):
-        raise UserError(
-            "tokenizer_config.json names code of its own (auto_map), which is never run"
-        )
+        raise UserError("tokenizer_config.json names code of its own, which is never run")
     return config

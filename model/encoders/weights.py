@@ -16,7 +16,7 @@ from torch import Tensor
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.config import MIN_TYPES, Config, find_kind
-from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS
+from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, refuse
 from amazon_electra.model.encoders.weight_mapping import UNTIED, rename_weight
 
 Weights = dict[str, Tensor]
@@ -75,12 +75,11 @@ def list_shapes(shape: Architecture) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def load_tensors(file: Path) -> Weights:
     """Return the tensors of a file; code in a pickle is never run."""
-    try:
+    kinds = (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError)
+    with refuse(*kinds, told=f"{file.name} is damaged ({{}})"):
         if file.suffix == ".safetensors":
             return load_file(file)
         weights: Weights = torch.load(file, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise UserError(f"{file.name} is damaged ({str(error).splitlines()[0]})") from None
     return weights
 
 
@@ -101,32 +100,35 @@ matrix products, and leave room for entries (mDeBERTa-v3: 899).
 
 def load_masked_lm(folder: Path, seed: int = 0) -> tuple[Any, list[str]]:
     """Return a folder's network in fp32, and the names of weights its file lacks, drawn by seed."""
-    from safetensors import SafetensorError
     from transformers import AutoModelForMaskedLM
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network, lost = load_pretrained(AutoModelForMaskedLM, folder)
+    own = [name for name in lost if name.startswith(f"{network.base_model_prefix}.")]
+    if own:
+        raise UserError(f"config.json asks for {own[0]}, which the weights lack; copy both again")
+    return network, lost
+
+
+def load_pretrained(auto: Any, folder: str | Path, **more: Any) -> tuple[Any, list[str]]:
+    """Return a network in fp32, and the names of its random weights, which its files lack."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network, report = AutoModelForMaskedLM.from_pretrained(
-                folder,
-                trust_remote_code=False,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                dtype=torch.float32,
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(
-            f"it cannot be loaded ({str(error).splitlines()[0]}); copy it again"
-        ) from None
+    kinds = (OSError, ValueError, RuntimeError, SafetensorError)
+    with refuse(*kinds, told="it cannot be loaded ({}); copy it again"):
+        network, report = auto.from_pretrained(
+            folder,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            dtype=torch.float32,
+            **more,
+        )
     lost = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    lost = {name for name in lost if not name.endswith("position_ids")}
-    own = sorted(name for name in lost if name.startswith(f"{network.base_model_prefix}."))
-    if own:
-        raise UserError(f"config.json asks for {own[0]}, which the weights lack; copy both again")
-    return network, sorted(lost)
+    return network, sorted(name for name in lost if not name.endswith("position_ids"))
 
 
 def check_size(network: Any, ids: int) -> None:

@@ -25,6 +25,8 @@ from amazon_electra.model.encoders.config import (
     TRAINED_LENGTH,
     count_positions,
 )
+from amazon_electra.model.encoders.places import name_place, refuse
+from amazon_electra.model.encoders.weights import load_pretrained
 from amazon_electra.model.finetuning.examples import Shape, Task
 from amazon_electra.model.finetuning.features import (
     Feature,
@@ -142,12 +144,10 @@ def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    try:
+    with name_place("encoder", folder), refuse(OSError, ValueError):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if getattr(config, "auto_map", None):
-            raise ValueError("config.json names code of its own, auto_map, which is never run")
-    except (OSError, ValueError) as error:
-        raise UserError(str(error).splitlines()[0], "encoder", folder) from error
+            raise UserError("config.json names code of its own, auto_map, which is never run")
     if task.shape in ("classification", "multilabel", "regression", "tokens"):
         config.num_labels = max(1, len(task.labels))
         if task.labels:
@@ -184,10 +184,10 @@ def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
     drawn by the seed, so that an encoder whose objective trained no pooler has no other head.
     """
     drawn: Any = auto.from_config(config, dtype=torch.float32)
-    model, lost = _load_weights(auto, folder, config)
-    inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
-    own = [name for name in lost if name.startswith(inside) and "pooler" not in name]
-    _refuse_missing_weights(own, "encoder", folder)
+    with name_place("encoder", folder):
+        model, lost = load_pretrained(auto, folder, config=config)
+        inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
+        _refuse_missing([n for n in lost if n.startswith(inside) and "pooler" not in n])
     fresh = {
         name: tensor
         for name, tensor in drawn.state_dict().items()
@@ -198,31 +198,9 @@ def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
     return network
 
 
-def _load_weights(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
-    """Return the network, and the names of the weights that are random: its file has none."""
-    from safetensors import SafetensorError
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    try:
-        model, report = auto.from_pretrained(
-            folder,
-            config=config,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-            dtype=torch.float32,
-        )
-    except (OSError, SafetensorError) as error:
-        raise UserError(str(error).splitlines()[0], "encoder", folder) from error
-    lost = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
-    return model, sorted(name for name in lost if "position_ids" not in name)
-
-
-def _refuse_missing_weights(lost: list[str], field: str, folder: str) -> None:
+def _refuse_missing(lost: list[str]) -> None:
     if lost:
-        few = f"{len(lost)} weights lack or have another shape: {', '.join(lost[:3])}"
-        raise UserError(f"{few}; give a folder whose files belong together", field, folder)
+        raise UserError(f"{len(lost)} weights lack or have another shape: {', '.join(lost[:3])}")
 
 
 def choose_max_length(
@@ -279,11 +257,9 @@ def load_tokenizer(folder: str) -> Tokenizer:
     else:
         from transformers import AutoTokenizer
 
-        try:
+        with name_place("encoder", folder), refuse(OSError, ValueError, AttributeError):
             loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
             tokenizer = loaded.backend_tokenizer
-        except (OSError, ValueError, AttributeError) as error:
-            raise UserError(str(error).splitlines()[0], "encoder", folder) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     if not tokenizer.num_special_tokens_to_add(False):
@@ -331,8 +307,9 @@ def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Modul
     if head.kind != NETWORK:
         raise UserError(f"holds the arm {head.kind}; give a fine-tuned network", "model", folder)
     config = _load_config(str(folder), make_task(head), dropout)
-    model, lost = _load_weights(_choose_auto_class(head.shape), str(folder), config)
-    _refuse_missing_weights(lost, "model", str(folder))
+    with name_place("model", folder):
+        model, lost = load_pretrained(_choose_auto_class(head.shape), str(folder), config=config)
+        _refuse_missing(lost)
     return model.eval(), head, load_tokenizer(str(folder))
 
 

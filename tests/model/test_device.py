@@ -22,7 +22,7 @@ def test_fp32_is_fp32_whichever_library_multiplies():
     assert float((left @ right - exact).norm() / exact.norm()) < 1e-6
 
 
-def test_where_the_fast_library_would_round_fp32_takes_the_other(monkeypatch):
+def test_fp32_takes_the_library_that_does_not_round(monkeypatch):
     monkeypatch.setattr(device, "MAX_FP32_ERROR", 0.0)
     device.open_device("cpu", "fp32")
     assert torch.get_float32_matmul_precision() == "highest"
@@ -30,7 +30,7 @@ def test_where_the_fast_library_would_round_fp32_takes_the_other(monkeypatch):
     assert torch.get_float32_matmul_precision() == "medium"
 
 
-def test_a_large_block_is_not_given_back_to_the_system():
+def test_a_large_block_is_kept():
     device.open_device("cpu", "fp32")
 
     def count_new_pages() -> int:
@@ -51,7 +51,7 @@ def test_a_large_block_is_not_given_back_to_the_system():
         ("", False, False, False),
     ],
 )
-def test_auto_takes_bf16_where_the_cpu_is_one_that_is_faster_with_it(
+def test_auto_takes_bf16_on_cpus_faster_with_it(
     monkeypatch, tmp_path, vendor, amx, avx512, is_fast
 ):
     cpu_info = tmp_path / "cpuinfo"
@@ -69,7 +69,7 @@ def test_auto_takes_bf16_where_the_cpu_is_one_that_is_faster_with_it(
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("kind", ["auto", "cpu", "cuda"])
-def test_where_attention_computes_documents_alone_is_known_before_a_device_is_open(kind, precision):
+def test_document_attention_is_known_before_opening(kind, precision):
     if kind == "cuda" and not torch.cuda.is_available():
         assert device.expect_document_attention(kind, "auto")
         assert not device.expect_document_attention(kind, "fp32")

@@ -46,7 +46,7 @@ def decide(folder, draw, majority, skill, shift=0.0):
     )
 
 
-def test_of_shops_with_nothing_to_learn_few_have_a_champion(tmp_path, monkeypatch):
+def test_shops_with_nothing_to_learn_have_no_champion(tmp_path, monkeypatch):
     monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
     draw = np.random.default_rng(0)
     champions = [decide(tmp_path, draw, 0.95, 0.0).promote for _ in range(200)]
@@ -54,14 +54,14 @@ def test_of_shops_with_nothing_to_learn_few_have_a_champion(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("majority", [0.95, 0.98])
-def test_a_useful_model_of_rare_negatives_can_be_champion(tmp_path, monkeypatch, majority):
+def test_rare_negatives_can_have_a_champion(tmp_path, monkeypatch, majority):
     monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
     draw = np.random.default_rng(1)
     champions = [decide(tmp_path, draw, majority, 2.0).promote for _ in range(40)]
     assert sum(champions) >= 24
 
 
-def test_a_model_that_answers_always_positive_is_never_champion(tmp_path, monkeypatch):
+def test_always_positive_is_never_champion(tmp_path, monkeypatch):
     """Though its probabilities know the classes, and its log-loss is by far the smaller one."""
     monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
     draw = np.random.default_rng(2)
@@ -86,7 +86,7 @@ def test_class_weights_do_not_decide_between_arms():
     assert losses[0] == pytest.approx(losses[1], abs=2e-4)
 
 
-def test_arms_are_compared_on_the_seed_of_the_model(tmp_path):
+def test_arms_are_compared_on_the_models_seed(tmp_path):
     """The last seed of another arm is not that of the best one."""
     cells = []
     for arm, seed, skill in (("finetuned", 1, 2.0), ("TF-IDF", 1, 1.5), ("TF-IDF", 2, -1.5)):

@@ -61,7 +61,7 @@ def fit(corpus, folder, arm):
 
 
 @pytest.mark.parametrize("arm", ["tfidf", "frozen", "joined", "finetuned", "stack"])
-def test_an_arm_answers_with_lists_wherever_it_is_loaded(corpus, arm):
+def test_an_arm_answers_with_lists(corpus, arm):
     folder = corpus.parent
     result = fit(corpus, folder / f"{arm}-fitted", arm)
     test = read_predictions(folder / f"{arm}-test" / "predictions.parquet")
@@ -84,7 +84,7 @@ def test_an_arm_answers_with_lists_wherever_it_is_loaded(corpus, arm):
     assert (probabilities.sum(1) > 1).any(), "each class by itself"
 
 
-def test_the_wrong_labels_of_several_are_listed_and_a_new_file_is_compared(tmp_path):
+def test_wrong_labels_of_several_are_listed(tmp_path):
     """Of 500 reviews 15 lack an aspect that their text names."""
     generator, records, lacking = np.random.default_rng(1), [], set()
     for i in range(500):

@@ -52,7 +52,7 @@ def test_what_a_run_leaves(shards, tmp_path):
     ]
 
 
-def test_terminated_it_leaves_a_checkpoint_and_continues_to_the_same_weights(shards, tmp_path):
+def test_terminated_it_continues_to_the_same_weights(shards, tmp_path):
     train(shards, tmp_path / "whole", steps=30)
     with terminated_at(8), pytest.raises(SystemExit) as stopped:
         train(shards, tmp_path / "cut", steps=30)
@@ -65,9 +65,7 @@ def test_terminated_it_leaves_a_checkpoint_and_continues_to_the_same_weights(sha
     assert len(steps) == len(set(steps))
 
 
-def test_run_again_it_writes_the_same_also_where_its_last_checkpoint_is_damaged(
-    shards, tmp_path, capsys
-):
+def test_run_again_it_writes_the_same(shards, tmp_path, capsys):
     first = train(shards, tmp_path)
     before = digest(tmp_path)
     again = train(shards, tmp_path)
@@ -82,7 +80,7 @@ def test_run_again_it_writes_the_same_also_where_its_last_checkpoint_is_damaged(
     assert kept == ["damaged-step-00000020", "step-00000018", "step-00000020"]
 
 
-def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, tmp_path):
+def test_stopped_within_a_step_nothing_is_kept(shards, tmp_path):
     training = build(shards, tmp_path, device_batch=4, **SMALL)
     arrays = next(training.batches.iterate_steps(0))
     before = [parameter.clone() for parameter in training.model.parameters()]
@@ -104,7 +102,7 @@ def test_validation_changes_no_weight(shards, dev_shards, tmp_path):
     assert list(read_curve(tmp_path / "with", "validation_loss")) == list(range(1, 11))
 
 
-def test_validation_of_a_run_that_does_not_say_how_often_is_cheap(shards, dev_shards, tmp_path):
+def test_validation_is_cheap_by_default(shards, dev_shards, tmp_path):
     dev = Shards.open(dev_shards, "--validation", "dev")
 
     def count_sequences(**settings):
@@ -134,7 +132,7 @@ def test_the_best_state_is_kept_besides_the_newest(shards, dev_shards, tmp_path)
     assert kept == {best, 20}
 
 
-def test_what_would_continue_another_run_is_refused_by_name(shards, tmp_path):
+def test_continuing_another_run_is_refused(shards, tmp_path):
     """Other settings, other shards, other code."""
     train(shards, tmp_path, steps=5)
     for change in ({"dropout": 0.3}, {"learning_rate": 1}, {"seed": 2}, {"hidden": 64}):
@@ -153,7 +151,7 @@ def test_what_would_continue_another_run_is_refused_by_name(shards, tmp_path):
         train(shards, tmp_path, steps=5)
 
 
-def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(shards, tmp_path):
+def test_a_diverged_loss_keeps_the_last_good_checkpoint(shards, tmp_path):
     with pytest.raises(LossDiverged, check=names("learning_rate")):
         train(shards, tmp_path, learning_rate="1e30", clip="1e30")
     for path in checkpoint.list_checkpoints(tmp_path / "checkpoints"):
@@ -195,9 +193,7 @@ def test_the_users_mistakes_are_named(shards, tmp_path, settings, named):
 
 
 @pytest.mark.parametrize("output", ["file", "file/below", "/proc/here"])
-def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(
-    shards, tmp_path, output
-):
+def test_an_output_that_cannot_be_written_is_named(shards, tmp_path, output):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, check=names("`output='")):
         train(shards, tmp_path / output)

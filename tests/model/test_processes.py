@@ -60,7 +60,7 @@ def assert_same_weights(first, second, step):
     )
 
 
-def test_two_processes_train_as_one_does_which_goes_on_with_what_they_began(made, alone, tmp_path):
+def test_two_processes_train_as_one_does(made, alone, tmp_path):
     """Losses, weights and measures on dev shards are the same."""
     assert start(made, tmp_path, "--processes", "2")["sequences"] == 8 * STEPS
     for step in (6, 12):
@@ -112,7 +112,7 @@ def find_second(ranks):
 
 
 @pytest.mark.slow
-def test_when_one_process_is_killed_all_end_and_one_line_says_why(endless):
+def test_when_one_process_is_killed_all_end(endless):
     process, ranks, _ = endless
     find_second(ranks).kill()
     out, errors = process.communicate(timeout=60)
@@ -139,7 +139,7 @@ def test_told_to_end_they_write_a_checkpoint(endless):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="by prctl, which is Linux's")
-def test_they_end_with_the_process_that_started_them_however_it_ends(endless):
+def test_they_end_with_the_process_that_started_them(endless):
     process, ranks, _ = endless
     process.kill()
     _, alive = psutil.wait_procs(ranks, timeout=60)
@@ -158,16 +158,14 @@ def test_they_end_with_the_process_that_started_them_however_it_ends(endless):
         ((143, 143), 1, TransientError, "process 2 of 2 was ended by signal 15"),
     ],
 )
-def test_the_first_cause_is_told_and_a_mistake_of_all_by_the_first_alone(
-    tmp_path, codes, first, kind, told
-):
+def test_the_first_cause_is_told(tmp_path, codes, first, kind, told):
     (tmp_path / "1.json").write_text('{"message": "no room"}')
     error = _build_error(codes, first, tmp_path)
     assert type(error) is kind
     assert told in str(error)
 
 
-def test_what_this_machine_cannot_have_is_refused_before_anything_starts(made, tmp_path):
+def test_what_this_machine_cannot_have_is_refused(made, tmp_path):
     with pytest.raises(UserError, check=names("`batch=8`")):
         pretrain(made / "shards", tmp_path, "--processes", 3, **SHAPE)
     with pytest.raises(UserError, check=names("`processes=2`")):

@@ -78,7 +78,7 @@ def test_a_kind_goes_all_the_way(kind, corpus, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["XLM-R", "MPNet, a bare trunk", "ModernBERT", "DeBERTa-v3"])
-def test_a_kind_scores_by_onnx_as_in_a_pipeline(kind, corpus, tmp_path):
+def test_onnx_scores_as_a_pipeline(kind, corpus, tmp_path):
     """The others are in tests/model/test_export.py."""
     write_kind(tmp_path / "published", kind)
     (tmp_path / "corpus").symlink_to(corpus)
@@ -110,7 +110,7 @@ def check_module(published: Path, encoder: Path) -> None:
     assert not [name for name in same if "token_type" not in name], same
 
 
-def test_trunk_and_head_learn_at_their_own_rates_whichever_names_what_they_share(tmp_path):
+def test_trunk_and_head_learn_at_their_own_rates(tmp_path):
     """XLM-R's word vectors are listed as its head's, RoBERTa's as its trunk's."""
     for kind in ("XLM-R", "RoBERTa"):
         network, _ = load_masked_lm(write_kind(tmp_path / kind, kind))

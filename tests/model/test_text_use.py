@@ -78,7 +78,7 @@ def compute_expected(published, texts, pooling, prefix):
     "name",
     [pytest.param(one, marks=pytest.mark.slow) if one in LIKE_OTHERS else one for one in CASES],
 )
-def test_the_served_folder_reads_texts_as_its_card_wants(name, tmp_path):
+def test_a_served_folder_reads_as_its_card_wants(name, tmp_path):
     kind, its_pooling, prompts, pooling, prefix = CASES[name]
     published = write_case(tmp_path / name, kind, its_pooling, prompts)
     about = write_origin(str(published), tmp_path / "origin")
@@ -106,7 +106,7 @@ def test_the_served_folder_reads_texts_as_its_card_wants(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["e5-small-v2", pytest.param("own", marks=pytest.mark.slow)])
-def test_every_server_of_a_fine_tuned_encoder_puts_the_prefix_once(name, tmp_path):
+def test_every_server_puts_the_prefix_once(name, tmp_path):
     kind, its_pooling, prompts, _, prefix = CASES[name]
     write_origin(str(write_case(tmp_path / name, kind, its_pooling, prompts)), tmp_path / "origin")
     write_corpus(tmp_path / "corpus", reviews=300)
@@ -185,7 +185,7 @@ def test_adaptation_keeps_prefix_and_pooling(name, tmp_path):
         assert AutoConfig.from_pretrained(encoder).to_dict().get(POOLING, "mean") == pooling
 
 
-def test_a_prefix_is_cut_as_in_one_string_or_not_at_all():
+def test_a_prefix_is_cut_as_in_one_string():
     for tokenizer in (build_word_piece(), build_word_piece(ROBERTA), build_unigram()):
         whole = [tokenizer.encode(f"query: {text}").ids for text in TEXT]
         specials = find_specials(tokenizer)
@@ -203,7 +203,7 @@ def test_a_prefix_is_cut_as_in_one_string_or_not_at_all():
     assert tokenizer.to_str() == before
 
 
-def test_the_list_says_who_has_seen_texts_of_amazon():
+def test_the_list_says_who_has_seen_amazon():
     names = {one.name for one in KNOWN if one.amazon}
     assert {"BAAI/bge-small-en-v1.5", "thenlper/gte-base"} <= names
     assert find_known("./models/gte-base@main") is find_known("thenlper/gte-base")

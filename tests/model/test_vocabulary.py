@@ -59,7 +59,7 @@ def test_the_folder_keeps_the_contract(reviews, tmp_path):
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
-def test_same_bytes_in_another_process_with_the_files_cut_otherwise(reviews, tmp_path, threads):
+def test_same_bytes_in_another_process(reviews, tmp_path, threads):
     train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1")
     write_corpus(tmp_path / "many", reviews[::-1], files=7)
     words = ["--corpus", str(tmp_path / "many"), "--output", str(tmp_path / "v2"), "--size", "900"]
@@ -82,7 +82,7 @@ def test_only_the_pretrain_split_is_seen(reviews, tmp_path):
     ).read_bytes()
 
 
-def test_a_sample_is_a_matter_of_texts_not_of_files(reviews, tmp_path):
+def test_a_sample_is_of_texts_not_of_files(reviews, tmp_path):
     sample = ("--sample_reviews", "100")
     one = train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1", *sample)
     cut = write_corpus(tmp_path / "many", reviews[::-1], files=5)
@@ -131,7 +131,7 @@ def test_refusals_of_options(reviews, tmp_path, option, value):
         train(tmp_path / "corpus", tmp_path / "v", option, value)
 
 
-def test_a_corpus_that_is_not_whole_is_a_mistake(reviews, tmp_path):
+def test_a_broken_corpus_is_refused(reviews, tmp_path):
     corpus = write_corpus(tmp_path / "c", reviews)
     file = next(corpus.glob("corpus-*.parquet"))
     file.write_bytes(file.read_bytes()[:-100])

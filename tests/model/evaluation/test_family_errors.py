@@ -85,7 +85,7 @@ def test_what_differs_is_found(gain, least):
         assert found >= least, size
 
 
-def test_comparisons_of_unlike_spread_do_not_lend_each_other_too_much():
+def test_unlike_spreads_lend_little():
     """Tasks have 0.5 to 2 times the deviations, as with few labels and many."""
     scales = np.geomspace(0.5, 2.0, 12)
     wrong, _ = simulate(36, 200, pretraining=0.3, finetuning=1.0, scales=scales)

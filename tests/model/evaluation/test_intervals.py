@@ -21,7 +21,7 @@ from tests.model.evaluation.simulated_studies import (
 pytestmark = pytest.mark.usefixtures("fewer_samples")
 
 
-def test_the_interval_of_a_pretrained_arm_covers_its_true_accuracy():
+def test_the_interval_of_accuracy_covers_the_truth():
     """The truth is over all examples, pre-trainings and fine-tunings, by a large simulation."""
     noise = np.sqrt(1 + 1 + 0.3**2 + 0.15**2 + 0.1**2)
     truth = np.mean(np.random.default_rng(0).normal(0.8, noise, 1_000_000) > 0)
@@ -42,7 +42,7 @@ def calibrated(number: int, n: int, off: float = 0.0) -> Predictions:
 
 
 @pytest.mark.parametrize(("seeds", "n", "off"), [(1, 200, 0.0), (3, 600, 0.02), (1, 600, 0.1)])
-def test_the_interval_of_a_calibration_error_covers_the_truth_and_the_value(n, off, seeds):
+def test_the_interval_of_ece_covers_the_truth(n, off, seeds):
     ece, covered, widths = METRICS["ece"], 0, []
     truth = ece.compute(calibrated(0, 400_000, off)) if off else 0.0
     for i in range(STUDIES // 2):
@@ -57,7 +57,7 @@ def test_the_interval_of_a_calibration_error_covers_the_truth_and_the_value(n, o
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_a_hundred_percent_of_few_examples_is_not_certain(seeds):
+def test_a_hundred_percent_is_not_certain(seeds):
     found = significance.pool_seeds(
         METRICS["accuracy"], [predictions(np.ones(50, dtype=bool))] * seeds
     )

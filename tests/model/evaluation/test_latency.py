@@ -7,7 +7,7 @@ from amazon_electra.model.evaluation import latency
 from tests.model.corpora import write_finetuned
 
 
-def test_a_cost_is_of_the_model_on_its_device(tmp_path, monkeypatch):
+def test_a_cost_is_measured_on_its_device(tmp_path, monkeypatch):
     """Reviews are repeated until enough batches are timed, unless the model is slow."""
     assert latency.BATCHES >= 100
     monkeypatch.setattr(latency, "BATCHES", 60)

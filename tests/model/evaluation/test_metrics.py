@@ -141,7 +141,7 @@ def test_weights_are_the_same_as_repeating_examples(name):
         ({"f1": 0.0, "loss": 5.0}, {}),
     ],
 )
-def test_the_first_metric_decides_then_the_loss_and_no_number_is_worst(better, worse):
+def test_the_first_metric_decides_then_the_loss(better, worse):
     assert rank_dev_metrics(better) > rank_dev_metrics(worse)
 
 

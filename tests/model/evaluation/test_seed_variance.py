@@ -9,7 +9,7 @@ from scipy.stats import norm, t
 from amazon_electra.model.evaluation import significance
 
 
-def test_nested_seeds_count_as_the_mean_of_each_pretraining():
+def test_nested_seeds_count_as_their_mean():
     """Two fine-tunings of one encoder tell no more of encoders than their mean does."""
     values = np.array([[1.0, 3.0, 5.0, 5.0, 0.0]])
     pairs = [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)]
@@ -35,7 +35,7 @@ def test_the_bootstrap_tells_what_is_known():
 
 @pytest.mark.parametrize("freedom", [1.0, 2.0, 7.5])
 @pytest.mark.parametrize("distance", [0.5, 3.0, 20.0])
-def test_p_is_that_of_student_where_seeds_are_all_and_normal_where_examples_are(freedom, distance):
+def test_p_is_students_or_normal(freedom, distance):
     seeds = significance.Spread(0.0, 2.0, 0.0, freedom)
     expected = 2 * t.sf(distance, freedom)
     found = significance._compute_p(distance * 2**0.5, seeds)
@@ -61,7 +61,7 @@ def test_the_interval_ends_where_p_is_five_percent():
     assert [significance._compute_p(d, nothing) for d in (0.0, 0.1)] == [1.0, 0.0]
 
 
-def test_like_variances_pool_and_unlike_ones_stay_as_they_are():
+def test_like_variances_pool():
     like = [significance.Spread(0.0, between, 0.0, 2.0) for between in (1.0, 2.0, 4.0) * 4]
     pooled = significance._pool_spreads(like)
     assert len({round(s.between, 3) for s in pooled}) == 1

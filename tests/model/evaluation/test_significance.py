@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("fewer_samples")
     ("metric", "seeds", "spread"),
     [("accuracy", 1, 0.0), ("accuracy", 3, 0.3), ("macro_f1", 3, 0.0)],
 )
-def test_where_there_is_no_difference_one_in_twenty_at_most_is_called_one(metric, seeds, spread):
+def test_without_a_difference_few_are_called_one(metric, seeds, spread):
     found = [
         significance.compare_arms(METRICS[metric], *study(i, seeds, spread), seed=i)
         for i in range(STUDIES)
@@ -41,7 +41,7 @@ def test_where_there_is_no_difference_one_in_twenty_at_most_is_called_one(metric
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spread", "crossed"), [(0.1, True), (0.2, False)])
-def test_three_pretrainings_of_three_finetunings_cover_what_they_should(spread, crossed):
+def test_three_pretrainings_of_three_finetunings_cover(spread, crossed):
     """One pre-training knows nothing of others: it has at least twice the false positives."""
     accuracy = METRICS["accuracy"]
     wrong = covered = of_one = 0
@@ -59,7 +59,7 @@ def test_three_pretrainings_of_three_finetunings_cover_what_they_should(spread, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spread", "crossed"), [(0.1, True), (0.2, False)])
-def test_random_encoders_repeated_over_pretrainings_are_not_taken_for_more(spread, crossed):
+def test_repeated_random_encoders_count_once(spread, crossed):
     wrong = covered = 0
     for i in range(2 * STUDIES):
         a, b = seedless_study(i, spread, crossed)
@@ -97,7 +97,7 @@ def test_other_examples_cannot_be_compared():
 
 
 @pytest.mark.parametrize(("only_a", "only_b"), [(8, 0), (12, 4), (30, 22), (5, 5)])
-def test_the_randomization_test_of_one_seeds_accuracies_is_mcnemars(only_a, only_b, monkeypatch):
+def test_the_randomization_test_is_mcnemars(only_a, only_b, monkeypatch):
     """Exact: binomial over the examples on which the two disagree."""
     monkeypatch.setattr(significance, "SAMPLES", 4000)
     a, b = np.ones(100, dtype=bool), np.ones(100, dtype=bool)
@@ -129,7 +129,7 @@ def draw_settings(number, scales, seeds, effect=0.0):
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_pooled_over_settings_of_unlike_spread_few_studies_find_a_difference(seeds):
+def test_pooled_settings_without_a_difference_find_few(seeds):
     """Their seeds' deviations are 0.1 to 1. With 1,500 studies and 1,000 samples 4.9% (one seed)
     and 4.8% (three) find one.
     """
@@ -141,7 +141,7 @@ def test_pooled_over_settings_of_unlike_spread_few_studies_find_a_difference(see
     assert np.mean(np.array(ps) < 0.05) <= 0.07
 
 
-def test_a_gain_in_each_of_nine_settings_is_found_in_all_of_them():
+def test_a_gain_in_nine_settings_is_found():
     settings = draw_settings(0, np.full(9, 0.05), 5, effect=0.2)
     single = significance.correct_comparisons(
         [significance.compare_arms(METRICS["accuracy"], a, b) for a, b in settings]

@@ -43,7 +43,7 @@ def test_official_scores(text, golds, exact, f1):
     assert scores["f1"].tolist() == pytest.approx([f1])
 
 
-def test_an_article_alone_is_no_word_in_version_1():
+def test_an_article_is_no_word_in_version_1():
     scores = spans.score_answers(["the"], [["The"]], always_answered=True)
     assert (scores["exact"].tolist(), scores["f1"].tolist()) == ([1], [0])
 
@@ -69,7 +69,7 @@ def test_threshold_is_where_most_is_gained():
     assert (threshold < -2, best) == (True, 1)
 
 
-def test_the_loss_of_a_question_is_that_of_its_best_window_with_the_answer():
+def test_a_questions_loss_is_of_its_best_window():
     """Without an answer in any, the mean; each is the mean of two cross-entropies."""
     logits = [torch.randn(2, 9, generator=torch.Generator().manual_seed(i)) * 5 for i in range(3)]
 
@@ -88,7 +88,7 @@ def test_the_loss_of_a_question_is_that_of_its_best_window_with_the_answer():
     assert loss_of([[0, 0]] * 3) == pytest.approx(np.mean(nowhere), rel=1e-5)
 
 
-def test_no_answer_is_weighed_against_the_best_text_of_all_windows():
+def test_no_answer_is_weighed_against_the_best():
     """The lowest of the windows' "no answer" counts; the question's own tokens are no text."""
     example = Example("q", "lamp ?", "peter sat here")
     offsets = np.array([[-1, -1], [-1, -1], [0, 5], [6, 9], [10, 14]])
@@ -106,7 +106,7 @@ def test_no_answer_is_weighed_against_the_best_text_of_all_windows():
     assert said.predictions[0] in ("here", "peter"), "an end before the start is no answer"
 
 
-def test_only_the_best_twenty_starts_and_ends_are_combined():
+def test_the_best_twenty_starts_and_ends_are_combined():
     """BERT's n_best_size: the best pair that is allowed may lie beyond it."""
     words = 60
     example = Example("q", "?", " ".join(f"{i:03}" for i in range(words)))
@@ -163,9 +163,7 @@ def test_the_longest_answer_has_thirty_tokens(tokenizer, tokens, is_allowed):
 
 @pytest.mark.parametrize("question", ["battery " * 200, "0123456789" * 40, "who"])
 @pytest.mark.parametrize(("max_length", "stride"), [(65, 64), (8, 0)])
-def test_a_long_question_leaves_half_a_window_to_the_passage(
-    tokenizer, question, max_length, stride
-):
+def test_a_long_question_leaves_half_a_window(tokenizer, question, max_length, stride):
     passage = "the lamp is great and " * 30 + "peter sat on the mat"
     examples = [
         Example("q", question, passage, answers=(("peter", passage.index("peter")),)),
@@ -189,7 +187,7 @@ def test_windows_longer_than_their_overlap_are_asked_for(tokenizer):
 
 
 @pytest.mark.parametrize("nothing", ["\u200b", "\x07"])
-def test_a_word_without_pieces_is_no_entity_and_shifts_none(tokenizer, nothing):
+def test_a_word_without_pieces_is_no_entity(tokenizer, nothing):
     words = ("peter", nothing, "sat", nothing, "london", "works")
     tags = (1, 2, 0, 0, 5, 0)
     example = Example("a", " ".join(words), words=words, tags=tags)

@@ -48,7 +48,7 @@ def test_soft_targets_alone_carry_the_task(made):
     assert result["dev"]["accuracy"] > 0.9
 
 
-def test_a_student_of_another_width_learns_through_a_layer_that_is_dropped(made, monkeypatch):
+def test_a_student_of_another_width_learns(made, monkeypatch):
     config = json.loads((made / "electra" / "config.json").read_text())
     narrow = ElectraConfig(
         **config | {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
@@ -105,7 +105,7 @@ def test_hidden_states_of_choices(made):
     assert tune(made, "chosen", *swag, *taught, task="swag", encoder="half")["n_dev"] > 0
 
 
-def test_a_student_begins_with_the_layers_that_it_names(made):
+def test_a_student_begins_with_named_layers(made):
     teacher = distillation.cut_teacher(made / "teacher-cls", "layers:4")
     student = distillation.cut_teacher(made / "teacher-cls", "layers:2")
     layers, places = teacher.electra.encoder.layer, choose_layers("layers:2", 4)

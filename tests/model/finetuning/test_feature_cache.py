@@ -111,7 +111,7 @@ def test_the_files_unused_for_longest_go(tokenizer, made, tmp_path, monkeypatch)
     assert len(left) == 2
 
 
-def test_nothing_is_kept_without_a_folder_or_of_too_many(tokenizer, made, tmp_path, monkeypatch):
+def test_nothing_is_kept_of_too_many(tokenizer, made, tmp_path, monkeypatch):
     featurizer = Featurizer(tokenizer, "classification", max_length=48)
     examples = SHAPES["classification"]
     assert len(list(load_features(featurizer, examples, None))) == len(examples)

@@ -38,7 +38,7 @@ def test_a_fine_tuned_folder_predicts_what_it_learnt(made, learnt):
     assert right == pytest.approx(accuracy["value"])
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_does_not(made):
+def test_the_same_seed_gives_the_same_bytes(made):
     """Whatever was trained before in the process: a run makes several cells in one."""
     drawn = ["--architecture", str(made / "electra"), "--set", "dropout=0.3"]
     for name, seed in (("first", "0"), ("other", "1"), ("again", "0")):
@@ -75,7 +75,7 @@ def test_test_decides_nothing_and_is_what_is_measured(made):
     assert sorted(predictions["example_id"].to_pylist()) == sorted(e.id for e in examples)
 
 
-def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monkeypatch):
+def test_finished_learning_rates_are_not_repeated(made, monkeypatch):
     whole = tune(made, "whole", "--learning_rate", "1e-3", "5e-3")
     trained = []
 
@@ -126,13 +126,13 @@ def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
     assert np.isfinite(result["dev"]["accuracy"])
 
 
-def test_where_every_learning_rate_diverges_one_line_says_so(made, monkeypatch):
+def test_where_every_rate_diverges_it_is_told(made, monkeypatch):
     monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([5e-3, 1e-2]))
     with pytest.raises(UserError, check=names("`learning_rates`")):
         tune(made, "all-diverged", "--learning_rate", "5e-3", "1e-2")
 
 
-def test_an_evaluation_that_was_killed_does_not_repeat_the_fit(made):
+def test_a_killed_evaluation_repeats_no_fit(made):
     once = ["--evaluation", str(made / "once-test")]
     first = tune(made, "once", *once)
     weights = (made / "once" / "model.safetensors").stat().st_mtime_ns
@@ -149,7 +149,7 @@ def test_an_evaluation_that_was_killed_does_not_repeat_the_fit(made):
     assert (made / "once" / "model.safetensors").stat().st_mtime_ns > weights
 
 
-def test_every_seed_is_tested_on_the_same_examples_but_trained_on_others(made):
+def test_every_seed_is_tested_on_the_same(made):
     requests = [ask(made, "--seed", seed, "--set", "n_test=40") for seed in ("0", "1")]
     train, test = (
         [{e.id for e in load_split(request, split)[0]} for request in requests]

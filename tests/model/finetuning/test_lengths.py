@@ -56,9 +56,7 @@ SHORT = {"trained_length": 128}
         ("stars", SHORT, {"max_length": 256}, 128, "max_length is 256, but .* 128"),
     ],
 )
-def test_length_is_that_of_the_task_and_is_cut_at_the_trained_one_with_a_warning(
-    encoder, task, fields, settings, length, words
-):
+def test_length_is_cut_at_the_trained_one(encoder, task, fields, settings, length, words):
     """Where nobody asked for a length, a warning comes only where the task needs long inputs."""
     folder = record(encoder, **{"max_position_embeddings": 512, **fields})
     chosen, warning = choose_max_length(folder, find_task(task), FinetuningSettings(**settings))
@@ -91,7 +89,7 @@ def test_windows_without_an_answer_are_sampled(encoder, tmp_path, share):
     assert len(prepared.dev_features) == len(everything.dev_features)
 
 
-def test_a_batch_of_short_texts_has_more_of_them_where_a_device_is_filled_by_tokens():
+def test_short_texts_fill_a_batch_by_tokens():
     lengths = [40, 3, 10, 3, 90, 3, 12, 3]
     features = [Feature(i, [[7] * length], [[0] * length]) for i, length in enumerate(lengths)]
 

@@ -79,7 +79,7 @@ def test_a_damaged_encoder_is_told_in_one_line(made, damage, named):
         tune(made, "unmade", encoder=damage.__name__)
 
 
-def test_an_encoder_with_a_pooler_and_one_without_get_the_same_head(made):
+def test_with_or_without_pooler_the_head_is_same(made):
     """Else a published encoder, which has a trained pooler, would be compared with one that was
     trained on without.
     """
@@ -97,7 +97,7 @@ def test_an_encoder_with_a_pooler_and_one_without_get_the_same_head(made):
     assert tune(made, "pooled", encoder="unpooled")["n_dev"] > 0
 
 
-def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, learnt):
+def test_a_folder_without_its_head_is_refused(made, learnt):
     without(made / "learnt", made / "headless", "classifier")
     with pytest.raises(UserError, check=names("headless", "classifier.dense.bias")):
         network.load_finetuned(made / "headless")

@@ -12,7 +12,7 @@ from amazon_electra.model.finetuning.training import (
 )
 
 
-def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():
+def test_rates_fall_from_the_head_down():
     """The task head is at depth layers + 2 there, the top layer at depth layers: two decays lie
     between them (google-research/electra, model/optimization.py).
     """

@@ -66,9 +66,7 @@ def test_it_is_the_state_before_the_first_step(shards, settings, tmp_path):
         assert torch.equal(drawn[name], tensor), name
 
 
-def test_a_folder_says_what_its_pre_training_began_with_and_so_do_those_that_go_on(
-    shards, tmp_path
-):
+def test_a_folder_keeps_what_its_training_began_with(shards, tmp_path):
     sets = [part for n, v in (SHAPE | {"batch": "4"}).items() for part in ("--set", f"{n}={v}")]
     common = ["--shards", str(shards.folder), "--recipe", "sample", "--steps", "1"]
     common += ["--device", "cpu", "--threads", "1"]
@@ -87,7 +85,7 @@ def test_a_folder_says_what_its_pre_training_began_with_and_so_do_those_that_go_
     assert AutoConfig.from_pretrained(tmp_path / "saved").pretraining_start == starts[0][START]
 
 
-def test_the_head_is_the_one_that_a_trained_encoder_gets(shards, tmp_path):
+def test_the_head_is_a_trained_encoders(shards, tmp_path):
     """Or the other control: the encoder alone differs."""
     recipe = apply_settings(RECIPES["sample"], SHAPE)
     folder = write_architecture(tmp_path / "architecture", recipe, shards)

@@ -46,7 +46,7 @@ def tried(made, name):
     return [trial["settings"] for trial in json.loads((made / name / "trials.json").read_text())]
 
 
-def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypatch):
+def test_a_killed_search_tries_the_same(made, monkeypatch):
     look(made, "whole", 5)
     train_once, started = search.TrialTraining.__call__, []
 
@@ -92,7 +92,7 @@ class Trial:
         (3, [(1, 1), (3, 2), (5, 3)]),
     ],
 )
-def test_a_score_is_compared_once_after_each_of_five_equal_shares(steps, told):
+def test_a_score_is_compared_after_each_fifth(steps, told):
     trial = Trial()
     report = search.make_reporter(trial, "dev_accuracy")
     for step in range(1, steps + 1):
@@ -100,7 +100,7 @@ def test_a_score_is_compared_once_after_each_of_five_equal_shares(steps, told):
     assert trial.told == told
 
 
-def test_a_trial_that_is_behind_ends_but_not_at_equal_shares_of_the_whole():
+def test_a_trial_that_is_behind_ends():
     """What has come to its end has a score, whatever the others had."""
     trial = Trial(is_behind=True)
     report = search.make_reporter(trial, "dev_accuracy")
@@ -113,7 +113,7 @@ def test_a_trial_that_is_behind_ends_but_not_at_equal_shares_of_the_whole():
     assert [part for part, _ in trial.told] == [1, 4, 5]
 
 
-def test_a_trial_is_the_first_rate_alone_and_its_score_is_best_on_dev(made, monkeypatch):
+def test_a_trial_is_the_first_rate_alone(made, monkeypatch):
     """Its shares are of its own steps; the study's value is the first metric, not the loss."""
     from amazon_electra.model.finetuning import fit
 

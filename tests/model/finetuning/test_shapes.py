@@ -80,7 +80,7 @@ def test_span(made):
     assert not report["missing_keys"]
 
 
-def test_the_best_state_is_chosen_at_its_own_best_threshold(made):
+def test_a_state_has_its_own_best_threshold(made):
     """The dev score that chose the state is the score of the written model, threshold included; at
     threshold 0 a network this little trained would be judged by another number.
     """
@@ -140,7 +140,7 @@ def test_choice(made):
     assert learn(made, "swag", data, chosen=short)[1]["accuracy"] > 0.9
 
 
-def test_a_model_of_mnli_is_measured_on_both_dev_sets(made):
+def test_mnli_is_measured_on_both_dev_sets(made):
     data = made / "MNLI"
     data.mkdir()
     generator = np.random.default_rng(0)

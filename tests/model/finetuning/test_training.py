@@ -22,7 +22,7 @@ def features(lengths):
     return [Feature(i, [[7] * n], [[0] * n], i % 2) for i, n in enumerate(lengths)]
 
 
-def test_grouped_batches_hold_every_example_once_and_little_padding():
+def test_batches_hold_every_example_once():
     lengths = np.random.default_rng(0).integers(5, 128, 1000)
     batches = draw_training_batches(lengths, 32, np.random.default_rng(1))
     assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
@@ -84,7 +84,7 @@ def always_saved(monkeypatch):
     monkeypatch.setattr(loop, "CHECKPOINT_SHARE", 0.0)
 
 
-def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path, always_saved, monkeypatch):
+def test_a_killed_training_goes_on_the_same(tmp_path, always_saved, monkeypatch):
     """Dropout included: the weights at the end are the same to the bit, and so are the numbers of
     the log.
     """
@@ -120,7 +120,7 @@ def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path, always_saved,
 
 
 @pytest.mark.parametrize("what", ["loss", "weights", "score"])
-def test_a_training_that_diverges_is_given_up_with_its_best_state(tmp_path, monkeypatch, what):
+def test_a_diverged_training_keeps_its_best_state(tmp_path, monkeypatch, what):
     """After the second evaluation nothing is a number any more."""
     step, taken = loop._train_step, []
 

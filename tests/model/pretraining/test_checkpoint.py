@@ -29,7 +29,7 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_newest_state_is_read_back_as_it_was(tmp_path):
+def test_the_newest_state_is_read_back(tmp_path):
     folder = tmp_path / "new" / "folder"
     assert load_newest_state(folder) is None
     for step in (900, 10_000, 1000):
@@ -55,7 +55,7 @@ def cut(path):
     ],
     ids=["tensors cut", "no step", "no tensors"],
 )
-def test_a_damaged_one_is_set_aside_and_the_one_before_it_is_taken(tmp_path, capsys, damage):
+def test_a_damaged_one_is_set_aside(tmp_path, capsys, damage):
     for step in (1, 2):
         damage(save_state(tmp_path, state_of(3)))
         save_state(tmp_path, state_of(step))
@@ -73,7 +73,7 @@ def test_where_all_are_damaged_nothing_begins_anew_unasked(tmp_path):
     assert load_newest_state(tmp_path) is None, "that is the same command again"
 
 
-def test_a_write_that_fails_leaves_nothing_and_is_told_with_what_is_left(tmp_path, monkeypatch):
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     writer = CheckpointWriter(tmp_path, keep=3)
     writer.write(state_of(1), best_step=1)
     writer.wait()
@@ -103,7 +103,7 @@ def test_the_remains_of_a_killed_write_are_removed(tmp_path):
     assert names_in(tmp_path) == ["step-00000002"]
 
 
-def test_all_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_all_is_on_disk_before_its_name(tmp_path, monkeypatch):
     """A power cut after the rename must not leave an empty file under a whole one's name."""
     synced, fsync = [], os.fsync
 
@@ -146,9 +146,7 @@ def one_thread():
 
 
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
-def test_the_numbers_of_a_step_change_only_with_the_version(
-    objective, shards, tmp_path, one_thread
-):
+def test_a_steps_numbers_change_only_with_the_version(objective, shards, tmp_path, one_thread):
     training = build(shards, tmp_path / "out", objective=objective, **SETTINGS)
     losses = take_steps(training, islice(training.batches.iterate_steps(0), STEPS))
     known = LOSSES.get(VERSION, {}).get(objective, [])

@@ -41,9 +41,7 @@ def assert_same_state(one, other):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["electra", "mlm"])
-def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
-    shards, tmp_path, monkeypatch, objective
-):
+def test_compiled_steps_are_the_plain_ones(shards, tmp_path, monkeypatch, objective):
     """fullgraph: a break would raise."""
     whole = partial(torch.compile, backend="aot_eager", fullgraph=True)
     monkeypatch.setattr(torch, "compile", lambda function, **_: whole(function))
@@ -63,7 +61,7 @@ def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
 
 
 @pytest.mark.slow
-def test_compiled_steps_of_one_shape_are_compiled_once_and_drop_out_alike_again(shards, tmp_path):
+def test_one_shape_is_compiled_once(shards, tmp_path):
     """By Inductor and gcc. A run that is restored goes on as if it had never stopped."""
     torch.compiler.reset()
     settings = {"dropout": "0.1", "layers": "1", "compile": "on", "objective": "mlm"}
@@ -79,9 +77,7 @@ def test_compiled_steps_of_one_shape_are_compiled_once_and_drop_out_alike_again(
     assert_same_state(whole, again)
 
 
-def test_a_step_that_cannot_be_compiled_is_taken_without_and_told(
-    shards, tmp_path, monkeypatch, capsys
-):
+def test_a_step_that_cannot_be_compiled_is_taken(shards, tmp_path, monkeypatch, capsys):
     def refuse(graph, inputs):
         raise RuntimeError("no compiler here\nand much more")
 
@@ -117,7 +113,7 @@ def number_rows(length):
 
 
 @pytest.mark.parametrize("length", [64, 128, 300])
-def test_the_blocks_of_the_fused_attention_hold_all_that_share_a_document(length):
+def test_blocks_hold_all_that_share_a_document(length):
     documents = number_rows(length)
     counts, places = find_blocks(documents)
     together = documents[:, :, None] == documents[:, None]
@@ -149,7 +145,7 @@ without_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA 
 
 
 @pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=without_gpu)])
-def test_what_was_restored_goes_on_as_if_never_stopped(shards, tmp_path, kind):
+def test_what_was_restored_goes_on_the_same(shards, tmp_path, kind):
     """The fused optimizer counts its steps on the device of the parameters."""
     whole = training(shards, kind, tmp_path)
     batches = list(islice(whole.batches.iterate_steps(0), 4))
@@ -167,7 +163,7 @@ def test_what_was_restored_goes_on_as_if_never_stopped(shards, tmp_path, kind):
 
 
 @without_gpu
-def test_twenty_steps_on_a_gpu_are_those_of_the_cpu(shards, tmp_path):
+def test_steps_on_a_gpu_are_the_cpus(shards, tmp_path):
     losses = {}
     for kind in ("cpu", "cuda"):
         run = training(shards, kind, tmp_path / kind, dropout="0")
@@ -176,7 +172,7 @@ def test_twenty_steps_on_a_gpu_are_those_of_the_cpu(shards, tmp_path):
 
 
 @without_gpu
-def test_steps_as_graphs_are_those_that_are_not_and_go_on_to_the_bit(shards, tmp_path):
+def test_graphs_are_the_plain_steps_and_go_on(shards, tmp_path):
     losses, states = {}, []
     for compiles in ("off", "auto"):
         settings = {"precision": "bf16", "dropout": "0", "compile": compiles}
@@ -211,9 +207,7 @@ def forbid_more_than(run, sequences):
     return tried
 
 
-def test_a_device_without_the_memory_takes_half_the_sequences_and_the_same_step(
-    shards, tmp_path, capsys
-):
+def test_without_memory_half_the_sequences_are_taken(shards, tmp_path, capsys):
     few, halved = (
         training(shards, "cpu", tmp_path / name, dropout="0", **size)
         for name, size in (("few", {"device_batch": "1"}), ("halved", {}))

@@ -37,7 +37,7 @@ def test_matrices_decay_and_biases_and_norms_do_not(shards, tmp_path):
         torch.testing.assert_close(after, before * factor, rtol=2e-5, atol=1e-6)
 
 
-def test_the_rate_of_pretraining_rises_and_falls_in_lines():
+def test_the_rate_rises_and_falls():
     rates = [compute_learning_rate(2, 0.1, progress) for progress in (0, 0.05, 0.1, 0.5, 1, 1.1)]
     assert rates == pytest.approx([0, 0.95, 1.8, 1.0, 0, 0])
     assert compute_learning_rate(2, 0, 0.0) == 2.0

@@ -28,7 +28,7 @@ def test_the_card_tells_data_counts_curve_and_lineage(shards, dev_shards, tmp_pa
         assert "discriminator auc" in card
 
 
-def test_padding_is_the_token_that_the_tokenizer_has_for_it(shards, tmp_path):
+def test_padding_is_the_tokenizers(shards, tmp_path):
     own = shutil.copytree(shards, tmp_path / "shards")
     told = own / "vocabulary" / "tokenizer_config.json"
     told.write_text(told.read_text().replace('"[PAD]"', '"word0"'))
@@ -77,7 +77,7 @@ def published(tmp_path):
 
 
 @pytest.mark.parametrize("start", ["origin", "mini-bert"])
-def test_an_adapted_encoder_is_called_by_what_it_was(tmp_path, published, start):
+def test_an_adapted_encoder_keeps_its_name(tmp_path, published, start):
     card, folder, front = train(tmp_path, "out", start=tmp_path / start)
     assert "# mini-bert, adapted: encoder" in card
     assert "Training began with mini-bert." in card

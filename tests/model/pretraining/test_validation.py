@@ -8,9 +8,7 @@ from amazon_electra.model.pretraining.validation import describe_collapse
 from tests.model.pretraining.runs import SHAPE, pretrain
 
 
-def test_a_constant_is_warned_of_while_it_trains_and_in_the_result(
-    shards, dev_shards, tmp_path, capsys
-):
+def test_a_constant_is_warned_of(shards, dev_shards, tmp_path, capsys):
     words = ("--validation", dev_shards)
     result = pretrain(shards, tmp_path / "out", *words, steps=4, learning_rate=1e-6, **SHAPE)
     warning = "step 4: the discriminator is a constant so far (AUC 0."
@@ -28,5 +26,5 @@ def test_a_constant_is_warned_of_while_it_trains_and_in_the_result(
         {"validation_discriminator_auc": float("nan")},
     ],
 )
-def test_a_discriminator_that_tells_tokens_apart_is_not_warned_of(measures):
+def test_a_useful_discriminator_is_not_warned_of(measures):
     assert describe_collapse(4, measures) is None

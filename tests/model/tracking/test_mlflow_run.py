@@ -36,9 +36,7 @@ def read_losses(client, run):
     return [(metric.step, metric.value) for metric in client.get_metric_history(run, "loss")]
 
 
-def test_nothing_is_left_where_it_was_started_and_artifacts_are_no_second_copy(
-    tmp_path, mlflow_uri, monkeypatch
-):
+def test_nothing_is_left_where_it_was_started(tmp_path, mlflow_uri, monkeypatch):
     place, model = tmp_path / "somewhere", tmp_path / "model"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -61,7 +59,7 @@ def test_nothing_is_left_where_it_was_started_and_artifacts_are_no_second_copy(
     assert Path(shown).stat().st_size == 1000, "what MLflow shows outlives the stage"
 
 
-def test_a_flow_run_that_begins_again_is_the_same_one(mlflow_uri):
+def test_a_flow_run_begun_again_is_the_same(mlflow_uri):
     ids = []
     for flow_run, status in (("one", "SCHEDULED"), ("one", "FINISHED"), ("other", "FINISHED")):
         tracking = Tracking(mlflow_uri)
@@ -87,7 +85,7 @@ create_client(sys.argv[1]).search_experiments()
 
 
 @pytest.mark.slow
-def test_a_database_whose_creation_was_killed_is_made_by_the_next_run(tmp_path):
+def test_a_half_made_database_is_made_again(tmp_path):
     uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
     (tmp_path / "mlflow").mkdir()
     killed = subprocess.run([sys.executable, "-c", KILLED, uri])
@@ -106,9 +104,7 @@ def test_passwords_of_addresses_reach_neither_logs_nor_links(monkeypatch, heard)
     assert tracking.build_address() == "http://127.0.0.1:9/#/experiments/1/runs/1"
 
 
-def test_curves_and_the_load_of_the_machine_are_sent_while_a_job_runs(
-    tmp_path, mlflow_uri, monkeypatch
-):
+def test_curves_are_sent_while_a_job_runs(tmp_path, mlflow_uri, monkeypatch):
     """Lines that come again, as a resumed job cut its file, are sent once."""
     monkeypatch.setattr(mlflow_run, "POLL_SECONDS", 0.1)
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
@@ -131,7 +127,7 @@ def test_curves_and_the_load_of_the_machine_are_sent_while_a_job_runs(
     assert made.data.tags["mlflow.parentRunId"] == tracking.parent.id
 
 
-def test_what_mlflow_missed_is_mirrored_by_the_next_run_and_once(tmp_path, mlflow_uri, monkeypatch):
+def test_what_mlflow_missed_is_mirrored_once(tmp_path, mlflow_uri, monkeypatch):
     monkeypatch.setattr(mlflow_run, "CLOSE_SECONDS", 0.1)
     tags, nested = {FINGERPRINT: "of-the-stage"}, []
     write_steps(tmp_path, 1, 2)

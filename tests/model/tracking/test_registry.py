@@ -6,7 +6,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.tracking.registry import Registry, find_models, name_model
 
 
-def test_a_registry_that_nobody_made_has_no_alias_and_is_not_made_for_that(tmp_path):
+def test_asking_for_an_alias_makes_no_registry(tmp_path):
     """Making MLflow's database took most of a minute on a busy machine."""
     uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
     registry = Registry(uri, name_model("stars"))

@@ -62,7 +62,7 @@ def as_list(values):
 
 
 @pytest.mark.parametrize("form", [as_list, lambda values: as_frame("text", values)])
-def test_what_is_no_review_has_the_reason_of_score_and_no_label(post, form):
+def test_what_is_no_review_has_a_reason(post, form):
     status, answer = post(form([TEXTS[0], *NO_REVIEWS]))
     assert status == 200
     assert answer["predictions"][0]["label"] in LABELS
@@ -73,7 +73,7 @@ def test_what_is_no_review_has_the_reason_of_score_and_no_label(post, form):
     ]
 
 
-def test_probabilities_are_those_of_score_under_names_that_no_class_takes(folder, post):
+def test_probabilities_are_those_of_score(folder, post):
     expected = load_classifier(str(folder), "fp32").score(TEXTS)
     model = mlflow.pyfunc.load_model(str(folder.parent / "served"))
     frame = model.predict(pd.DataFrame({"id": [1, 2], "text": TEXTS})).to_dict("records")
@@ -104,6 +104,6 @@ def test_what_is_no_column_of_values_is_refused(post, body):
     assert "text" in answer["message"]
 
 
-def test_the_model_runs_without_this_package_and_names_no_place_of_this_machine(folder, post):
+def test_the_model_runs_without_this_package(folder, post):
     assert str(folder.parent) in sys.modules["model_folder"].__path__[0]
     assert str(folder) not in (folder.parent / "served" / "MLmodel").read_text()

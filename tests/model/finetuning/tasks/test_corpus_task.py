@@ -16,7 +16,7 @@ def read_ids(corpus, task, split, n=None):
     return {e.id for e in find_task(task).read(corpus, split, Sampling(n), Counter())}
 
 
-def test_all_labels_but_those_of_dev_and_test_are_trained_on(tmp_path):
+def test_labels_of_pretrain_and_train_are_trained_on(tmp_path):
     corpus = write_corpus(tmp_path)
     rows = [row for file in corpus.glob("*.parquet") for row in pq.read_table(file).to_pylist()]
     for task, classes in (("polarity", {1, 2, 4, 5}), ("stars", {1, 2, 3, 4, 5})):
@@ -29,7 +29,7 @@ def test_all_labels_but_those_of_dev_and_test_are_trained_on(tmp_path):
         assert read_ids(corpus, task, "train", 50) < read["train"]
 
 
-def test_reviews_of_a_product_are_never_in_two_folds(tmp_path):
+def test_a_product_is_in_one_fold(tmp_path):
     corpus = write_corpus(tmp_path, files=1)
     [file] = corpus.glob("*.parquet")
     table = pq.read_table(file)

@@ -45,14 +45,14 @@ def test_unreadable_empty_and_unknown_files_are_told(
         check(task, tmp_path)
 
 
-def test_a_train_split_whose_texts_are_all_in_test_is_told(tmp_path):
+def test_a_train_split_within_test_is_told(tmp_path):
     for name in ("train.ft.txt", "test.ft.txt"):
         (tmp_path / name).write_text(content("amazon-sentiment", name, "all"))
     with pytest.raises(UserError, check=names("train split")):
         check("amazon-sentiment", tmp_path)
 
 
-def test_of_large_files_the_first_examples_alone_are_read(tmp_path, monkeypatch):
+def test_large_files_are_read_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(split_reading, "READ_WHOLE", 0)
     for name in ("train", "val", "test"):
         path = tmp_path / f"{name}-qar.jsonl"

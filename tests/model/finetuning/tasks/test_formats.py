@@ -23,7 +23,7 @@ def splits(name, data):
 
 
 @pytest.mark.parametrize("name", ["mrpc", "sts-b"])
-def test_tasks_whose_pairs_have_no_order_train_on_both_orders(tmp_path, name):
+def test_unordered_pairs_train_on_both_orders(tmp_path, name):
     """Of the sample each pair comes twice, as in google's double_unordered; not where the swapped
     pair is one of test, and never in dev or test.
     """
@@ -51,7 +51,7 @@ def test_tasks_whose_pairs_have_no_order_train_on_both_orders(tmp_path, name):
     assert len({e.text.strip("ab") for e in sampled}) == 10
 
 
-def test_fasttext_splits_by_text_and_compression_does_not_matter(tmp_path):
+def test_fasttext_splits_by_text(tmp_path):
     lines = [f"__label__{1 + i % 2} Title {i // 2}: some text {i // 2}" for i in range(400)]
     (tmp_path / "plain.txt").write_text("\n".join(lines))
     with gzip.open(tmp_path / "packed.txt", "wt") as file:
@@ -70,7 +70,7 @@ def test_half_a_character_is_a_question_mark():
 
 
 @pytest.mark.parametrize("name", list(glue.SPECS))
-def test_every_glue_task_measures_on_the_official_dev_set(tmp_path, name):
+def test_glue_measures_on_the_official_dev_set(tmp_path, name):
     spec = glue.SPECS[name]
     header = spec.header or tuple(filter(None, ("index", spec.text, spec.pair, spec.label)))
     dev = {"mnli": "dev_matched.tsv", "mnli-mm": "dev_mismatched.tsv"}.get(name, "dev.tsv")
@@ -128,7 +128,7 @@ def test_conll_in_either_scheme(tmp_path):
     assert [conll.LABELS[t] for t in second.tags] == ["B-ORG", "B-ORG"]
 
 
-def test_each_ending_of_swag_goes_on_from_the_second_sentence(tmp_path):
+def test_endings_of_swag_follow_the_second_sentence(tmp_path):
     header = "video-id,sent1,sent2,ending0,ending1,ending2,ending3,label"
     (tmp_path / "val.csv").write_text(f"{header}\nv,It begins.,He,runs,sits,eats,sleeps,2")
     [example] = swag.read_swag_questions(tmp_path / "val.csv")

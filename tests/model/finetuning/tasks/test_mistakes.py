@@ -75,7 +75,7 @@ def test_short_lines_are_left_out_and_counted(tmp_path):
     assert len(read) == 60
 
 
-def test_a_packed_file_that_holds_far_more_than_its_size_is_refused(tmp_path):
+def test_a_packed_bomb_is_refused(tmp_path):
     path = tmp_path / "train.csv.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(b"text,label\n")

@@ -28,7 +28,7 @@ def test_an_answer_is_found_ignoring_white_space(review, answer, start, found):
     assert subjqa.align_answer(review, answer, start) == found
 
 
-def test_a_question_whose_answers_are_not_in_the_review_is_left_out(tmp_path):
+def test_a_question_without_found_answers_is_left_out(tmp_path):
     rows = [
         'How?,"Good bedding. ANSWERNOTFOUND",a,bedding .,"(5, 14)"',
         'How?,"Good bedding. ANSWERNOTFOUND",a,nothing like it,"(5, 14)"',

@@ -121,7 +121,7 @@ def test_products_stay_on_one_side_of_a_cut(tmp_path, task):
 
 
 @pytest.mark.parametrize("task", FILES)
-def test_inputs_of_a_later_split_are_left_out_and_counted(tmp_path, task):
+def test_inputs_of_later_splits_are_left_out(tmp_path, task):
     """Every file holds the same examples: test keeps them all."""
     listed = [name for name in FILES[task] if (task, name) != ("mrpc", "test.tsv")]
     for name in listed:

@@ -40,7 +40,7 @@ def test_objective_and_rates_by_kind_and_weights(tmp_path, what, told, objective
     assert chosen == {**as_used, **rates}
 
 
-def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_path):
+def test_a_missing_generator_is_the_first_layers(tmp_path):
     folder = write_checkpoint(tmp_path, "ELECTRA's discriminator")
     cut = {"generator_multiplier": "1", "generator_layers": "1"}
     assert choose_settings(folder, {}) == {**cut, **OLD_HEAD_SETTINGS}
@@ -61,9 +61,7 @@ def train_discriminator(shards, folder, *words):
     return weights, max(read_curve(folder / "out", "learning_rate").values())
 
 
-def test_a_discriminator_alone_is_trained_with_a_generator_of_its_first_layers(
-    shards, tmp_path, capsys
-):
+def test_a_discriminator_alone_makes_its_generator(shards, tmp_path, capsys):
     generator, rate = train_discriminator(shards, tmp_path)
     told = capsys.readouterr().err
     assert "learning_rate=5e-5, warmup=0.1" in told
@@ -87,7 +85,7 @@ def test_a_discriminator_is_trained_with_its_published_generator(shards, tmp_pat
 
 
 @pytest.mark.parametrize("what", ["ELECTRA's generator", "ELECTRA's discriminator"])
-def test_what_was_trained_here_goes_on_as_its_recipe_says(tmp_path, what):
+def test_what_was_trained_here_keeps_its_recipe(tmp_path, what):
     """Unless a graph starts from it as from any published one, and so brought it with an
     origin.json.
     """
@@ -98,7 +96,7 @@ def test_what_was_trained_here_goes_on_as_its_recipe_says(tmp_path, what):
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "warmup"])
-def test_a_given_setting_leaves_the_others_as_they_are(tmp_path, name):
+def test_a_given_setting_leaves_the_others(tmp_path, name):
     """But that a given learning_rate is the trunk's too."""
     folder = write_checkpoint(tmp_path)
     gone = {name, "trunk_learning_rate"} if name == "learning_rate" else {name}

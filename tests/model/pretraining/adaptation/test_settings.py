@@ -27,7 +27,7 @@ def test_the_trunk_has_its_own_rate(made, tmp_path):
     assert 0 < max(measure_moves(made, tmp_path).values()) < 1e-4
 
 
-def test_what_is_written_is_the_average_and_the_checkpoints_are_not(made, tmp_path):
+def test_what_is_written_is_the_average(made, tmp_path):
     train(made, tmp_path / "own")
     train(made, tmp_path / "mean", origin_average=0.25)
     own, mean = read_weights(tmp_path / "own"), read_weights(tmp_path / "mean")

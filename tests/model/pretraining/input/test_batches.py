@@ -86,7 +86,7 @@ def test_totals_are_those_of_the_whole_batch():
     assert "types" not in made
 
 
-def test_a_total_is_never_zero_for_it_is_divided_by():
+def test_a_total_is_never_zero():
     nothing = build_rows([[[[]]], [[[]]]], 4)
     made = batches_of(size=2).prepare_batch(nothing, 0)
     assert (made["masked_total"], made["masked_counts"].sum()) == (1.0, 0.0)
@@ -94,14 +94,14 @@ def test_a_total_is_never_zero_for_it_is_divided_by():
     assert (pairs["pairs_total"], pairs["pair_weights"].sum()) == (1.0, 0.0)
 
 
-def test_documents_of_the_last_row_count_as_those_of_the_first():
+def test_documents_of_the_last_row_count():
     assert sum_squared_lengths(np.array([[1, 1, 2, 0], [1, 1, 1, 1], [0, 0, 0, 0]])) == 4 + 1 + 16
     drawn = np.sort(np.random.default_rng(0).integers(0, 6, (20, 12)), axis=1)
     lengths = [np.count_nonzero(row == number) for row in drawn for number in range(1, 6)]
     assert sum_squared_lengths(drawn) == sum(length**2 for length in lengths)
 
 
-def test_a_resumed_run_sees_the_same_batches_and_every_step_other_masks():
+def test_a_resumed_run_sees_the_same_batches():
     whole = batches_of().iterate_steps(0)
     steps = [next(whole) for _ in range(6)]
     resumed = batches_of().iterate_steps(4)
@@ -120,7 +120,7 @@ def test_processes_share_the_batch_of_one(more):
     assert_are_parts(parts, whole)
 
 
-def test_parts_of_a_batch_are_its_rows_and_keep_its_totals():
+def test_parts_of_a_batch_keep_its_totals():
     made = batches_of().prepare_batch(ROWS, 0)
     parts = split_batch(made, 3)
     assert [len(part["input_ids"]) for part in parts] == [3, 1]
@@ -136,7 +136,7 @@ def test_segments_have_random_numbers_of_their_own():
     assert [np.flatnonzero(row)[0] for row in cut["types"]] == [4, 5, 6, 3]
 
 
-def test_batches_are_made_before_they_are_needed_but_not_without_end():
+def test_batches_are_made_before_they_are_needed():
     made, asked, before = [], threading.Semaphore(0), set(threading.enumerate())
 
     def count_batches():

@@ -40,7 +40,7 @@ def flatten(sentences):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_second_half_is_its_own_or_that_of_another_document(seed):
+def test_second_halves_are_of_documents_of_the_batch(seed):
     batch = number_documents([[(4, 3, 5), (6,), (2, 7)], [(3, 3), (5, 2)], [(8,)]])
     pairs = make_pairs(np.random.default_rng(seed), build_rows(batch, LENGTH), CLS, SEP)
     pair_documents = [d for row in batch for d in row if len(d) > 1]
@@ -75,7 +75,7 @@ def test_a_second_half_is_its_own_or_that_of_another_document(seed):
         assert not any(weight for *_, weight in told)
 
 
-def test_half_are_exchanged_and_every_cut_and_partner_is_as_likely():
+def test_half_are_exchanged():
     batch = number_documents([[(3, 3, 3), (2, 2)], [(4, 4)]])
     rows, rng = build_rows(batch, LENGTH), np.random.default_rng(0)
     exchanged, cuts, partners = [], [], []
@@ -93,7 +93,7 @@ def test_half_are_exchanged_and_every_cut_and_partner_is_as_likely():
     assert np.mean(partners) == pytest.approx(0.5, abs=0.06)
 
 
-def test_the_only_pair_of_a_batch_keeps_its_second_half():
+def test_the_only_pair_keeps_its_second_half():
     rows = build_rows(number_documents([[(3, 3), (4,)]]), LENGTH)
     for seed in range(10):
         pairs = make_pairs(np.random.default_rng(seed), rows, CLS, SEP)

@@ -15,7 +15,7 @@ def shards(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("shards"), sequences=128, length=64)
 
 
-def test_half_of_the_documents_are_cut_at_a_sentence_start(shards, tmp_path):
+def test_half_of_the_documents_are_cut(shards, tmp_path):
     arrays = next(build(shards, tmp_path, **SHAPE | {"batch": 64}).batches.iterate_steps(0))
     rows = next(Stream(Shards.open(shards), 0).iterate_batches(0, 64))
     documents, types = arrays["documents"], arrays["types"]
@@ -38,9 +38,7 @@ def test_half_of_the_documents_are_cut_at_a_sentence_start(shards, tmp_path):
 
 
 @pytest.mark.parametrize(("probability", "are_equal"), [(0, True), (0.5, False)])
-def test_a_type_that_was_never_trained_is_exported_as_type_0(
-    shards, tmp_path, probability, are_equal
-):
+def test_an_untrained_type_is_exported_as_type_0(shards, tmp_path, probability, are_equal):
     pretrain(shards, tmp_path, steps=2, segment_probability=probability, **SHAPE)
     for network in ("discriminator", "generator"):
         weights = load_file(tmp_path / network / "model.safetensors")

@@ -26,7 +26,7 @@ def take(stream, position, size, count):
     return [row for _ in range(count) for row in rows_as_tuples(next(batches))]
 
 
-def test_every_sequence_once_an_epoch_and_another_order_in_the_next(shards):
+def test_every_sequence_once_an_epoch(shards):
     stream = Stream(shards, seed=0, window_sequences=64)
     written = sorted(
         tuple(ids)

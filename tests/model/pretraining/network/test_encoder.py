@@ -21,7 +21,7 @@ def weights():
 @pytest.mark.parametrize(
     "name", ["discriminator.project", "generator.project", "discriminator_head.out"]
 )
-def test_layers_without_an_initializer_of_their_own_start_by_glorot(weights, name):
+def test_layers_start_by_glorot(weights, name):
     """tf.layers.dense without kernel_initializer, as google calls it for these three."""
     weight = weights[f"{name}.weight"]
     limit = math.sqrt(6 / sum(weight.shape))

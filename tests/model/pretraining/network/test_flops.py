@@ -31,9 +31,7 @@ def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective,
 
 
 @pytest.mark.parametrize("within_documents", [False, True])
-def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(
-    shards, tmp_path, monkeypatch, within_documents
-):
+def test_costs_are_estimated_as_they_are_counted(shards, tmp_path, monkeypatch, within_documents):
     monkeypatch.setattr(Device, "has_document_attention", within_documents)
     training = build(shards, tmp_path, **SMALL)
     recipe = apply_settings(RECIPES["sample"], {n: str(value) for n, value in SMALL.items()})

@@ -127,7 +127,7 @@ def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):
         load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
 
 
-def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path):
+def test_an_unused_generator_is_refused(made, tmp_path):
     shards, discriminator, generator = made
     words = ["--start_generator_from", generator]
     with pytest.raises(UserError, check=of_field("start_generator_from")):

@@ -27,7 +27,7 @@ def start(tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
-def test_the_parts_of_a_batch_add_up_to_it(objective, start):
+def test_parts_of_a_batch_add_up(objective, start):
     model, batch = start(objective)
     whole = model(batch)
     parts = [model(part) for part in split_batch(batch, 3)]
@@ -44,7 +44,7 @@ def test_the_parts_of_a_batch_add_up_to_it(objective, start):
     assert doubled == pytest.approx(means), "means of two equal steps"
 
 
-def test_the_pair_loss_is_cross_entropy_over_the_pairs_there_are(start):
+def test_the_pair_loss_is_cross_entropy(start):
     model, batch = start("mlm+nsp")
     states = torch.randn(*batch["input_ids"].shape, 32, generator=torch.Generator().manual_seed(0))
     loss, sums = model._score_pairs(model.pair_head, states, batch)

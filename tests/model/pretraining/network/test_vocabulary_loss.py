@@ -70,7 +70,7 @@ def unhash(x: int) -> int:
     return x ^ x >> 16
 
 
-def test_the_largest_uniform_number_gives_a_finite_gumbel_number():
+def test_the_largest_uniform_number_is_finite():
     """Its 24 bits and a half are 1 in float32, whose logarithm of a logarithm is infinite."""
     key = unhash((unhash(2**32 - 1) - 0x9E3779B9) % 2**32)
     [[largest, other]] = draw_gumbel(torch.tensor([key]), 2).tolist()

@@ -32,7 +32,7 @@ from amazon_electra.beam_jobs.core.settings import read_options, replace_setting
 from amazon_electra.model.device import Device, open_device
 from amazon_electra.model.encoders.config import TRAINED_LENGTH, count_positions
 from amazon_electra.model.encoders.export import write_folder
-from amazon_electra.model.encoders.origin import describe_start
+from amazon_electra.model.encoders.known import describe_start
 from amazon_electra.model.finetuning.network import (
     load_tokenizer,
     open_autocast,

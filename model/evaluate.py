@@ -12,7 +12,7 @@ from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.model.evaluation.evaluate import evaluate_model
 from amazon_electra.model.finetuning.examples import Split
-from amazon_electra.model.finetuning.network import read_task_head
+from amazon_electra.model.finetuning.head import read_task_head
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.options import EvaluateOptions
 from amazon_electra.model.results import EvaluationResult

@@ -3,8 +3,8 @@
 
 The best arm by dev becomes a folder for AutoModelForSequenceClassification, pipeline(), ONNX
 Runtime and text-embeddings-inference; or, as its arm says (model/arms), one for ONNX Runtime alone,
-for skops, or a folder of such folders whose logits are added. `temperature` in config.json divides
-the logits before the softmax; it was fitted on dev, and is 1 where the weights hold it.
+one of TF-IDF, or a folder of such folders whose logits are added. `temperature` in config.json
+divides the logits before the softmax; it was fitted on dev, and is 1 where the weights hold it.
 """
 
 import json
@@ -24,12 +24,13 @@ from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature, take_logarithms
+from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Resources, write_config
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.check import check_folder, choose_examples, load_folder
 from amazon_electra.model.config import FinetuningSettings
-from amazon_electra.model.encoders.origin import describe_start
+from amazon_electra.model.encoders.known import describe_start
 from amazon_electra.model.evaluation.choice import (
     apply_calibration,
     fit_calibration,
@@ -47,7 +48,7 @@ from amazon_electra.model.evaluation.predict import choose_thresholds, predict_s
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.evaluation.significance import compare_arms
 from amazon_electra.model.finetuning.examples import Example, Split, Task, load_examples
-from amazon_electra.model.finetuning.network import NETWORK
+from amazon_electra.model.finetuning.head import NETWORK
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.options import ExportOptions
@@ -61,6 +62,7 @@ from amazon_electra.model.results import ExportResult
 LIBRARIES = {
     "transformers": "transformers",
     "onnx": "onnxruntime",
+    "words": "scikit-learn",
     "skops": "scikit-learn",
     "parts": "amazon-electra",
 }
@@ -207,7 +209,7 @@ def write_model(
             output,
             partial(predict_texts, fitted, temperature),
             target,
-            find_word_pipeline(fitted, ranked),
+            find_words(fitted, ranked),
             reduce(OutOfFold.join, [temper(cell.held_out) for cell in ranked]),
         )
         if target:
@@ -259,12 +261,12 @@ def write_model(
     return ExportResult.of({name: value for name, value in results.items() if name != "arms"})
 
 
-def find_word_pipeline(fitted: Arm, cells: Sequence[ExportCell]) -> Any:
-    """Return the pipeline of the TF-IDF in a fitted arm, or else of a cell without an encoder."""
-    if fitted.word_pipeline is not None:
-        return fitted.word_pipeline
-    cell = next((one for one in cells if not one.arm_class.reads_encoder), None)
-    return cell and cell.arm_class.load(cell.folder, Resources("cpu", "fp32")).word_pipeline
+def find_words(fitted: Arm, cells: Sequence[ExportCell]) -> Words | None:
+    """Return the TF-IDF in a fitted arm, or else of a cell without an encoder."""
+    for cell in cells if fitted.words is None else ():
+        if not cell.arm_class.reads_encoder:
+            return cell.arm_class.load(cell.folder, Resources("cpu", "fp32")).words
+    return fitted.words
 
 
 def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[ExportCell]:

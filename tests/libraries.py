@@ -32,12 +32,6 @@ def list_libraries(folder: Path, work: Path) -> Iterator[tuple[str, Answer]]:
             yield "sentence-transformers and the head", load_states_and_head(folder)
     if kind in ("transformers", "onnx"):
         yield "ONNX Runtime", load_graph(folder)
-    if kind == "skops":
-        import skops.io
-
-        regression = skops.io.load(folder / "model.skops")
-        columns = [[*regression.classes_].index(label) for label in labels]
-        yield "skops", lambda texts: regression.predict_proba(texts)[:, columns]
 
 
 def load_served(folder: Path, work: Path, labels: Sequence[str]) -> Answer:

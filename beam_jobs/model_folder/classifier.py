@@ -1,8 +1,8 @@
 """The loader of a model folder: texts → probabilities of the classes.
 
-A folder holds data, not a program: model.onnx and tokenizer.json, or model.skops, of which only
-types of scikit-learn, SciPy and NumPy are loaded. Or it holds such folders, whose logits are
-weighted and added.
+A folder holds data, not a program: model.onnx and tokenizer.json, words.npz, or model.skops, of
+which only types of scikit-learn, SciPy and NumPy are loaded. Or it holds such folders, whose logits
+are weighted and added.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,12 @@ from .network import (
     Compute,
     Text,
     WrongScores,
+    check_scores,
     load_graph,
     load_tokenizer,
 )
 from .probabilities import apply_temperature, sum_logits, take_logarithms
-from .words import WordWeights, load_pipeline
+from .words import Words, load_pipeline
 
 MAX_CHARACTERS = 200_000  # the rest of a longer text is ignored
 PROBE = "A lamp that broke on the first day."
@@ -55,7 +56,7 @@ class Classifier:
 
     config: ModelConfig
     compute_logits: Compute
-    words: WordWeights | None = None  # what a word adds to the logits of TF-IDF
+    words: Words | None = None  # of TF-IDF
     parts: Sequence[tuple["Classifier", float]] = ()
     """Models whose logits are added, each with its weight."""
     fail: Fail = ValueError
@@ -76,8 +77,8 @@ class Classifier:
 
     @property
     def is_linear(self) -> bool:
-        """Whether it is TF-IDF alone, to which one more text costs microseconds."""
-        return self.details.kind == "skops"
+        """Whether no network is asked, so that one more text costs microseconds."""
+        return self.details.kind in ("words", "skops")
 
     def score(self, texts: Sequence[Text]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; raise what `fail` makes of a score that
@@ -161,10 +162,16 @@ class Classifier:
             tokenizer = load_tokenizer(content, config.amazon_electra.max_length)
             about = tokenizer, len(config.labels), config.pad_token_id, threads
             return cls(config, load_graph(weights, *about), fail=fail)
-        pipeline, compute = load_pipeline(files[0], config.labels)
+        if config.amazon_electra.kind == "skops":
+            compute = load_pipeline(files[0], config.labels)
+            return cls(
+                config, lambda texts: take_logarithms(compute(texts), is_multilabel), fail=fail
+            )
+        words = Words.load(files[0])
 
         def compute_logits(texts: Sequence[Text]) -> np.ndarray:
-            return take_logarithms(compute(texts), is_multilabel)
+            logits = words.compute_logits(texts)
+            check_scores(logits, len(texts), len(config.labels))
+            return logits
 
-        words = WordWeights.of_pipeline(pipeline, config.labels)
         return cls(config, compute_logits, words=words, fail=fail)

@@ -7,8 +7,13 @@ from typing import Literal, Self
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
-ONNX, QUANTIZED, PIPELINE = "model.onnx", "model_quantized.onnx", "model.skops"
-"""Weights of a network in fp32 and in int8, and those of TF-IDF."""
+ONNX, QUANTIZED, WORDS, PIPELINE = (
+    "model.onnx",
+    "model_quantized.onnx",
+    "words.npz",
+    "model.skops",
+)
+"""Weights of a network in fp32 and in int8, those of TF-IDF, and a pipeline of scikit-learn."""
 MULTILABEL = "multi_label_classification"
 """transformers' `problem_type` of a model whose texts may have several labels."""
 MAX_LABELS = 1_000
@@ -37,7 +42,7 @@ class Part(BaseModel):
 class Details(BaseModel):
     """The fields that transformers does not know."""
 
-    kind: Literal["transformers", "onnx", "skops", "parts"]
+    kind: Literal["transformers", "onnx", "words", "skops", "parts"]
     """How the folder is loaded: the first two by ONNX Runtime, `parts` as folders of the others."""
     task: str = ""
     max_length: int = Field(default=512, ge=2)
@@ -94,9 +99,10 @@ class ModelConfig(BaseModel):
 
         TF-IDF has one precision.
         """
+        kind = self.amazon_electra.kind
         if self.is_network:
             return [QUANTIZED if precision == "int8" else ONNX, TOKENIZER]
-        return [PIPELINE] if self.amazon_electra.kind == "skops" else []
+        return [{"words": WORDS, "skops": PIPELINE}[kind]] if kind != "parts" else []
 
 
 def check_labels(labels: list[str]) -> None:

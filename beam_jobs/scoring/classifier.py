@@ -53,7 +53,7 @@ def hash_model(folder: str, precision: ScoringPrecision) -> str:
     def fail_int8(why: str) -> UserError:
         return UserError(f"{folder} {why}; leave it out", "precision", "int8")
 
-    if precision == "int8" and config.amazon_electra.kind == "skops":
+    if precision == "int8" and config.amazon_electra.kind in ("words", "skops"):
         raise fail_int8("is no network")
 
     def hash_files(read: Read, fail: Fail, config: ModelConfig) -> str:

@@ -31,7 +31,7 @@ class ModelConfig(Settings):
 class Model(Stage):
     """Fine-tuned cells, their evaluations and `data` → the model folder."""
 
-    name, version, Config = "model", 21, ModelConfig
+    name, version, Config = "model", 22, ModelConfig
     headline = ("temperature", "calibration.test.after", "int8.changed")
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:

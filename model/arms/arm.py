@@ -13,6 +13,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.model_folder.config import MULTILABEL
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
+from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.config import Precision
 from amazon_electra.model.finetuning.examples import Example, Shape, Task
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
 WORK = "attempts"
 """Folder in that of a fit, which is removed after it."""
-Format = Literal["transformers", "onnx", "skops", "parts"]
+Format = Literal["transformers", "onnx", "words", "skops", "parts"]
 """How an exported folder is loaded: by AutoModelForSequenceClassification (ONNX Runtime too), by
-ONNX Runtime alone, by skops, or as folders of these, whose logits are weighted and added. `score`
-and `mlflow models serve` know these and no arm."""
+ONNX Runtime alone, as TF-IDF (`Words`), as a pipeline of scikit-learn by skops, or as folders of
+these, whose logits are weighted and added. `score` and `mlflow models serve` know these and no
+arm."""
 EXAMPLE_FIELDS = (
     *("n_train", "n_dev", "n_test", "sampling", "balanced_test"),
     *("selection", "max_length", "precision"),
@@ -90,6 +92,8 @@ class Arm(ABC):
     facts: dict[str, Any]
     """What `fit` chose and counted, for result.json: `tried`, `n_train`, `parameters`, `device`,
     and whatever else the arm knows."""
+    words: Words | None = None
+    """Its TF-IDF, whose words are shown; None where it has none."""
     out_of_fold: OutOfFold | None = None
     """Predictions of the training examples, where `fit` cross-validates; for another arm
     model.finetune makes them."""
@@ -131,11 +135,6 @@ class Arm(ABC):
         """Write the folder that others load, but for config.json and the card; logits are to be
         divided by `temperature`.
         """
-
-    @property
-    def word_pipeline(self) -> Any:
-        """The pipeline of scikit-learn of its TF-IDF; None where it has none."""
-        return None
 
     def predict(self, texts: Sequence[str]) -> np.ndarray:
         """Return probabilities [texts, classes]."""

@@ -12,6 +12,7 @@ from amazon_electra.model.arms import register
 from amazon_electra.model.arms.arm import Arm, Exported, Resources
 from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
 from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.head import Head, make_task, read_task_head
 from amazon_electra.model.finetuning.request import Request
 
 
@@ -27,14 +28,14 @@ class Frozen(Arm):
 
     def __init__(
         self,
-        pipeline: Any,
+        layer: Any,
         encoder: Any,
         head: Any,
         source: str,
         resources: Resources,
         facts: dict[str, Any],
     ) -> None:
-        self.pipeline, self.encoder, self.head, self.source = pipeline, encoder, head, source
+        self.layer, self.encoder, self.head, self.source = layer, encoder, head, source
         self.resources, self.facts = resources, facts
 
     @classmethod
@@ -46,19 +47,17 @@ class Frozen(Arm):
         resources: Resources,
         output: Path,
     ) -> Self:
-        from amazon_electra.model.arms.regression import read_weights, summarize_attempts
-        from amazon_electra.model.arms.states import MAX_LABELS, fit_pipeline
+        from amazon_electra.model.arms.regression import summarize_attempts
+        from amazon_electra.model.arms.states import MAX_LABELS, fit_layer
 
         arm, train = cls.open(train, request, resources, MAX_LABELS)
-        arm.pipeline, fitted = fit_pipeline(
-            arm.compute_states(train),
-            list_labels(train),
-            request.task.labels,
-            group_examples(train),
+        labels, classes = list_labels(train), len(request.task.labels)
+        arm.layer, fitted = fit_layer(
+            arm.compute_states(train), labels, classes, group_examples(train)
         )
         arm.out_of_fold = fitted.describe(train)
         arm.facts |= summarize_attempts(fitted.tried)
-        arm.facts["parameters"] += read_weights(arm.pipeline[-1])[0].size
+        arm.facts["parameters"] += fitted.model.coef_.size
         return arm
 
     @classmethod
@@ -84,9 +83,7 @@ class Frozen(Arm):
             train = train[:most_labels]
         for text in warnings:
             print(f"warning: {text}", file=sys.stderr)
-        head = network.Head(
-            task.name, task.shape, task.labels, length, settings.stride, kind=cls.name
-        )
+        head = Head(task.name, task.shape, task.labels, length, settings.stride, kind=cls.name)
         encoder = open_encoder(source, task, head, device)
         facts = {
             "n_train": len(train),
@@ -112,29 +109,24 @@ class Frozen(Arm):
         )
 
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
-        from amazon_electra.model.arms.regression import compute_logits
-
-        return compute_logits(self.pipeline, self.compute_states(examples), self.head.labels)
+        logits: np.ndarray = self.layer.compute_logits(self.compute_states(examples))
+        return logits
 
     def save(self, folder: Path) -> None:
-        from amazon_electra.model.arms.regression import save_pipeline
         from amazon_electra.model.finetuning.network import save_finetuned
 
-        save_pipeline(self.pipeline, folder)
+        self.layer.save(folder)
         save_finetuned(self.encoder.cpu(), self.head, self.source, folder)
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        from amazon_electra.model.arms.regression import load_pipeline
-        from amazon_electra.model.arms.states import open_encoder
+        from amazon_electra.model.arms.states import Layer, open_encoder
         from amazon_electra.model.device import open_device
-        from amazon_electra.model.finetuning.network import make_task, read_task_head
 
         head = read_task_head(folder)
         device = open_device(resources.device, resources.precision)
         encoder = open_encoder(str(folder), make_task(head), head, device)
-        pipeline = load_pipeline(folder)
-        return cls(pipeline, encoder, head, str(folder), resources, {})
+        return cls(Layer.load(folder), encoder, head, str(folder), resources, {})
 
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         """Write one graph of encoder, pooling, standardization and regression, whose logits are
@@ -146,15 +138,15 @@ class Frozen(Arm):
         from amazon_electra.model.device import open_device
         from amazon_electra.model.encoders.config import POOLING
         from amazon_electra.model.encoders.export import write_pooling
-        from amazon_electra.model.finetuning.network import make_task
 
         head, source = self.head, Path(self.source)
         device = open_device("cpu", "fp32")
         encoder: Any = open_encoder(self.source, make_task(head), head, device)
         names = onnx.choose_inputs(encoder.config)
-        weight, bias = onnx.fold_regression(self.pipeline, head.labels, temperature)
         layers = min(LAYERS, encoder.config.num_hidden_layers)
-        model = onnx.StatesClassifier(encoder, layers, weight, bias).eval()
+        own = (self.layer.weights, self.layer.offsets)
+        scaled = [(one / temperature).astype(np.float32) for one in own]
+        model = onnx.StatesClassifier(encoder, layers, *scaled).eval()
         onnx.export_onnx(model, encoder.config, names, folder / onnx.ONNX, self.resources.cache)
         onnx.write_tokenizer(source, folder, head, names)
         inner = folder / onnx.ENCODER

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from amazon_electra.beam_jobs.core.files import atomic_path, hash_bytes, write_json
 from amazon_electra.beam_jobs.model_folder.config import ONNX, QUANTIZED
 from amazon_electra.model.arms.arm import Exported
-from amazon_electra.model.arms.regression import ABSENT, read_weights
 from amazon_electra.model.encoders.export import write_pooling
 from amazon_electra.model.finetuning import network
+from amazon_electra.model.finetuning.head import Head
 
 INT8_BLOCK = 32
 """Weights, and numbers of a token's state, that share a scale in int8. With 128 a text alone has
@@ -100,27 +100,6 @@ class StatesClassifier(nn.Module):
         pooled = network.pool_tokens(last, attention_mask, self.encoder.config)
         logits: Tensor = self.linear(pooled)
         return logits
-
-
-def fold_regression(
-    pipeline: Any, labels: Sequence[str], temperature: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return weight [classes, width] and bias [classes], float32, of a linear layer on raw states
-    that does what a pipeline of standardization and regression does, with calibrated logits.
-    """
-    scaler, regression = pipeline
-    rows, offsets = (part.astype(np.float64) for part in read_weights(regression))
-    if len(rows) == 1:
-        rows, offsets = (
-            np.concatenate([-rows / 2, rows / 2]),
-            np.concatenate([-offsets / 2, offsets / 2]),
-        )
-    order = [list(labels).index(name) for name in regression.classes_]
-    weight = np.zeros((len(labels), rows.shape[1]))
-    bias = np.full(len(labels), ABSENT)
-    weight[order] = rows / scaler.scale_ / temperature
-    bias[order] = (offsets - rows @ (scaler.mean_ / scaler.scale_)) / temperature
-    return weight.astype(np.float32), bias.astype(np.float32)
 
 
 def quantize(output: Path) -> None:
@@ -249,7 +228,7 @@ def trace(model: nn.Module, names: Sequence[str], file: Path) -> None:
     )
 
 
-def write_tokenizer(source: Path, output: Path, head: network.Head, names: Sequence[str]) -> None:
+def write_tokenizer(source: Path, output: Path, head: Head, names: Sequence[str]) -> None:
     """Write tokenizer.json, which cuts to the head's length, and tokenizer_config.json, with which
     transformers takes it as it is.
     """

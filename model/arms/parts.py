@@ -38,11 +38,7 @@ class Parts(Arm):
 
     def __init__(self, parts: Sequence[Part], facts: dict[str, Any]) -> None:
         self.parts, self.facts = parts, facts
-
-    @property
-    def word_pipeline(self) -> Any:
-        found = (part.arm.word_pipeline for part in self.parts)
-        return next((one for one in found if one is not None), None)
+        self.words = next((part.arm.words for part in parts if part.arm.words), None)
 
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
         return sum_logits(

@@ -1,33 +1,22 @@
-"""Logistic regression whose C and class weights are chosen by cross-validation, and the file that
-keeps it with what comes before it, `model.skops`: what the arms with a regression share.
+"""Logistic regression whose C and class weights are chosen by cross-validation: what the arms with
+a regression share.
 """
 
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Literal
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import issparse
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
-from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import LabelBinarizer
 from threadpoolctl import threadpool_limits
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
-from amazon_electra.beam_jobs.model_folder.config import PIPELINE
-from amazon_electra.beam_jobs.model_folder.words import list_regressions
 from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, list_labels
 from amazon_electra.model.evaluation.predict import choose_thresholds
 from amazon_electra.model.evaluation.predictions import compute_log_loss
@@ -119,6 +108,19 @@ class Fitted:
     tried: list[Candidate]
     """The best first."""
 
+    def list_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights [classes, width] and offsets [classes]; of two classes one half each, of a
+        class that no example has none, and ABSENT.
+        """
+        rows, own = self.model.coef_, self.model.intercept_
+        if len(rows) == 1:
+            rows, own = np.concatenate([-rows / 2, rows / 2]), np.concatenate([-own / 2, own / 2])
+        classes = self.logits.shape[1]
+        weights = np.zeros((classes, rows.shape[1]), rows.dtype)
+        offsets = np.full(classes, ABSENT)
+        weights[self.model.classes_], offsets[self.model.classes_] = rows, own
+        return weights, offsets
+
     def describe(self, examples: Sequence[Example]) -> OutOfFold:
         """Return the predictions of the examples that it was fitted to."""
         ids = [example.id for example in examples]
@@ -192,7 +194,7 @@ def fit_model(
 ) -> LogisticRegression:
     """Return a regression fitted to classes, int [n], from the weights of a weaker one if there is
     one. For several classes, 0 or 1 [n, classes], it holds a row of weights for each, which is
-    fitted by itself (`name_classes`).
+    fitted by itself.
     """
 
     def fit(of: np.ndarray, rows: slice) -> LogisticRegression:
@@ -223,34 +225,6 @@ def fit_model(
     model.coef_, model.intercept_, model.classes_ = weights, offsets, np.arange(classes)
     model.n_features_in_ = features.shape[1]
     return model
-
-
-def name_classes(model: LogisticRegression, classes: Sequence[str], is_multilabel: bool) -> Any:
-    """Return a fitted regression whose answers are names of `classes`; of several at once as
-    scikit-learn has it, a regression for each.
-    """
-    if not is_multilabel:
-        model.classes_ = np.array(classes)[model.classes_]
-        return model
-    ones = []
-    for weights, offset in zip(model.coef_, model.intercept_, strict=True):
-        one = clone(model)
-        one.coef_, one.intercept_, one.classes_ = weights[None], offset[None], np.arange(2)
-        one.n_features_in_ = model.n_features_in_
-        ones.append(one)
-    rest = OneVsRestClassifier(clone(model))
-    rest.estimators_, rest.n_features_in_ = ones, model.n_features_in_
-    rest.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(np.eye(len(classes), dtype=int))
-    rest.classes_ = np.array(classes)
-    return rest
-
-
-def read_weights(model: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights [rows, width] and offsets [rows] of what `name_classes` returned."""
-    ones = list_regressions(model)
-    return np.concatenate([one.coef_ for one in ones]), np.concatenate(
-        [one.intercept_ for one in ones]
-    )
 
 
 @contextmanager
@@ -328,49 +302,3 @@ def expand_logits(decision: np.ndarray, order: Sequence[int], classes: int) -> n
     logits = np.full((len(decision), classes), ABSENT, np.float32)
     logits[:, list(order)] = decision
     return logits
-
-
-def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
-    """Write model.skops, which `skops.io.load` reads without trusting any other type.
-
-    Equal pipelines give equal bytes: skops numbers objects and names arrays by their addresses in
-    memory, and dates the files of its archive; here they are counted, and have no date.
-    """
-    import skops.io  # loads all of scikit-learn: 3 CPU seconds, for who needs it
-
-    numbers: dict[int, int] = {}
-    names: dict[str, str] = {}
-
-    def renumber(node: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(address := node.get("__id__"), int):
-            node["__id__"] = numbers.setdefault(address, len(numbers))
-        if isinstance(name := node.get("file"), str):
-            node["file"] = names.setdefault(name, f"{len(names)}{Path(name).suffix}")
-        return node
-
-    with (
-        ZipFile(BytesIO(skops.io.dumps(pipeline))) as given,
-        ZipFile(folder / PIPELINE, "w") as own,
-    ):
-        schema = json.dumps(json.loads(given.read("schema.json"), object_hook=renumber))
-        own.writestr(ZipInfo("schema.json"), schema, ZIP_DEFLATED)
-        for name, new in names.items():
-            own.writestr(ZipInfo(new), given.read(name), ZIP_DEFLATED)
-
-
-def load_pipeline(folder: Path) -> Pipeline:
-    """Return the pipeline of a folder; UserError where its file is missing or damaged."""
-    import skops.io
-
-    try:
-        return skops.io.loads((folder / PIPELINE).read_bytes())
-    except Exception as error:
-        raise UserError(
-            f"{folder / PIPELINE}: not the model of a regression ({str(error).splitlines()[0]})"
-        ) from error
-
-
-def compute_logits(pipeline: Pipeline, inputs: Any, classes: Sequence[str]) -> np.ndarray:
-    """Return float32 [inputs, classes] in the order of `classes`."""
-    order = [list(classes).index(name) for name in pipeline[-1].classes_]
-    return expand_logits(pipeline.decision_function(inputs), order, len(classes))

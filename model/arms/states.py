@@ -1,5 +1,5 @@
 """Logistic regression on the states of a frozen encoder: what `pool_tokens` makes of each of its
-last four layers. The folder has the encoder, and the regression in `model.skops`.
+last four layers. The folder has the encoder, and the regression in `states.npz`.
 
 A text has the same states to the bit whatever it is computed with, so that a cache decides nothing:
 every batch has ROWS rows, and a length that is the text's own, rounded up to STEP.
@@ -8,18 +8,21 @@ every batch has ROWS rows, and a length that is the text's own, rounded up to ST
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 from torch import nn
 
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.progress import Progress
-from amazon_electra.model.arms.regression import Fitted, fit_regression, name_classes
+from amazon_electra.model.arms.regression import Fitted, fit_regression
 from amazon_electra.model.device import Device
 from amazon_electra.model.encoders.config import POOLING
 from amazon_electra.model.finetuning.examples import Task
@@ -29,8 +32,8 @@ from amazon_electra.model.finetuning.features import (
     keep_arrays,
     read_arrays,
 )
+from amazon_electra.model.finetuning.head import Head
 from amazon_electra.model.finetuning.network import (
-    Head,
     load_encoder,
     open_autocast,
     pool_tokens,
@@ -38,6 +41,7 @@ from amazon_electra.model.finetuning.network import (
     select_inputs,
 )
 
+REGRESSION = "states.npz"
 MAX_LABELS = 100_000
 """Labels that a regression learns from at most, the first of the sample: with an encoder of width
 384 their states take 0.6 GB, and as much again once standardized."""
@@ -62,20 +66,48 @@ def open_encoder(folder: str, task: Task, head: Head, device: Device) -> nn.Modu
     return encoder.eval()
 
 
-def fit_pipeline(
-    states: np.ndarray,
-    labels: np.ndarray,
-    classes: Sequence[str],
-    groups: np.ndarray,
-) -> tuple[Pipeline, Fitted]:
-    """Return what standardizes and classifies states [examples, width], with the best C and class
-    names as answers, and what was tried; `labels` are indices of `classes`, `groups` stay in one
-    fold.
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer on raw states that standardizes and classifies."""
+
+    weights: np.ndarray
+    """Float64 [classes, width]."""
+    offsets: np.ndarray
+    """Float64 [classes]."""
+
+    def compute_logits(self, states: np.ndarray) -> np.ndarray:
+        """Return float32 [texts, classes] of states [texts, width]."""
+        with threadpool_limits(1):  # sums in another order would differ
+            return (states @ self.weights.T + self.offsets).astype(np.float32)
+
+    def save(self, folder: Path) -> None:
+        np.savez(folder / REGRESSION, weights=self.weights, offsets=self.offsets)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Return the layer of a folder; UserError where its file is missing or damaged."""
+        try:
+            with np.load(folder / REGRESSION, allow_pickle=False) as read:
+                return cls(read["weights"], read["offsets"])
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise UserError(f"not a regression ({error})", "model", folder / REGRESSION) from error
+
+
+def fit_layer(
+    states: np.ndarray, labels: np.ndarray, classes: int, groups: np.ndarray
+) -> tuple[Layer, Fitted]:
+    """Return what classifies states [examples, width], with the best C, and what was tried;
+    `groups` stay in one fold.
     """
     scaler = fit_scaler(states)
-    fitted = fit_regression(scaler.transform(states), labels, len(classes), STRENGTHS, groups)
-    best = name_classes(fitted.model, classes, labels.ndim == 2)
-    return make_pipeline(scaler, best), fitted
+    fitted = fit_regression(scaler.transform(states), labels, classes, STRENGTHS, groups)
+    return fold_scaler(scaler, *fitted.list_weights()), fitted
+
+
+def fold_scaler(scaler: StandardScaler, weights: np.ndarray, offsets: np.ndarray) -> Layer:
+    """Return the layer that does what the scaler and, after it, these weights do."""
+    rows = weights.astype(np.float64) / scaler.scale_
+    return Layer(rows, offsets - rows @ scaler.mean_)
 
 
 def fit_scaler(states: np.ndarray) -> StandardScaler:

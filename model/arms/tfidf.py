@@ -1,12 +1,14 @@
 """The arm of TF-IDF over words and characters with logistic regression: what needs no network."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.model_folder.config import WORDS
+from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms import register
 from amazon_electra.model.arms.arm import Arm, Exported, Resources
 from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
@@ -21,10 +23,11 @@ class Tfidf(Arm):
     name = "tfidf"
     title = "TF-IDF"
     cross_validates = True
-    format = "skops"
+    format = "words"
+    words: Words
 
-    def __init__(self, pipeline: Any, labels: Sequence[str], facts: dict[str, Any]) -> None:
-        self.pipeline, self.labels, self.facts = pipeline, labels, facts
+    def __init__(self, words: Words) -> None:
+        self.words, self.facts = words, {}
 
     @classmethod
     def fit(
@@ -35,58 +38,42 @@ class Tfidf(Arm):
         resources: Resources,
         output: Path,
     ) -> Self:
-        from amazon_electra.model.arms.regression import read_weights, summarize_attempts
+        from amazon_electra.model.arms.regression import summarize_attempts
         from amazon_electra.model.arms.words import (  # scikit-learn: 2 CPU seconds
-            fit_pipeline,
+            fit_words,
             prepare_texts,
         )
 
-        labels = request.task.labels
-        pipeline, fitted = fit_pipeline(
-            prepare_texts(train), list_labels(train), labels, group_examples(train)
+        words, fitted = fit_words(
+            prepare_texts(train),
+            list_labels(train),
+            len(request.task.labels),
+            group_examples(train),
         )
-        arm = cls(pipeline, labels, {})
+        arm = cls(words)
         arm.out_of_fold = fitted.describe(train)
         arm.facts = summarize_attempts(fitted.tried) | {
             "n_train": len(train),
-            "parameters": int(np.count_nonzero(read_weights(pipeline[-1])[0])),
+            "parameters": int(np.count_nonzero(fitted.model.coef_)),
             "device": "cpu",
         }
         return arm
 
-    @property
-    def word_pipeline(self) -> Any:
-        return self.pipeline
-
     def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
         from amazon_electra.model.arms.words import predict_logits
 
-        return predict_logits(self.pipeline, examples, self.labels)
+        return predict_logits(self.words, examples)
 
     def save(self, folder: Path) -> None:
-        from amazon_electra.model.arms.regression import save_pipeline
-        from amazon_electra.model.arms.words import drop_addresses
-
-        drop_addresses(self.pipeline)
-        save_pipeline(self.pipeline, folder)
+        self.words.save(folder)
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        from amazon_electra.model.arms.regression import load_pipeline
-        from amazon_electra.model.finetuning.network import read_task_head
-
-        labels = read_task_head(folder).labels
-        return cls(load_pipeline(folder), labels, {})
+        try:
+            return cls(Words.load((folder / WORDS).read_bytes()))
+        except Exception as error:  # zipfile and NumPy raise whatever they come upon
+            raise UserError(f"not a TF-IDF ({error})", "model", folder / WORDS) from error
 
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:
-        from sklearn.pipeline import make_pipeline
-
-        from amazon_electra.model.arms.regression import list_regressions
-
-        *before, regression = (step for _, step in self.pipeline.steps)
-        calibrated = deepcopy(regression)
-        for one in list_regressions(calibrated):
-            one.coef_ = one.coef_ / np.float32(temperature)
-            one.intercept_ = one.intercept_ / np.float32(temperature)
-        Tfidf(make_pipeline(*before, calibrated), self.labels, {}).save(folder)
+        self.words.divide(temperature).save(folder)
         return Exported()

@@ -1,5 +1,4 @@
-"""TF-IDF over words and characters with logistic regression: a scikit-learn pipeline in
-`model.skops`.
+"""TF-IDF over words and characters with logistic regression.
 
 N-grams are hashed, so that a model has no vocabulary: that of 4,000 reviews takes 97 MB and nine
 seconds to load, and the one of a million more than the reviews.
@@ -10,25 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
-from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.model.arms.regression import (
-    Fitted,
-    compute_logits,
-    fit_regression,
-    name_classes,
+from amazon_electra.beam_jobs.model_folder.words import (
+    HASHED_FEATURES,
+    N_GRAMS,
+    Words,
+    build_vectorizer,
 )
+from amazon_electra.model.arms.regression import Fitted, fit_regression
 from amazon_electra.model.finetuning.examples import Example
 
-N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
-"""Units and lengths. Characters within words add half a point of accuracy and 1.4 of macro-F1 on
-4,661 reviews, and read what is misspelt.
-"""
-HASHED_FEATURES = 1 << 20
-"""Columns of each kind of n-gram; 4,000 reviews have 330,000 distinct ones in all."""
 STRENGTHS = (1.0, 4.0, 16.0)
 """Values of C that are tried: on 3,300 and 22,000 labels the best lies between them."""
 LOG_ABOVE_BYTES = 2 << 30
@@ -42,49 +33,23 @@ def prepare_texts(examples: Sequence[Example]) -> list[str]:
     return [e.text if e.pair is None else f"{e.text} {e.pair}" for e in examples]
 
 
-def fit_pipeline(
-    texts: Sequence[str],
-    labels: np.ndarray,
-    classes: Sequence[str],
-    groups: np.ndarray,
-) -> tuple[Pipeline, Fitted]:
-    """Return the pipeline of the best C, whose answers are class names, and what was tried.
-
-    `labels` are indices of `classes`, `groups` stay in one fold.
-    """
+def fit_words(
+    texts: Sequence[str], labels: np.ndarray, classes: int, groups: np.ndarray
+) -> tuple[Words, Fitted]:
+    """Return the regression of the best C, and what was tried; `groups` stay in one fold."""
     vectorizer, features, kept = count_words(texts)
-    fitted = fit_regression(features, labels, len(classes), STRENGTHS, groups)
-    best = fitted.model
-    best.coef_ = spread_weights(best.coef_, kept)
-    best.n_features_in_ = best.coef_.shape[1]
-    return make_pipeline(vectorizer, name_classes(best, classes, labels.ndim == 2)), fitted
+    fitted = fit_regression(features, labels, classes, STRENGTHS, groups)
+    weights, offsets = fitted.list_weights()
+    return Words(vectorizer, spread_weights(weights, kept), offsets), fitted
 
 
-def count_words(texts: Sequence[str]) -> tuple[FeatureUnion, Any, np.ndarray]:
+def count_words(texts: Sequence[str]) -> tuple[Any, Any, np.ndarray]:
     """Return the vectorizer of the texts, their features, sparse float32 [texts, kept], and the
     places of these among all.
 
     N-grams of a single text are left out: they would take two thirds of the time.
     """
-    vectorizer = FeatureUnion(
-        [
-            (
-                unit,
-                make_pipeline(
-                    HashingVectorizer(
-                        analyzer=unit,
-                        ngram_range=lengths,
-                        n_features=HASHED_FEATURES,
-                        alternate_sign=False,
-                        norm=None,
-                        dtype=np.float32,
-                    ),
-                    TfidfTransformer(sublinear_tf=True),
-                ),
-            )
-            for unit, lengths in N_GRAMS
-        ]
-    )
+    vectorizer = build_vectorizer()
     features = vectorizer.fit_transform(texts).tocsr()
     size = sum(part.nbytes for part in (features.data, features.indices, features.indptr))
     if size > LOG_ABOVE_BYTES:
@@ -104,19 +69,10 @@ def spread_weights(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
     return spread
 
 
-def drop_addresses(pipeline: Pipeline) -> None:
-    """Replace the vectorizers by fresh ones, so that equal pipelines are written in equal bytes."""
-    # one that has read texts keeps an address in memory
-    for _, part in pipeline[0].transformer_list:
-        part.steps[0] = (part.steps[0][0], clone(part.steps[0][1]))
-
-
-def predict_logits(
-    pipeline: Pipeline, examples: Sequence[Example], classes: Sequence[str]
-) -> np.ndarray:
-    """Return float32 [examples, classes], in the order of `classes`."""
-    logits = np.empty((len(examples), len(classes)), np.float32)
+def predict_logits(words: Words, examples: Sequence[Example]) -> np.ndarray:
+    """Return float32 [examples, classes]."""
+    logits = np.empty((len(examples), len(words.offsets)), np.float32)
     for start in range(0, len(examples), AT_ONCE):
         texts = prepare_texts(examples[start : start + AT_ONCE])
-        logits[start : start + AT_ONCE] = compute_logits(pipeline, texts, classes)
+        logits[start : start + AT_ONCE] = words.compute_logits(texts)
     return logits

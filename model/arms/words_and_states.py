@@ -1,4 +1,4 @@
-"""One logistic regression over TF-IDF and states, as a pipeline for either: their logits add up to
+"""One logistic regression over TF-IDF and states, in a part for either: their logits add up to
 those of the regression.
 """
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
-from sklearn.base import clone
-from sklearn.pipeline import Pipeline, make_pipeline
 
+from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms import states as state_arm
 from amazon_electra.model.arms import words as word_arm
 from amazon_electra.model.arms.out_of_fold import assign_folds
@@ -23,7 +22,6 @@ from amazon_electra.model.arms.regression import (
     finish_fit,
     fit_regression,
     limit_fit,
-    name_classes,
     summarize_attempts,
     try_strengths,
 )
@@ -38,22 +36,22 @@ ALONE_BELOW = 1_000
 better. With more labels both lost in every sample, and the other arms have tried them."""
 
 
-def fit_pipelines(
+def fit_parts(
     texts: Sequence[str],
     states: np.ndarray,
     labels: np.ndarray,
-    classes: Sequence[str],
+    classes: int,
     groups: np.ndarray,
-) -> tuple[Pipeline | None, Pipeline | None, Fitted, dict[str, Any]]:
-    """Return the pipeline of the words, that of the states [texts, width], what was found, and what
-    result.json says of it; None for a part that the cross-validation leaves out. `labels` are
-    indices of `classes`, `groups` stay in one fold.
+) -> tuple[Words | None, state_arm.Layer | None, Fitted, dict[str, Any]]:
+    """Return the part of the words, that of the states [texts, width], what was found, and what
+    result.json says of it; None for a part that the cross-validation leaves out. `groups` stay in
+    one fold.
     """
     vectorizer, words, kept = word_arm.count_words(texts)
     scaler = state_arm.fit_scaler(states)
     standardized = scaler.transform(states).astype(np.float32)
     folds, tried = assign_folds(labels, groups), dict[float, list[Trial]]()
-    own = labels[:MAX_EXAMPLES], len(classes), folds[:MAX_EXAMPLES]  # what scales are tried on
+    own = labels[:MAX_EXAMPLES], classes, folds[:MAX_EXAMPLES]  # what scales are tried on
 
     def join(scale: float) -> Any:
         """Return the features, of words alone with 0, of states alone with infinity."""
@@ -92,33 +90,22 @@ def fit_pipelines(
         best = min(tried, key=find_loss)
         if len(labels) <= MAX_EXAMPLES:
             rows = factor(best)
-            fitted = finish_fit(rows, labels, len(classes), folds, tried[best])
+            fitted = finish_fit(rows, labels, classes, folds, tried[best])
             expand_model(fitted.model, rows, join(best))
         else:
             strengths = (find_strength(best),)
-            fitted = fit_regression(join(best), labels, len(classes), strengths, groups)
+            fitted = fit_regression(join(best), labels, classes, strengths, groups)
     facts = summarize_attempts(fitted.tried) | {
         "scale": "states alone" if best == np.inf else best,
         "scales": {f"{scale:g}": find_loss(scale) for scale in tried},
     }
-    model = fitted.model
+    weights, offsets = fitted.list_weights()
     n_words = 0 if best == np.inf else words.shape[1]
-
-    def cut(before: Any, weights: np.ndarray, intercept: np.ndarray) -> Pipeline:
-        """Return the regression with these weights alone, after what makes their features."""
-        part = clone(model)
-        part.classes_ = model.classes_
-        if labels.ndim == 1:
-            part.n_iter_ = model.n_iter_
-        part.coef_, part.intercept_ = weights, intercept
-        part.n_features_in_ = weights.shape[1]
-        return make_pipeline(before, name_classes(part, classes, labels.ndim == 2))
-
-    word_pipeline = state_pipeline = None
+    word_part = state_part = None
     if n_words:
-        weights = word_arm.spread_weights(model.coef_[:, :n_words], kept)
-        word_pipeline = cut(vectorizer, weights, model.intercept_ * (best == 0))
+        spread = word_arm.spread_weights(weights[:, :n_words], kept)
+        word_part = Words(vectorizer, spread, offsets * (best == 0))
     if best:
-        weights = model.coef_[:, n_words:] * (1.0 if best == np.inf else np.sqrt(best))
-        state_pipeline = cut(scaler, weights, model.intercept_)
-    return word_pipeline, state_pipeline, fitted, facts
+        by = 1.0 if best == np.inf else np.sqrt(best)
+        state_part = state_arm.fold_scaler(scaler, weights[:, n_words:] * by, offsets)
+    return word_part, state_part, fitted, facts

@@ -11,10 +11,12 @@ from typing import Any
 import yaml
 
 from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.model.encoders.config import TRAINED_LENGTH
 from amazon_electra.model.encoders.places import POOLING_FILE, PROMPTS_FILE
 from amazon_electra.model.yaml_text import load_yaml
 
 UNKNOWN = "unknown"
+METADATA_FILE = "origin.json"
 
 
 def read_json(file: Path) -> Any:
@@ -158,3 +160,22 @@ def warn_of_languages(about: Mapping[str, Any], reviews: Mapping[str, int]) -> s
                 "encoders of other languages (`start_from`)"
             )
     return ""
+
+
+def describe_start(folder: Path) -> dict[str, Any]:
+    """Return what is known of start weights, by origin.json or the model card and config.json; of
+    what model.pretrain made `through` names the folder.
+    """
+    about: dict[str, Any] = read_json(folder / METADATA_FILE)
+    if about:
+        return about
+    config = read_json(folder / "config.json")
+    if TRAINED_LENGTH in config:
+        began: dict[str, Any] = read_json(folder.parent / "config.json").get("start") or {}
+        return {**began, "through": str(folder)}
+    return {
+        "name": folder.resolve().name,
+        "place": str(folder),
+        "kind": config.get("model_type", "electra"),
+        **read_card(folder),
+    }

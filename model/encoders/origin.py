@@ -25,7 +25,7 @@ from amazon_electra.model.encoders.config import (
     read_architecture,
     read_config,
 )
-from amazon_electra.model.encoders.known import read_card, read_json
+from amazon_electra.model.encoders.known import METADATA_FILE, read_card, read_json
 from amazon_electra.model.encoders.places import find_published, name_place
 from amazon_electra.model.encoders.vocabulary import (
     add_prefix,
@@ -36,7 +36,6 @@ from amazon_electra.model.encoders.vocabulary import (
 )
 from amazon_electra.model.encoders.weights import check_size, load_masked_lm
 
-METADATA_FILE = "origin.json"
 WEIGHTS = "model.safetensors"
 GENERATOR = "generator"
 """Subfolder of the published generator of an ELECTRA."""
@@ -161,22 +160,3 @@ def _copy_tensors(folder: Path, target: Path) -> None:
         for name, tensor in encoder_weights.load_tensors(file).items()
     }
     save_file(tensors, target, metadata={"format": "pt"})
-
-
-def describe_start(folder: Path) -> dict[str, Any]:
-    """Return what is known of start weights, by origin.json or the model card and config.json; of
-    what model.pretrain made `through` names the folder.
-    """
-    about: dict[str, Any] = read_json(folder / METADATA_FILE)
-    if about:
-        return about
-    config = read_json(folder / "config.json")
-    if TRAINED_LENGTH in config:
-        began: dict[str, Any] = read_json(folder.parent / "config.json").get("start") or {}
-        return {**began, "through": str(folder)}
-    return {
-        "name": folder.resolve().name,
-        "place": str(folder),
-        "kind": config.get("model_type", "electra"),
-        **read_card(folder),
-    }

@@ -22,9 +22,8 @@ from amazon_electra.model.evaluation.predictions import (
     write_predictions,
 )
 from amazon_electra.model.evaluation.significance import compute_interval
-from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.examples import Example, Split, Task, load_examples
-from amazon_electra.model.finetuning.network import read_task_head
+from amazon_electra.model.finetuning.head import read_task_head
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
 
@@ -65,7 +64,7 @@ def evaluate_model(
     The fine-tuning's settings choose the examples; `cache` keeps their tokens for other arms.
     """
     started = time.perf_counter()
-    trained = network.read_task_head(folder).task
+    trained = read_task_head(folder).task
     if trained not in (task.name, *task.trained_as):
         raise UserError(f"{folder} was fine-tuned on {trained}", "task", task.name)
     finetuning_run = json.loads((folder / "run.json").read_text(encoding="utf-8"))

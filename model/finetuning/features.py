@@ -10,10 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from tokenizers import Encoding, Tokenizer
@@ -21,6 +20,9 @@ from tokenizers import Encoding, Tokenizer
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
 from amazon_electra.model.finetuning.examples import Example, Shape
+
+if TYPE_CHECKING:
+    import torch
 
 IGNORED = -100
 """Label of what has no label: word pieces after a word's first, padding (torch's ignore_index)."""
@@ -340,7 +342,7 @@ def cut_prediction_batches(
         at += taken
 
 
-def round_length(length: int, longest: int, device: torch.device) -> int:
+def round_length(length: int, longest: int, device: "torch.device") -> int:
     """Return the tokens to which a batch is padded: on a GPU a multiple of LENGTH_STEP."""
     step = LENGTH_STEP if device.type == "cuda" else 1
     return min(longest, -(-length // step) * step)
@@ -348,8 +350,10 @@ def round_length(length: int, longest: int, device: torch.device) -> int:
 
 def collate_features(
     features: Sequence[Feature], shape: Shape, pad_to: int | None = None, pad_id: int = 0
-) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+) -> "tuple[dict[str, torch.Tensor], torch.Tensor]":
     """Return network inputs [batch, tokens] ([batch, choices, tokens] for `choice`) and targets."""
+    import torch
+
     length = pad_to or max(feature.length for feature in features)
     rows = [row for feature in features for row in feature.ids]
     types = [row for feature in features for row in feature.types]

@@ -29,7 +29,7 @@ from amazon_electra.model.finetuning.distillation import (
 )
 from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures, load_features
-from amazon_electra.model.finetuning.network import Head
+from amazon_electra.model.finetuning.head import Head
 from amazon_electra.model.finetuning.request import Request, Start, load_split
 from amazon_electra.model.finetuning.training import (
     Attempt,

@@ -2,11 +2,10 @@
 its folder; task.json says how it is used.
 """
 
-import json
 import shutil
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,12 @@ from amazon_electra.model.encoders.weights import load_pretrained
 from amazon_electra.model.finetuning.examples import Shape, Task
 from amazon_electra.model.finetuning.features import (
     Feature,
-    Featurizer,
     collate_features,
     cut_prediction_batches,
     list_lengths,
     round_length,
 )
+from amazon_electra.model.finetuning.head import NETWORK, Head, make_task, read_task_head
 from amazon_electra.model.pretraining.network.initial_weights import draw_start_weights
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -44,8 +43,6 @@ DEFAULT_TOKENS = {"span": 384}
 """Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384): at 128 tokens 76% of
 SubjQA's windows have no answer, at 384 43%.
 """
-NETWORK = "finetuned"
-"""The arm (model/arms) of a network that loads with its architecture's own class."""
 PREDICTION_BATCH = 64
 PREDICTION_TOKENS = {"cuda": 32_768}
 """Tokens that fill a device, by its kind: a batch has more texts there where they are short."""
@@ -57,26 +54,6 @@ TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
     "special_tokens_map.json",
 )
-
-
-@dataclass(frozen=True)
-class Head:
-    """How a fine-tuned folder is used, besides its weights: task.json."""
-
-    task: str
-    shape: Shape
-    labels: tuple[str, ...]
-    max_length: int
-    stride: int
-    threshold: float = 0.0
-    """For `span`: by how much "no answer" must outscore the best answer to be given; chosen on dev.
-    """
-    kind: str = NETWORK
-    """Name of the arm (model/arms) that wrote the folder."""
-
-    def make_featurizer(self, tokenizer: Tokenizer) -> Featurizer:
-        """Return what turns examples into the features this head was trained on."""
-        return Featurizer(tokenizer, self.shape, self.max_length, self.stride)
 
 
 def build_network(
@@ -283,22 +260,6 @@ def save_finetuned(model: nn.Module, head: Head, tokenizer_folder: str, output: 
         tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder, trust_remote_code=False)
         tokenizer.save_pretrained(output)
     write_json(output / "task.json", asdict(head))
-
-
-def read_task_head(folder: Path) -> Head:
-    """Return the task.json of a folder that `save_finetuned` wrote."""
-    if not (folder / "task.json").exists():
-        raise UserError("no task.json; give a folder made by model.finetune", "model", folder)
-    read = json.loads((folder / "task.json").read_text(encoding="utf-8"))
-    return Head(
-        **{n: read[n] for n in Head.__dataclass_fields__ if n in read}
-        | {"labels": tuple(read["labels"])}
-    )
-
-
-def make_task(head: Head) -> Task:
-    """Return a task without data for the head of a folder."""
-    return Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
 
 
 def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, Tokenizer]:

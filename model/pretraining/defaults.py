@@ -11,7 +11,7 @@ from amazon_electra.model.encoders.config import (
     read_architecture,
     read_config,
 )
-from amazon_electra.model.encoders.origin import METADATA_FILE
+from amazon_electra.model.encoders.known import METADATA_FILE
 from amazon_electra.model.encoders.places import name_place
 from amazon_electra.model.encoders.weights import has_mlm_head, load_masked_lm, read_weights
 from amazon_electra.model.pretraining.objectives import find_objective

@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.model_folder.probabilities import (
     take_logarithms,
     take_probabilities,
 )
-from amazon_electra.beam_jobs.model_folder.words import WordWeights, find_top_words
+from amazon_electra.beam_jobs.model_folder.words import Words, find_top_words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.tasks.corpus import (
@@ -49,7 +49,7 @@ def answer_questions(
     folder: Path,
     predict: Callable[[Sequence[str]], np.ndarray],
     target_accuracy: float | None = None,
-    word_pipeline: Any = None,
+    words: Words | None = None,
     others: OutOfFold | None = None,
 ) -> dict[str, Any]:
     """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
@@ -57,8 +57,8 @@ def answer_questions(
 
     `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
     where that is larger. Labels of both are looked at, and what `others`, predictions by less good
-    models, have beside them. `predict` gives probabilities of texts, `word_pipeline` is that of
-    TF-IDF, whose words of each class are shown.
+    models, have beside them. `predict` gives probabilities of texts; the words of each class
+    are those of `words`.
     """
     every = held_out.join(test)
     labelled = every.join(others)
@@ -84,7 +84,7 @@ def answer_questions(
             "says": wrong.describe(),
         },
         "trust": summarize_trust(basis, target_accuracy),
-        "words": summarize_words(word_pipeline, task, texts),
+        "words": summarize_words(words, task, texts),
         "slices": summarize_slices(every, task, data, records),
     }
 
@@ -127,12 +127,11 @@ def mark_products(records: Sequence[dict[str, Any]], folds: Sequence[int], data:
 
 
 def summarize_words(
-    pipeline: Any, task: Task, texts: Sequence[str]
+    words: Words | None, task: Task, texts: Sequence[str]
 ) -> dict[str, list[tuple[str, int, float]]]:
     """Return the words that speak most for each class, each with how many of the texts have it and
-    what it adds to the logits over all of them; nothing without such a pipeline.
+    what it adds to the logits over all of them; nothing without TF-IDF.
     """
-    words = WordWeights.of_pipeline(pipeline, task.labels) if pipeline is not None else None
     if words is None or not texts:
         return {}
     order = np.random.default_rng(0).permutation(len(texts))[:MAX_WORD_TEXTS]

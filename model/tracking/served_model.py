@@ -11,8 +11,14 @@ from amazon_electra.beam_jobs import model_folder
 from amazon_electra.beam_jobs.model_folder.config import read_config, read_parts
 
 LOADER = Path(__file__).with_name("serving.py")
-NETWORK, WORDS = ("onnxruntime", "tokenizers"), ("scikit-learn", "skops")
-"""Packages that load each kind of folder."""
+NETWORK = ("onnxruntime", "tokenizers")
+NEEDED = {
+    "transformers": NETWORK,
+    "onnx": NETWORK,
+    "words": ("scikit-learn",),
+    "skops": ("scikit-learn", "skops"),
+}
+"""Packages that load a folder, by its kind."""
 
 
 def write_served_model(folder: Path, output: Path) -> None:
@@ -26,7 +32,7 @@ def write_served_model(folder: Path, output: Path) -> None:
 
     config = read_config(read)
     configs = [own for _, _, own, _ in read_parts(read, config)] or [config]
-    needed = {name: None for own in configs for name in (NETWORK if own.is_network else WORDS)}
+    needed = {name for own in configs for name in NEEDED[own.amazon_electra.kind]}
     packages = ("mlflow", "pandas", *sorted(needed))
     # a column of strings would make the text "None" of null, and "5" of 5
     values = TensorSpec(np.dtype(object), (-1,), name="text")

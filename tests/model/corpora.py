@@ -21,7 +21,8 @@ from transformers import (
 )
 
 from amazon_electra.model.finetuning.examples import Example, Shape
-from amazon_electra.model.finetuning.network import Head, save_finetuned
+from amazon_electra.model.finetuning.head import Head
+from amazon_electra.model.finetuning.network import save_finetuned
 from tests.tokenizer_kinds import BERT, write_word_pieces
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")

@@ -1,6 +1,6 @@
 """The exported folder gives everybody the labels of our own evaluation.
 
-sentence-transformers and skops take seconds to import, so only the test that needs them does.
+sentence-transformers takes seconds to import, so only the test that needs it does.
 """
 
 import json
@@ -162,7 +162,7 @@ def test_every_server_gives_the_answers_of_the_fitted_model(made, tmp_path, arm)
     expected = apply_temperature(logits, results["temperature"])
     texts = [example.text for example in examples]
     loaders = dict(list_libraries(folder, tmp_path))
-    assert {"score", "MLflow (pyfunc)"} < {*loaders}
+    assert {"score", "MLflow (pyfunc)"} <= {*loaders}
     for name, answer in loaders.items():
         batches = ask(answer, texts, BATCH)
         again = ask(answer, texts[::-1], BATCH)[::-1]
@@ -242,7 +242,7 @@ def check_parts(folder, arm):
     words = {"joined": "words", "stack": "tfidf"}[arm]
     assert names == {"joined": ["words", "states"], "stack": ["finetuned", "tfidf"]}[arm]
     before = hash_model(str(folder), "fp32")
-    (folder / words / "model.skops").write_bytes(b"damaged")
+    (folder / words / "words.npz").write_bytes(b"damaged")
     assert hash_model(str(folder), "fp32") != before
     with pytest.raises(UserError, match=words):
         load_classifier(str(folder), "fp32")

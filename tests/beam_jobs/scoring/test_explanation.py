@@ -5,10 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from skops import io
 
 from amazon_electra.beam_jobs.model_folder.words import find_top_words
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
@@ -20,7 +16,7 @@ from amazon_electra.beam_jobs.scoring.explanation import (
     weigh_text,
 )
 from amazon_electra.model.arms.tfidf import Tfidf
-from amazon_electra.model.arms.words import fit_pipeline
+from amazon_electra.model.arms.words import fit_words
 from tests.beam_jobs.scoring.models import LABELS, VECTORS, write_config, write_network
 
 LONG = "It came on Monday. " + "The box was blue and plain as ever. " * 4 + "It broke at once!"
@@ -31,13 +27,10 @@ def write_words(folder):
     draw = np.random.default_rng(0)
     fill = [" ".join(draw.choice(["it", "came", "box", "blue", "on"], 5)) for _ in range(80)]
     texts = [f"{one} {'broke' if n % 2 else 'superb'}" for n, one in enumerate(fill)]
-    labels = ["bad" if n % 2 else "good" for n in range(80)]
+    words, _ = fit_words(texts, np.arange(80) % 2, 2, np.arange(80))
     folder.mkdir()
-    io.dump(
-        make_pipeline(TfidfVectorizer(), LogisticRegression(C=10)).fit(texts, labels),
-        folder / "model.skops",
-    )
-    write_config(folder, "skops", ["bad", "good"])
+    words.save(folder)
+    write_config(folder, "words", ["good", "bad"])
     return folder
 
 
@@ -46,19 +39,20 @@ def test_the_word_that_decides_has_the_largest_weight(tmp_path):
     [(answer, weights), (other, _)] = explain(model, ["The box, it broke on day one", "superb"])
     assert (answer, other) == ("bad", "good")
     assert weights[0][0] == "broke"
-    assert weights[0][1] > 1 > abs(weights[1][1])
+    assert weights[0][1] > 2 * abs(weights[1][1])
     assert len(weights) == 7
     classifier = load_classifier(str(model), "fp32")
     assert classifier.is_linear
     # the model without what it learnt: the test sees a broken method
-    broken = replace(classifier, compute_logits=lambda texts: np.zeros((len(texts), 2)))
+    flat = {"words": None, "compute_logits": lambda texts: np.zeros((len(texts), 2))}
+    broken = replace(classifier, **flat)
     [flat] = weigh_phrases(broken, ["The box, it broke on day one"], [0])
     assert all(weight == 0 for _, weight in flat)
 
 
 def test_a_text_of_one_phrase_has_nothing_to_compare_with(tmp_path):
-    [(_, weights)] = explain(write_words(tmp_path / "model"), ["broke"])
-    assert weights == [("broke", 0.0)]
+    [(_, weights)] = explain(write_network(tmp_path / "model"), ["good"])
+    assert weights == [("good", 0.0)]
 
 
 def draw_texts(classes, number=90):
@@ -71,13 +65,13 @@ def draw_texts(classes, number=90):
     return texts, np.arange(number) % len(classes)
 
 
-def fit_words(folder, planted, labels):
+def export_words(folder, planted, labels):
     """Write TF-IDF as the arm fits it, exported as it exports it."""
     texts, own = draw_texts(planted)
-    pipeline, _ = fit_pipeline(texts, own, labels, np.arange(len(texts)))
+    words, _ = fit_words(texts, own, len(labels), np.arange(len(texts)))
     folder.mkdir()
-    Tfidf(pipeline, labels, {}).export(folder, 2.0, None)
-    write_config(folder, "skops", labels)
+    Tfidf(words).export(folder, 2.0, None)
+    write_config(folder, "words", labels)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"temperature": 1.0}))
     return texts, own
@@ -86,7 +80,7 @@ def fit_words(folder, planted, labels):
 @pytest.mark.parametrize("planted", [["zyxo", "quub"], ["zyxo", "quub", "ñandú"]])
 def test_weights_of_words_add_up_to_the_log_odds(tmp_path, planted):
     labels = [f"class {n}" for n in range(len(planted))]
-    texts, own = fit_words(tmp_path / "model", planted, labels)
+    texts, own = export_words(tmp_path / "model", planted, labels)
     classifier = load_classifier(str(tmp_path / "model"), "fp32")
     text = " " + texts[1].replace("box", "box\nbox")
     offset = np.log(classifier.compute_probabilities([""])[0])  # no n-gram: the intercept
@@ -107,7 +101,7 @@ def test_weights_of_words_add_up_to_the_log_odds(tmp_path, planted):
 def test_a_joined_model_adds_exact_words_to_the_fall_of_the_network(tmp_path):
     parts = [{"folder": "words", "weight": 0.7}, {"folder": "network", "weight": 0.5}]
     write_config(tmp_path, "parts", LABELS[:2], parts=parts)
-    fit_words(tmp_path / "words", ["zyxo", "good"], LABELS[:2])
+    export_words(tmp_path / "words", ["zyxo", "good"], LABELS[:2])
     write_network(tmp_path / "network", vectors=VECTORS[:, :2])
     [(answer, weights)] = explain(tmp_path, ["zyxo box good"])
     words, network = (

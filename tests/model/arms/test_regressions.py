@@ -14,9 +14,7 @@ import torch
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import evaluate, finetune
 from amazon_electra.model.arms import states, words
-from amazon_electra.model.evaluation.evaluate import predict_examples
 from amazon_electra.model.evaluation.predictions import read_predictions
-from amazon_electra.model.finetuning.examples import Sampling, load_examples
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_bert, write_corpus
 from tests.refusals import names
@@ -70,17 +68,24 @@ def test_an_evaluation_of_its_own_predicts_the_same(made, kind, tmp_path):
     assert np.array_equal(again.probabilities, before.probabilities)
 
 
-def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):
-    import skops.io
+WITHOUT_TORCH = """
+import sys
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+from amazon_electra.model.export import ExportCell, Path, export
+from amazon_electra.model.finetune import FinetuneConfig, finetune
+data, out = map(Path, sys.argv[1:])
+finetune(FinetuneConfig(task="polarity", arm="tfidf"), data, out / "fit", evaluation=out / "test")
+export([ExportCell("TF-IDF", out / "fit", out / "test")], "polarity", data, out / "model")
+load_classifier(str(out / "model"), "fp32").score(["a great lamp"])
+found = {"torch", "transformers", "skops"} & sys.modules.keys()
+sys.exit(f"imported: {found}" if found else 0)
+"""
 
-    pipeline = skops.io.load(made / "tfidf" / "model.skops")
-    examples = load_examples(POLARITY, made / "corpus", "test", Sampling())
-    ours = predict_examples(made / "tfidf", POLARITY, examples)
-    said = [POLARITY.labels[i] for i in ours.predictions]
-    assert pipeline.predict([e.text for e in examples]).tolist() == said
-    theirs = pipeline.predict_proba([e.text for e in examples])
-    columns = [POLARITY.labels.index(name) for name in pipeline.classes_]
-    assert np.allclose(theirs, ours.probabilities[:, columns], atol=1e-6)
+
+def test_tfidf_imports_neither_torch_nor_transformers(made, tmp_path, monkeypatch):
+    monkeypatch.delenv("AMAZON_ELECTRA_PLUGINS", raising=False)  # arms of other tests
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(made / "corpus"), str(tmp_path)]
+    subprocess.run(command, check=True)
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "frozen"])
@@ -97,7 +102,8 @@ def test_the_same_fit_gives_the_same_bytes_in_another_process(made, tmp_path, ki
         "polarity",
     ]
     subprocess.run([*command, *places], check=True, capture_output=True)
-    assert (tmp_path / "model.skops").read_bytes() == (made / kind / "model.skops").read_bytes()
+    file = {"tfidf": "words.npz", "frozen": "states.npz"}[kind]
+    assert (tmp_path / file).read_bytes() == (made / kind / file).read_bytes()
 
 
 def test_tasks_share_the_states_of_an_encoder(made, tmp_path):
@@ -126,9 +132,9 @@ def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
 def test_a_class_without_an_example_is_never_the_answer():
     texts = ["a bad lamp", "a bad book", "a good lamp", "a good book"] * 3
     labels = np.array([0, 0, 2, 2] * 3)
-    pipeline, fitted = words.fit_pipeline(texts, labels, ("1", "2", "3"), np.arange(12))
+    model, fitted = words.fit_words(texts, labels, 3, np.arange(12))
     assert {one.class_weight for one in fitted.tried} == {None, "balanced"}
-    assert pipeline.predict(["bad lamp", "good book"]).tolist() == ["1", "3"]
+    assert model.compute_logits(["bad lamp", "good book"]).argmax(1).tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(

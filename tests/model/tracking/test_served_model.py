@@ -7,6 +7,7 @@ import sys
 import mlflow.pyfunc
 import pandas as pd
 import pytest
+import skops.io
 from mlflow.pyfunc import scoring_server
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -15,7 +16,6 @@ from starlette.testclient import TestClient
 
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.beam_jobs.scoring.score_files import prepare_text
-from amazon_electra.model.arms.regression import save_pipeline
 from amazon_electra.model.tracking.served_model import write_served_model
 
 LABELS = ["label", "reason"]
@@ -29,7 +29,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "model"
     folder.mkdir()
     pipeline = make_pipeline(HashingVectorizer(n_features=64), LogisticRegression())
-    save_pipeline(pipeline.fit([*TEXTS, "good"], [*LABELS, LABELS[0]]), folder)
+    pipeline.fit([*TEXTS, "good"], [*LABELS, LABELS[0]])
+    skops.io.dump(pipeline, folder / "model.skops")
     config = {"id2label": dict(enumerate(LABELS)), "temperature": 1.5}
     config["amazon_electra"] = {"kind": "skops"}
     (folder / "config.json").write_text(json.dumps(config))

@@ -1,0 +1,55 @@
+"""How a fitted folder is used: its task.json. Imports no torch."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.finetuning.examples import Shape, Task
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from amazon_electra.model.finetuning.features import Featurizer
+
+NETWORK = "finetuned"
+"""The arm (model/arms) of a network that loads with its architecture's own class."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a fitted folder is used, besides its weights."""
+
+    task: str
+    shape: Shape
+    labels: tuple[str, ...]
+    max_length: int
+    stride: int
+    threshold: float = 0.0
+    """For `span`: by how much "no answer" must outscore the best answer to be given; chosen on dev.
+    """
+    kind: str = NETWORK
+    """Name of the arm (model/arms) that wrote the folder."""
+
+    def make_featurizer(self, tokenizer: "Tokenizer") -> "Featurizer":
+        """Return what turns examples into the features this head was trained on."""
+        from amazon_electra.model.finetuning.features import Featurizer
+
+        return Featurizer(tokenizer, self.shape, self.max_length, self.stride)
+
+
+def read_task_head(folder: Path) -> Head:
+    """Return the task.json of a folder of model.finetune."""
+    if not (folder / "task.json").exists():
+        raise UserError("no task.json; give a folder made by model.finetune", "model", folder)
+    read = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+    return Head(
+        **{n: read[n] for n in Head.__dataclass_fields__ if n in read}
+        | {"labels": tuple(read["labels"])}
+    )
+
+
+def make_task(head: Head) -> Task:
+    """Return a task without data for the head of a folder."""
+    return Task(head.task, head.shape, head.labels, (), lambda *_: [], "")

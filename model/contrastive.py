@@ -13,6 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
 """Where `epochs` is not set, passes until so many pairs were seen: 10,089 once gained 1.2 to 4.7
 points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170.
 """
+CHECKPOINT_SECONDS = 60.0
 CPU_ROWS = 32
 """Texts of about one length that a CPU encodes at once: short ones are then padded little."""
 
@@ -88,6 +90,10 @@ class ContrastiveResult:
     device: str
     precision: str
     warnings: list[str] = field(default_factory=list)
+
+
+class Stopped(Exception):
+    """A SIGTERM between the parts of a batch; the weights are those of the step before."""
 
 
 @dataclass
@@ -154,13 +160,15 @@ def compute_loss(
 
 
 class Contrast:
-    """The network, its texts and its optimizer; `take_step` moves it forward."""
+    """The network, its texts and its optimizer; `take_step` moves it forward, and raises Stopped
+    where there is a signal in `stopping`; of several processes none stops within a step.
+    """
 
     def __init__(
         self, config: ContrastiveConfig, network: Any, texts: Texts, device: Device, steps: int
     ) -> None:
         self.config, self.texts, self.device, self.steps = config, texts, device, steps
-        self.totals = ContrastTotals()
+        self.totals, self.stopping = ContrastTotals(), list[int]()
         self.network = network.to(device.torch).eval()  # no dropout
         self.network.set_attn_implementation("eager")  # fused ones are slower for such short texts
         words = self.network.get_input_embeddings().weight
@@ -238,6 +246,8 @@ class Contrast:
         """Return what `pool_tokens` makes of each text's last states, fp32 [texts, width], at
         length 1.
         """
+        if self.stopping and self.device.world_size == 1:
+            raise Stopped
         chosen = [rows[i] for i in part]
         if self.device.kind == "cpu":
             longest = max(map(len, chosen))
@@ -329,11 +339,11 @@ def _adapt(
     }
     make_writable_folder("output", output)
     writer = checkpoint.CheckpointWriter(output / "checkpoints", config.keep_checkpoints)
-    resume(contrast, writer.folder, identity, output)
+    window = resume(contrast, writer.folder, identity, output)
     start = describe_start(encoder)
     if device.is_rank0:
         write_json(output / "config.json", {"contrastive": identity, "start": start})
-    train(contrast, writer, identity, batch, output)
+    train(contrast, writer, identity, batch, output, window)
 
     totals, folder = contrast.totals, output / "encoder"
     result = ContrastiveResult(
@@ -389,14 +399,21 @@ def fit_lengths(config: ContrastiveConfig, network: Any) -> ContrastiveConfig:
     )
 
 
-def resume(contrast: Contrast, folder: Path, identity: dict[str, Any], output: Path) -> None:
+Window = list[tuple[Tensor, Tensor]]
+"""Loss and accuracy of the steps since the last line of the log."""
+
+
+def resume(contrast: Contrast, folder: Path, identity: dict[str, Any], output: Path) -> Window:
     """Continue from the newest checkpoint, if any."""
     device = contrast.device
-    if state := checkpoint.find_state(folder, device, identity, output):
-        checkpoint.restore_tensors(
-            state.tensors, contrast.network, contrast.optimizer, device.fused_optimizer
-        )
-        contrast.totals = ContrastTotals(**state.numbers["totals"])
+    state = checkpoint.find_state(folder, device, identity, output)
+    if not state:
+        return []
+    checkpoint.restore_tensors(
+        state.tensors, contrast.network, contrast.optimizer, device.fused_optimizer
+    )
+    contrast.totals = ContrastTotals(**state.numbers["totals"])
+    return [(torch.tensor(a), torch.tensor(b)) for a, b in state.numbers["window"]]
 
 
 def train(
@@ -405,60 +422,75 @@ def train(
     identity: dict[str, Any],
     batch: int,
     output: Path,
+    window: Window,
 ) -> None:
-    """Train to the last step; a SIGTERM ends it after a step, with a checkpoint."""
+    """Train to the last step, with a checkpoint each CHECKPOINT_SECONDS; a SIGTERM ends it with
+    one.
+    """
     config, device, totals = contrast.config, contrast.device, contrast.totals
-    stopping: list[int] = []
+    stopping = contrast.stopping
     previous = signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
-    log = MetricsLog(output, after_step=totals.step or None) if device.is_rank0 else None
+    logged = totals.step - len(window)
+    log = MetricsLog(output, after_step=logged or None) if device.is_rank0 else None
     batches = iterate_batches(len(contrast.texts.titles), batch, config.seed, totals.step)
-    sums: list[tuple[Tensor, Tensor]] = []
     meters = [Meter(time.monotonic), Meter(time.process_time)]
-    tokens = totals.tokens
+    began, tokens, due = totals.seconds, totals.tokens, time.monotonic() + CHECKPOINT_SECONDS
 
-    def read_window() -> dict[str, float]:
-        """Add what the steps since the last reading took, and return their means."""
-        nonlocal tokens
-        device.wait()
-        loss, accuracy = (float(torch.stack(one).mean()) for one in zip(*sums, strict=True))
+    def measure() -> None:
+        """Add what was used since the last call to the totals."""
         seconds, cpu = (meter.take() for meter in meters)
-        [cpu] = device.add_numbers(cpu)
-        totals.loss, totals.accuracy = loss, accuracy
         totals.seconds += seconds
         totals.cpu_seconds += cpu
+
+    def log_window() -> None:
+        """Log the means of the window, and begin a new one."""
+        nonlocal began, tokens
+        device.wait()
+        measure()
+        loss, accuracy = (float(torch.stack(one).mean()) for one in zip(*window, strict=True))
+        if not math.isfinite(loss):
+            raise UserError(
+                f"step {totals.step}: the loss is not a number any more; take a lower "
+                "learning_rate, in another `output`"
+            )
+        totals.loss, totals.accuracy = loss, accuracy
+        seconds = max(totals.seconds - began, 1e-9)
+        if log:
+            log.log(
+                totals.step,
+                contrastive_loss=loss,
+                contrastive_accuracy=accuracy,
+                pairs_per_second=len(window) * batch / seconds,
+                tokens_per_second=(totals.tokens - tokens) / seconds,
+            )
+        bar.update(totals.step, loss=round(loss, 3))
+        began, tokens = totals.seconds, totals.tokens
+        window.clear()
+
+    def keep() -> None:
+        measure()
         numbers = {
-            "contrastive_loss": loss,
-            "contrastive_accuracy": accuracy,
-            "pairs_per_second": len(sums) * batch / max(seconds, 1e-9),
-            "tokens_per_second": (totals.tokens - tokens) / max(seconds, 1e-9),
+            "totals": vars(totals).copy(),
+            "identity": identity,
+            "window": [[float(loss), float(accuracy)] for loss, accuracy in window],
         }
-        tokens = totals.tokens
-        sums.clear()
-        return numbers
+        tensors = checkpoint.copy_tensors(contrast.network, contrast.optimizer)
+        writer.write(checkpoint.State(totals.step, tensors, numbers), best_step=-1)
 
     try:
         with Progress(contrast.steps, "steps", "contrastive adaptation", done=totals.step) as bar:
             while totals.step < contrast.steps:
-                sums.append(contrast.take_step(next(batches)))
-                is_last = totals.step == contrast.steps
                 ends = device.all_reduce_max(float(bool(stopping)))[0] > 0
-                keeping = ends or (totals.step % config.checkpoint_every == 0 and not is_last)
-                if is_last or keeping or totals.step % config.log_every == 0:
-                    numbers = read_window()
-                    if not math.isfinite(numbers["contrastive_loss"]):
-                        raise UserError(
-                            f"step {totals.step}: the loss is not a number any more; take a lower "
-                            "learning_rate, in another `output`"
-                        )
-                    if log:
-                        log.log(totals.step, **numbers)
-                    bar.update(totals.step, loss=round(numbers["contrastive_loss"], 3))
-                if keeping and device.is_rank0:
-                    metadata = {"totals": vars(totals).copy(), "identity": identity}
-                    tensors = checkpoint.copy_tensors(contrast.network, contrast.optimizer)
-                    writer.write(checkpoint.State(totals.step, tensors, metadata), best_step=-1)
-                if ends and not is_last:
+                if device.is_rank0 and (ends or time.monotonic() > due):
+                    keep()
+                    due = time.monotonic() + CHECKPOINT_SECONDS
+                if ends:
                     raise SystemExit(EXIT_TERMINATED)
+                with suppress(Stopped):
+                    window.append(contrast.take_step(next(batches)))
+                    if totals.step % config.log_every == 0 or totals.step == contrast.steps:
+                        log_window()
+            [totals.cpu_seconds] = device.add_numbers(totals.cpu_seconds)
     finally:
         writer.wait()
         signal.signal(signal.SIGTERM, previous)

@@ -146,13 +146,12 @@ class ContrastiveConfig(Settings):
     body_tokens: int = Field(default=64, ge=4, le=65_535, description="of a body at most")
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
     log_every: int = Field(default=10, ge=1, description="steps")
-    checkpoint_every: int = Field(default=100, ge=1, description="steps")
     keep_checkpoints: int = Field(default=1, ge=1, description="number of checkpoints to keep")
 
 
 CONTRASTIVE_VERSION = 1
 """Version of the output; raise it when the numbers of a step change."""
-FREE_CONTRASTIVE_SETTINGS = {"device_batch", "log_every", "checkpoint_every", "keep_checkpoints"}
+FREE_CONTRASTIVE_SETTINGS = {"device_batch", "log_every", "keep_checkpoints"}
 """These change how the work is cut up or what is written, not what is learned."""
 
 

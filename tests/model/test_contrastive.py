@@ -21,7 +21,7 @@ from tests.model.synthetic_shards import write_vocabulary
 
 SMALL = ContrastiveConfig(
     batch=16, epochs=2, learning_rate=1e-3, body_tokens=16, title_tokens=8, log_every=1,
-    precision="fp32", checkpoint_every=3,
+    precision="fp32",
 )  # fmt: skip
 WORDS = 60
 
@@ -158,31 +158,36 @@ def test_a_smaller_device_batch_gives_the_same_losses(encoder, corpus, tmp_path,
     assert read_losses(tmp_path / "parts") == pytest.approx(expected, rel=2e-4)
 
 
-def test_terminated_it_continues_to_the_same_bits(encoder, corpus, tmp_path, monkeypatch):
-    whole = adapt(encoder, corpus, tmp_path / "whole")
-    real, steps = contrastive.Contrast.take_step, []
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_interrupted_it_continues_to_the_same_bits(
+    encoder, corpus, tmp_path, monkeypatch, is_killed
+):
+    """A SIGTERM stops it within the second step; a kill leaves the checkpoints by time."""
+    settings = {"device_batch": 4, "log_every": 3}
+    whole = adapt(encoder, corpus, tmp_path / "whole", **settings)
+    embed, calls = contrastive.Contrast._embed, []
 
-    def take_step(self, chosen):
-        steps.append(chosen)
-        if len(steps) == 4:
+    def interrupt(self, *given):
+        calls.append(given)
+        if len(calls) == 14:
+            if is_killed:
+                raise KeyboardInterrupt
             os.kill(os.getpid(), signal.SIGTERM)
-        return real(self, chosen)
+        return embed(self, *given)
 
-    monkeypatch.setattr(contrastive.Contrast, "take_step", take_step)
-    with pytest.raises(SystemExit) as stopped:
-        adapt(encoder, corpus, tmp_path / "cut")
-    assert stopped.value.code == contrastive.EXIT_TERMINATED
-    again = adapt(encoder, corpus, tmp_path / "cut")
-    assert (len(steps), again.steps) == (10, 10)
+    monkeypatch.setattr(contrastive.Contrast, "_embed", interrupt)
+    monkeypatch.setattr(contrastive, "CHECKPOINT_SECONDS", 0.0 if is_killed else 60.0)
+    with pytest.raises((SystemExit, KeyboardInterrupt)):
+        adapt(encoder, corpus, tmp_path / "cut", **settings)
+    [kept] = (tmp_path / "cut" / "checkpoints").glob("step-*")
+    assert kept.name == "step-00000001"
+    with pytest.raises(UserError, match="seed"):  # it is of another run
+        adapt(encoder, corpus, tmp_path / "cut", **settings, seed=1)
+    again = adapt(encoder, corpus, tmp_path / "cut", **settings)
     weights = [Path(one.encoder) / "model.safetensors" for one in (whole, again)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
-    assert (again.tokens, again.loss) == (whole.tokens, whole.loss)
-
-
-def test_other_settings_do_not_continue_a_checkpoint(encoder, corpus, tmp_path):
-    adapt(encoder, corpus, tmp_path)
-    with pytest.raises(UserError, match="seed"):
-        adapt(encoder, corpus, tmp_path, seed=1)
+    assert (again.steps, again.tokens, again.loss) == (10, whole.tokens, whole.loss)
+    assert read_losses(tmp_path / "cut") == read_losses(tmp_path / "whole")
 
 
 def test_too_few_pairs_are_refused(encoder, tmp_path):

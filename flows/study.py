@@ -37,12 +37,12 @@ from amazon_electra.flows.studies.study_report import build_study_report
 from amazon_electra.flows.studies.study_stages import DEV, StudyStages
 
 
-def graph(p: Parameters, loaded: LoadedStudy, store: Store) -> Groups:
+def graph(p: Parameters, loaded: LoadedStudy, store: Store, dump: Stage | None = None) -> Groups:
     """Dump → … → pre-trainings → cells → report. The texts of its tasks are withheld from
-    pre-training.
+    pre-training. `dump` is that of the form where it is listed already.
     """
     sources: dict[str, Stage] = {}
-    yield from make_sources(p, loaded, store, sources)
+    yield from make_sources(p, loaded, store, sources, dump)
     at_once, threads = divide_cores(p, loaded)
     stages = StudyStages(loaded, sources, store, p.pretraining.finetuning_device, threads)
     report = build_study_report(stages, p, list(sources.values()))
@@ -65,7 +65,7 @@ def graph(p: Parameters, loaded: LoadedStudy, store: Store) -> Groups:
 
 
 def make_sources(
-    p: Parameters, loaded: LoadedStudy, store: Store, made: dict[str, Stage]
+    p: Parameters, loaded: LoadedStudy, store: Store, made: dict[str, Stage], dump: Stage | None
 ) -> Groups:
     """Yield the stages that fill the file's variables, and what they are made of, and add them to
     `made` by name; the files of tasks that do not come from the corpus are withheld from it.
@@ -87,7 +87,7 @@ def make_sources(
         yield add("origin", origin)
     if wanted == {"origin"}:
         return
-    dump = build_dump_stage(p.dump, store)
+    dump = dump or build_dump_stage(p.dump, store)
     labels.check_labels(loaded.labelled_tasks, p.dump)
     yield add("dump", dump)
     chosen = p.corpus.replace(withhold=withheld)
@@ -161,4 +161,4 @@ def study(**given: Any) -> dict[str, Any]:
     loaded = load_study(parameters, choice)
     store = Store(parameters.store)
     dump = build_dump_stage(parameters.dump, store) if loaded.reads_dump else None
-    return run_graph(lambda _: graph(parameters, loaded, store), parameters, store, dump)
+    return run_graph(lambda _: graph(parameters, loaded, store, dump), parameters, store, dump)

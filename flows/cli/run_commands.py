@@ -40,7 +40,7 @@ from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_
 from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import Resources
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.store.usage import REGISTERED, read_registered
+from amazon_electra.flows.store.usage import has_finished_run, read_registered
 from amazon_electra.flows.ui.plan_page import format_total, list_lines
 from amazon_electra.model.recipes import RECIPES
 from amazon_electra.model.report.owner import list_short_answers
@@ -192,7 +192,7 @@ def execute_graph(form: Parameters) -> dict[str, Any]:
 
     began = time.monotonic()
     made = {}
-    if any(store.root.glob(f"report/*/{REGISTERED}")):
+    if has_finished_run(store, plan.dump):
         # apart: Prefect keeps the settings with which it was imported, those of no server
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
             made = apart.submit(show_finished, form, plan).result()

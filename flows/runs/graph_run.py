@@ -165,7 +165,7 @@ def run_graph(
             # The engine's heartbeat goes on until here: no other one is to be waited for.
             emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}"})
     if tracking.is_sent and is_complete:
-        save_registered(store, last, wish.model_dump(), became)
+        save_registered(store, last, dump, wish.model_dump(), became)
     return summary
 
 

@@ -5,8 +5,6 @@ from pathlib import Path
 HOST = "127.0.0.1"
 TAG = "amazon-electra"
 """Tag of every run of ours, by which the automations know them on a shared server."""
-DUMP_EVENT = "reviews.dump.arrived"
-"""Event that makes the watcher look at once; a storage notification or a webhook emits it."""
 PAUSED_EVENT = "amazon-electra.run.paused"
 """Last event of a run's process that leaves it suspended."""
 READY_FILE = Path("logs", "deployments.ready")

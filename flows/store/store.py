@@ -210,9 +210,7 @@ class Store:
         else:
             files = self.root.glob(f"*/*/{MANIFEST}")
             found = {str(path.relative_to(self.root)): path.read_bytes() for path in files}
-        made = [
-            self._parse(name.removesuffix(f"/{MANIFEST}"), text) for name, text in found.items()
-        ]
+        made = [self._parse(name, text) for name, text in found.items()]
         return sorted((one for one in made if one), key=lambda one: one["finished"])
 
     def find(self, fingerprint: str) -> list[Manifest]:

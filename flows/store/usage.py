@@ -101,11 +101,14 @@ def list_prunable(store: Store, kept: Sequence[str], registered: Iterable[str] =
     return [folder for folder in folders if folder.split("/")[1] not in needed]
 
 
-def save_registered(store: Store, report: Stage, wish: dict[str, Any], became: str) -> None:
+def save_registered(
+    store: Store, report: Stage, dump: Stage | None, wish: dict[str, Any], became: str
+) -> None:
     """Keep what became of the models of a run that has sent all to MLflow; `wish` is the section of
     the form about that.
     """
-    write_json(store.folder(report) / REGISTERED, {"promotion": wish, "registered": became})
+    content = {"dump": dump.fingerprint if dump else "", "promotion": wish, "registered": became}
+    write_json(store.folder(report) / REGISTERED, content)
 
 
 def read_registered(store: Store, report: Stage, wish: dict[str, Any]) -> str | None:
@@ -113,3 +116,9 @@ def read_registered(store: Store, report: Stage, wish: dict[str, Any]) -> str | 
     file = store.folder(report) / REGISTERED
     found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return found["registered"] if found.get("promotion") == wish else None
+
+
+def has_finished_run(store: Store, dump: Stage) -> bool:
+    """Return whether a run of this dump has ended on this machine."""
+    files = store.root.glob(f"report/*/{REGISTERED}")
+    return any(json.loads(file.read_bytes())["dump"] == dump.fingerprint for file in files)

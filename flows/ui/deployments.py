@@ -26,7 +26,7 @@ from prefect.runner import Runner
 from prefect.utilities.importtools import import_object
 
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.servers.settings import READY_FILE, TAG
+from amazon_electra.flows.servers.settings import CLIENT, READY_FILE, TAG
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.automations import create_automations
 
@@ -94,12 +94,13 @@ def build_deployments(store: Path) -> list[Any]:
 
 
 def write_edited_file() -> str:
-    """Write the deployments into a new file, with the parameters and pauses that the server has;
-    return its name.
+    """Write the deployments into a new file, with the environment of their runs, and with the
+    parameters and pauses that the server has; return its name.
     """
     described = read_file()
     with get_client(sync_client=True) as client:
         for entry in described["deployments"]:
+            entry["work_pool"]["job_variables"] = {"env": dict(CLIENT)}
             flow = import_object(entry["entrypoint"])
             if not (earlier := find_earlier(client, flow, entry["name"])):
                 continue

@@ -9,7 +9,6 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.events import emit_event
 from prefect.flow_runs import resume_flow_run
 
-from amazon_electra.flows.servers.settings import DUMP_EVENT
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.registry import Registry, name_model
 from tests.journeys.shell import write_shop
@@ -56,7 +55,7 @@ def test_an_event_starts_one_run_of_all_files(served):
     def announce():
         """Return the runs of the files, once the watcher has looked for an event."""
         before = {run.id for run in list_runs("watch-dumps")}
-        emit_event(event=DUMP_EVENT, resource={"prefect.resource.id": "reviews.inbox"})
+        emit_event(event="reviews.dump.arrived", resource={"prefect.resource.id": "reviews.inbox"})
         [look] = eventually(
             lambda: [run for run in list_runs("watch-dumps") if run.id not in before]
         )

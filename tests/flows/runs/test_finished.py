@@ -12,7 +12,7 @@ from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.store.usage import save_registered
+from amazon_electra.flows.store.usage import has_finished_run, save_registered
 
 
 def graph(plan):
@@ -30,12 +30,14 @@ def finished(tmp_path, monkeypatch):
     for stage in (dump, report):
         store.folder(stage).mkdir(parents=True)
         store.publish(stage, dict(stage.result))
-    save_registered(store, report, form.promotion.model_dump(), "version 1 became champion")
+    became = "version 1 became champion"
+    save_registered(store, report, dump, form.promotion.model_dump(), became)
     return form, store, report
 
 
 def test_a_finished_run_is_shown_again_from_the_store_alone(finished, capsys):
     form, store, report = finished
+    assert has_finished_run(store, report.inputs["dump"])
     made = run_commands.show_finished(form, plan_run(form, store))
     assert made["folder"] == str(store.folder(report))
     assert made["registered"] == "version 1 became champion"
@@ -70,7 +72,7 @@ def run(*given):
     sys.exit(3 + ("prefect" in sys.modules))
 
 terminal.run_in_terminal = run
-form = fill_parameters([], dump={"paths": ["sample:40"]}, store=sys.argv[1])
+form = fill_parameters([], dump={"paths": ["sample:30"]}, store=sys.argv[1])
 run_commands.execute_graph(form)
 """
 

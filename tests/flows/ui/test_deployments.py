@@ -54,8 +54,7 @@ def test_prefect_takes_the_file_for_work_pools():
         name, pool = told["name"], told["work_pool"]
         assert taken[name].work_pool_name == pool["name"]
         assert taken[name].parameters == {**told["parameters"], "store": "/data/store"}
-        assert taken[name].job_variables == pool["job_variables"]
-        assert pool["job_variables"]["env"] == CLIENT
+        assert taken[name].job_variables == {"env": CLIENT}
         assert taken[name].pull_steps == [{SET_FOLDER: {"directory": "/"}}]  # every worker has it
         assert len(taken[name].schedules) == len(told.get("schedules", []))
 

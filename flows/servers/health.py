@@ -81,12 +81,12 @@ def find_free_port() -> int:
 
 
 def is_healthy(url: str) -> bool:
-    """Return whether a server answers here with success, or with a request for a password."""
+    """Return whether a server answers here, if only that it wants a password."""
     try:
         with urllib.request.urlopen(url, timeout=ANSWER_SECONDS):
             return True
     except urllib.error.HTTPError as refusal:
-        return refusal.code == 401
+        return refusal.code < 500
     except (OSError, ValueError):
         return False
 
@@ -95,22 +95,12 @@ def check_named_server(variable: str) -> None:
     """Raise ServerFailed if the server that an environment variable names does not answer; without
     this its clients would try again for minutes.
     """
-    url = os.environ.get(variable, "")
-    if not url.startswith("http"):
-        return
-    parts = urlsplit(url)
+    parts = urlsplit(os.environ.get(variable, ""))
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
-    try:
-        with urllib.request.urlopen(f"{address}/health", timeout=ANSWER_SECONDS):
-            pass
-    except urllib.error.HTTPError:
-        pass  # it is there
-    except (OSError, ValueError) as error:
-        cause = getattr(error, "reason", error)
+    if parts.scheme.startswith("http") and not is_healthy(f"{address}/health"):
         raise ServerFailed(
-            f"{variable}: no answer from {address} ({cause}); start that server, or unset the "
-            "variable"
-        ) from None
+            f"{variable}: no answer from {address}; start that server, or unset the variable"
+        )
 
 
 def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> None:

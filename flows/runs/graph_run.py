@@ -69,20 +69,11 @@ def check_engine(parameters: Parameters) -> None:
         from amazon_electra.beam_jobs.engine import flink  # loads Beam, which takes seconds
 
         flink.check_job_server(str(engine.job_endpoint), "engine.job_endpoint")
-    if engine.kind == "dataflow":  # its workers cannot read or write anything on this machine
-        if not is_remote(parameters.store):
-            raise UserError(
-                f"its workers do not see the folder {parameters.store}; give a store in gs://",
-                "engine.kind",
-                "dataflow",
-            )
-        for path in [*parameters.dump.paths, *parameters.corpus.withhold]:
+    if engine.kind == "dataflow":
+        for path in (parameters.store, *parameters.dump.paths, *parameters.corpus.withhold):
             if not is_remote(path):
-                raise UserError(
-                    f"its workers do not see {path}; put it into gs:// and give its address",
-                    "engine.kind",
-                    "dataflow",
-                )
+                why = f"its workers do not see {path}; put it into gs:// and give its address"
+                raise UserError(why, "engine.kind", "dataflow")
 
 
 PAGE = "report.html"

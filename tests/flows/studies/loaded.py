@@ -26,11 +26,6 @@ def content_of(made: Path, arms: Sequence[Any] = (), **changes: Any) -> dict[str
     } | changes
 
 
-def option(arguments: Sequence[str], name: str) -> str:
-    """Return what the command of a stage gives for an option."""
-    return arguments[arguments.index(name) + 1]
-
-
 def load_content(content: Mapping[str, Any], store: Path, **choice: Any) -> LoadedStudy:
     store.mkdir(parents=True, exist_ok=True)
     file = store / "written.yaml"

@@ -17,7 +17,7 @@ from amazon_electra.flows.plan import RunPlan
 from amazon_electra.flows.prepare import have_prepared, make_data
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
 from amazon_electra.flows.stages import arms, report
-from amazon_electra.flows.stages.cells import group_cells, keep_complete, list_chains
+from amazon_electra.flows.stages.cells import Failed, find_failure, keep_complete, order_chains
 from amazon_electra.flows.stages.comparison import compare_with_champions
 from amazon_electra.flows.stages.contrastive_adaptation import build_contrastive_stage
 from amazon_electra.flows.stages.model import build_model_stages
@@ -25,6 +25,7 @@ from amazon_electra.flows.stages.pretraining import build_pretraining_stage, sha
 from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.arms import find_arm
 
 
 def graph(run: RunPlan) -> Groups:
@@ -44,35 +45,49 @@ def graph(run: RunPlan) -> Groups:
     known = corpus, encoder, origin, run.others
     list_cells = partial(arms.list_cells, p, decided.arms, settings, counts, store, *known)
     cells, curve = list(list_cells()), list(list_cells(is_curve=True))
-    ready = [cell for cell in cells if not (trained and cell.is_made_of(encoder))]
+    # What needs no new encoder is made beside its training, the rest after it; an accelerator
+    # trains alone, after the first answers.
+    is_shared = shares_cores(p.pretraining.device)
+    ready = [
+        cell
+        for cell in (*cells, *curve)
+        if not ((trained and cell.is_made_of(encoder)) or cell.parts)
+        and (is_shared or find_arm(cell.finetuned.config.arm).is_cheap)
+    ]
+    late = [cell for cell in (*cells, *curve) if not cell.is_among(ready)]
+    training, made, failed = [trained] if trained else [], [*made, *trained], Failed()
     try:
-        # The first answers are those of arms that take seconds.
-        first = [cell for cell in ready if cell.is_cheap]
-        yield Group(list_chains(first), at_once)
-        # What else needs no new encoder is made beside its training, the rest after it.
-        beside = shares_cores(p.pretraining.device)
-        early = [cell for cell in ready if beside and not (cell.parts or cell.is_cheap)]
-        yield Group([*([trained] if trained else []), *list_chains(early)], at_once)
-        made += trained
-        late = [cell for cell in [*cells, *curve] if not cell.is_among([*first, *early])]
-        yield from group_cells(late, at_once)
+        chains = order_chains(ready, at_once - len(training) * is_shared)
+        if not is_shared:
+            failed |= (yield Group(chains, at_once, may_fail=True)) or {}
+            chains = []
+        failed |= (yield Group([*training, *chains], at_once, may_fail=True)) or {}
+        for combines in (False, True):
+            own = [c for c in late if bool(c.parts) == combines and not find_failure(c, failed)]
+            failed |= (yield Group(order_chains(own, at_once), at_once, may_fail=True)) or {}
     except KeyboardInterrupt:  # the best so far becomes the model
         cells, curve = keep_complete(cells, store), keep_complete(curve, store)
         if not cells:
             raise
         made = [stage for stage in made if store.manifest(stage)]
-        encoder = encoder if encoder in made else origin or corpus
         run.note(
             "stopped: the model and the report are made of what is complete, "
             f"{'; '.join(dict.fromkeys(cell.arm for cell in cells))}; continue with: "
             f"{report.format_command(p)}"
         )
+    causes = {cell.finetuned.title: find_failure(cell, failed) for cell in cells}
+    cells, curve = ([c for c in own if not find_failure(c, failed)] for own in (cells, curve))
+    if not cells:
+        raise next(iter(failed.values()))
+    made = [stage for stage in made if stage.path not in failed]
+    encoder = encoder if encoder in made else origin or corpus
 
     models = build_model_stages(cells, corpus, p.finetuning.target_accuracy)
-    yield Group([[model] for model in models])
+    yield Group([[model] for model in models], at_once)
     yield Group([[one] for one in compare_with_champions(models, run.find_champion)])
     about = report.format_command(p), p.recipe, run.dump, made, encoder, cells, curve, models
-    yield Group.of(report.build_report_stage(*about))
+    failures = [f"{title} failed: {cause}" for title, cause in causes.items() if cause]
+    yield Group.of(report.build_report_stage(*about, failures))
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run)

@@ -2,15 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 from amazon_electra.beam_jobs.core.errors import JobFailed
+from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.preview import Preview, read_previews
 from amazon_electra.flows.policy import Counts, Decision, decide
+from amazon_electra.flows.runner.processes import Makers
+from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages.arms import check_split
+from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
 from amazon_electra.flows.stages.origin import build_other_origins, build_start_stage
 from amazon_electra.flows.store.stage import Stage
@@ -35,6 +40,8 @@ class RunPlan:
     others: Sequence[Stage]
     """Further ones, whose states are read."""
     find_champion: Callable[[str], Stage | None] = find_nothing
+    begun: Makers | None = None
+    """Make its encoder and corpus already."""
     notes: list[str] = field(default_factory=list)
     """Sentences about what it does, and why, as far as that is known."""
 
@@ -59,6 +66,19 @@ class RunPlan:
         decided = decide(self.form, counts)
         self.note(*decided.reasons)
         return decided
+
+    def begin(self) -> Self:
+        """Start to make encoder and corpus, for tasks that follow them once a server is there."""
+        form, store = self.form, self.store
+        if form.engine.is_far or form.engine.prepare or is_remote(store.address):
+            return self
+        restrict_store(store.root)
+        corpus = build_corpus_stage(form.corpus, form.dump, form.engine, self.dump, store)
+        if store.manifest(self.dump) is None:
+            store.publish(self.dump, dict(self.dump.result))
+        begun = Makers(store, [[one] for one in (self.origin, corpus) if one], at_once=2)
+        begun.begin()
+        return replace(self, begun=begun)
 
     def note(self, *lines: str) -> None:
         """Note each sentence once."""

@@ -1,6 +1,7 @@
 """Makes the stages of a graph in Prefect tasks: one task per stage, retried where that may help."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,6 +24,13 @@ from amazon_electra.flows.store.group import Groups
 from amazon_electra.flows.store.stage import ACCELERATOR, Stage
 
 T = TypeVar("T")
+Failures = list[tuple[Stage, Exception]]
+"""Stages with why they failed."""
+
+
+class NotTried(JobFailed):
+    """A stage whose inputs failed."""
+
 
 RETRY_DELAYS = [10.0, 60.0, 300.0]
 """Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
@@ -61,13 +69,6 @@ def create_task(
     )
 
 
-def make_stages(
-    maker: "PrefectStageMaker", chain: Sequence[Stage], makers: Makers | None = None
-) -> None:
-    """Make stages one after the other."""
-    maker.make_chain(chain, makers)
-
-
 @task(cache_policy=NO_CACHE, persist_result=False)
 def make_together(make: Callable[[], None]) -> None:
     """Run tasks within a task, which takes once what they all need of the accelerator.
@@ -90,22 +91,6 @@ def call_with_retries(name: str, function: Callable[[], T]) -> T:
     return answer
 
 
-def raise_failures(futures: Sequence[Any]) -> None:
-    """Wait for all tasks, then raise what failed: the one failure, or the first with how many."""
-    for future in futures:
-        future.wait()
-    # NotReady: one that waited for a task that failed
-    failed = [f for f in futures if not f.state.is_completed() and f.state.name != "NotReady"]
-    failures = [future.result(raise_on_failure=False) for future in failed]
-    if not failures:
-        return
-    undone = sum(not future.state.is_completed() for future in futures)
-    first = failures[0]
-    if undone > 1 and isinstance(first, JobFailed | UserError):
-        raise type(first)(f"{undone} of {len(futures)} failed; the first: {first}")
-    raise first
-
-
 class PrefectStageMaker:
     """Makes each stage in a Prefect task of its name."""
 
@@ -114,18 +99,22 @@ class PrefectStageMaker:
         runner: StageRunner,
         after_stage: Callable[[], None] = lambda: None,
         takes_accelerator: bool = True,
+        begun: Makers | None = None,
     ):
         """`takes_accelerator`: trainings wait for the tag of the machine's one accelerator. A
-        worker of a pool has what it needs already.
+        worker of a pool has what it needs already. `begun` makes the first stages already.
         """
         self.runner, self.store = runner, runner.store
         self.stages: list[Stage] = []
+        self.failed: dict[str, Exception] = {}
+        """Label of a stage that the run went on without → why it failed."""
         self._after_stage = after_stage
-        self._takes_accelerator = takes_accelerator
+        self._takes_accelerator, self._begun = takes_accelerator, begun
 
     def make_graph(self, groups: Groups, notes: Sequence[str] = ()) -> Stage:
         """Make each group before the next is asked for; return the last stage. What the graph adds
-        to `notes` is logged. After Ctrl-C the graph goes on with what is complete, or raises it.
+        to `notes` is logged. After Ctrl-C the graph goes on with what is complete, or raises it;
+        of a group that may fail it learns what failed.
         """
         logged = 0
         group = next(groups, None)
@@ -134,62 +123,60 @@ class PrefectStageMaker:
                 find_run_logger().warning("%s", note)
             logged = len(notes)
             try:
-                if group.chains:
-                    with end_children_on_error():
-                        self.make_side_by_side(group.chains, group.at_once)
+                with end_children_on_error():
+                    failed = self.make_side_by_side(group.chains, group.at_once)
+                if failed and not group.may_fail:
+                    raise_failures(failed, len(group.chains))
             except Terminated:
                 raise
             except KeyboardInterrupt as stopped:
                 allow_jobs()
                 group = groups.throw(stopped)
             else:
-                group = next(groups, None)
+                self.failed |= {stage.label: error for stage, error in failed}
+                causes = {stage.path: error for stage, error in failed}
+                with suppress(StopIteration):
+                    group = groups.send(causes)
+                    continue
+                group = None
         return self.stages[-1]
 
-    def __call__(self, stage: Stage) -> Stage:
-        self.stages.append(stage)
-        self._create_task(stage)(self, [stage])
-        self._after_stage()
-        return stage
-
-    def make_chain(self, chain: Sequence[Stage], makers: Makers | None = None) -> None:
-        """Make stages one after the other, in a task."""
-        self.runner.complete_chain(chain, makers)
-
-    def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+    def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> Failures:
         """Divide the cores among all chains and make them, each after those that make what it is
-        made of, which stand before it.
-
-        What fails is raised when the others are done; what was to be made of it is not tried.
+        made of, which stand before it. Return the first stage of each that failed; what was to be
+        made of it is not tried.
         """
-        self.make_chains(allocate_threads(chains, at_once), at_once)
-
-    def make_chains(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
-        """Make all chains as `make_side_by_side` does, with the threads that they have."""
+        chains = allocate_threads(chains, at_once)
         stages = [stage for chain in chains for stage in chain]
-        if len(stages) == 1:
-            self(stages[0])
-            return
         self.stages += stages
-        make = partial(self._submit_chains, chains, at_once)
+        failed: Failures = []
+        if len(stages) <= 1:
+            for stage in stages:
+                try:
+                    self._create_task(stage)(self._make_chain, [stage], self._begun)
+                except Exception as error:
+                    failed.append((stage, error))
+                self._after_stage()
+            return failed
+        make = partial(self._submit_chains, chains, at_once, failed)
         undone = [stage for stage in stages if not self.store.manifest(stage)]
-        if not (
-            self._takes_accelerator
-            and any(stage.takes_accelerator or stage.runs_beside for stage in undone)
-        ):
-            make()
-        else:
+        if self._takes_accelerator and any(stage.takes_accelerator for stage in undone):
             name = f"{stages[0].name} side by side"
             make_together.with_options(name=name, task_run_name=name, tags={ACCELERATOR})(make)
+        else:
+            make()
+        return failed
 
-    def _submit_chains(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+    def _submit_chains(
+        self, chains: Sequence[Sequence[Stage]], at_once: int, failed: Failures
+    ) -> None:
         makers = Makers(self.store, chains, at_once)
         # each task waits for its own stages, which `at_once` processes make
         pool: ThreadPoolTaskRunner[None] = ThreadPoolTaskRunner(max_workers=len(chains))
         with pool as task_runner, end_children_on_error():
             futures: dict[str, Any] = {}
             for chain in chains:
-                arguments = {"maker": self, "chain": list(chain), "makers": makers}
+                arguments = {"make": self._make_chain, "chain": list(chain), "makers": makers}
                 sources = [
                     source.fingerprint for stage in chain for source in stage.inputs.values()
                 ]
@@ -197,7 +184,19 @@ class PrefectStageMaker:
                 task = self._create_task(chain[0], is_in_group=True)
                 future = task_runner.submit(task, arguments, wait_for=first)
                 futures |= dict.fromkeys([stage.fingerprint for stage in chain], future)
-            raise_failures(list(dict.fromkeys(futures.values())))
+            for chain in chains:
+                future = futures[chain[0].fingerprint]
+                future.wait()
+                if future.state.name == "NotReady":
+                    failed.append((chain[0], NotTried("what it is made of failed")))
+                elif not future.state.is_completed():
+                    found = future.result(raise_on_failure=False)
+                    if not isinstance(found, Exception):
+                        raise found
+                    failed.append((chain[0], found))
+
+    def _make_chain(self, chain: Sequence[Stage], makers: Makers | None) -> None:
+        self.runner.complete_chain(chain, makers)
 
     def _create_task(self, stage: Stage, is_in_group: bool = False) -> Any:
         """Return the task of a stage. One that is complete, or in a group that has the accelerator,
@@ -207,3 +206,20 @@ class PrefectStageMaker:
         is_waiting = waits and self.store.manifest(stage) is None
         label, tags = stage.label.replace("{", "("), stage.tags if is_waiting else ()
         return create_task(make_stages, stage.name, label, tags)
+
+
+def make_stages(
+    make: Callable[[Sequence[Stage], Makers | None], None],
+    chain: Sequence[Stage],
+    makers: Makers | None,
+) -> None:
+    """Make stages one after the other; its arguments are those of a task."""
+    make(chain, makers)
+
+
+def raise_failures(failed: Failures, chains: int) -> None:
+    """Raise the one failure, or the first that another did not follow from, with how many."""
+    first = next((error for _, error in failed if not isinstance(error, NotTried)), failed[0][1])
+    if len(failed) > 1 and isinstance(first, JobFailed | UserError):
+        raise type(first)(f"{len(failed)} of {chains} failed; the first: {first}")
+    raise first

@@ -233,6 +233,17 @@ class Makers:
         """Of each stage that a living process is to make."""
         self._failed = set[str]()
 
+    def begin(self) -> None:
+        """Start what can be made now; tasks follow it later."""
+        with self._changed:
+            for chain in self._chains:
+                if self._free and self._is_ready(chain, chain[0].list_environment(self._store)):
+                    self._start(chain[0])
+
+    def is_making(self, stage: Stage) -> bool:
+        """Return whether a task is to follow a stage, though it may be complete by now."""
+        return stage.path in self._events
+
     def follow(self, stage: Stage) -> Iterator[dict[str, Any]]:
         """Yield what happens to a stage until it is complete: that another process is making it
         (`waits`), that it is `begun`, its `progress`; raise why it cannot be made.
@@ -254,6 +265,9 @@ class Makers:
                 lines = read_progress(Path(event["log"]), event["start"])
             for progress in takewhile(bool, lines or ()):
                 yield {"is": "progress", "progress": progress}
+            if event["is"] in ("made", "failed"):
+                with self._changed:
+                    self._events.pop(stage.path, None)
             if event["is"] == "made":
                 return
             if event["is"] == "failed":
@@ -313,7 +327,7 @@ class Makers:
             with self._changed:
                 for path in following[event["stage"]]:
                     following.pop(path)
-                    self._events.pop(path).put({**where, **event, "is": "failed"})
+                    self._events[path].put({**where, **event, "is": "failed"})
                     if not may_pass(event["code"]):
                         self._failed.add(path)
 
@@ -324,8 +338,7 @@ class Makers:
                 fail(event)
             elif event["is"] == "made":
                 following.pop(event["stage"])
-                with self._changed:
-                    self._events.pop(event["stage"]).put(event)
+                self._events[event["stage"]].put(event)
             elif event["is"] == "ended" and known:  # it was killed
                 fail({**known, "code": event["code"]})
             elif event["is"] != "ended":

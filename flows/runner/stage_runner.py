@@ -68,7 +68,8 @@ class StageRunner:
         """Return the stage's manifest; have `makers`, or a process of its own, make the stage first
         where it is not complete.
         """
-        if manifest := self.store.manifest(stage):
+        is_making = makers is not None and makers.is_making(stage)
+        if (manifest := self.store.manifest(stage)) and not is_making:
             self.notify("on_complete", stage, manifest, True)
             return manifest
         is_ours = True

@@ -96,7 +96,11 @@ def find_champion(wish: Promotion, store: Store, uri: str, task: str) -> Champio
     """Return the registry's champion of a task where this run needs it, else an empty one."""
     if wish.mode == "off":
         return Champion()
-    champion = call_with_retries("champion", partial(read_champion, uri, store, task))
+    try:
+        champion = call_with_retries("champion", partial(read_champion, uri, store, task))
+    except (RegistryAway, ValueError) as refused:
+        find_run_logger().warning("no champion to compare with: %s", refused)
+        return Champion()
     if not champion.is_here:
         find_run_logger().warning(
             "the champion of %s, version %s, is of another store: nothing is compared with it, "
@@ -149,9 +153,9 @@ def register_models(
             asked = registry, artifact, decision, tags, find(task)
             try:
                 became = promote_model(wish, about, tracking, *asked)
-            except RegistryAway as away:
+            except (RegistryAway, ValueError) as refused:  # the model stays, whatever MLflow says
                 is_complete = False
-                became = f"not registered, run the same again later: {away}"
+                became = f"not registered, run the same again: {refused}"
         find_run_logger().info("%s: %s", task, became)
         lines.append(f"{task}: {became}" if len(models) > 1 else became)
     return "\n".join(lines), is_complete

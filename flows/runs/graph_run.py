@@ -20,6 +20,7 @@ from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.plan import RunPlan, plan_run, planned
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
+from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import check_registry, find_champion, register_models
@@ -89,7 +90,7 @@ def run_plan(
     def start(find: FindChampion) -> Groups:
         return graph(replace(plan, find_champion=find))
 
-    return run_graph(start, plan.form, plan.store, plan.dump, plan.notes)
+    return run_graph(start, plan.form, plan.store, plan.dump, plan.notes, plan.begun)
 
 
 def run_graph(
@@ -98,10 +99,11 @@ def run_graph(
     store: Store,
     dump: Stage | None,
     notes: Sequence[str] = (),
+    begun: Makers | None = None,
 ) -> dict[str, Any]:
     """Make every stage of a graph, the last of which is the report; return the paths of what a
-    person looks at next. The dump is the dataset of the run in MLflow; what is added to `notes`
-    meanwhile is logged.
+    person looks at next, and what failed without ending the run. The dump is the dataset of the run
+    in MLflow; what is added to `notes` meanwhile is logged. `begun` makes the first stages already.
     """
     pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
@@ -122,7 +124,8 @@ def run_graph(
     shown.append(Answers(runner))
     context = FlowRunContext.get()  # a worker of a pool has the accelerator of its host
     is_in_pool = bool(context and context.flow_run and context.flow_run.work_pool_name)
-    maker = PrefectStageMaker(runner, link_to_mlflow(tracking), takes_accelerator=not is_in_pool)
+    link = link_to_mlflow(tracking)
+    maker = PrefectStageMaker(runner, link, takes_accelerator=not is_in_pool, begun=begun)
     dataset = None
     if dump:
         name, source = dump.result["name"], " ".join(dump.result["paths"])
@@ -143,6 +146,7 @@ def run_graph(
             wish = parameters.promotion
             became, is_complete = register_models(wish, maker, find_later, last, tracking)
             summary |= {"registered": became} if became else {}
+            summary |= {"failed": {what: str(why) for what, why in maker.failed.items()}}
             status = "FINISHED"
     except Pause:
         status = "SCHEDULED"
@@ -155,7 +159,7 @@ def run_graph(
         if status == "SCHEDULED":
             # The engine's heartbeat goes on until here: no other one is to be waited for.
             emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}"})
-    if tracking.is_sent and is_complete:
+    if tracking.is_sent and is_complete and not maker.failed:
         save_registered(store, last, dump, wish.model_dump(), became)
     return summary
 

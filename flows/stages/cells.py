@@ -1,14 +1,16 @@
 """A cell: one fine-tuning of an arm and its evaluation on test."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.finetuning import PART, Finetuning, build_finetuning_stage
-from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
+
+Failed = dict[str, Exception]
+"""Path of a stage → why it failed."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,6 @@ class Cell:
     @property
     def chain(self) -> tuple[Stage, ...]:
         return self.finetuned, self.evaluated
-
-    @property
-    def is_cheap(self) -> bool:
-        """Return whether its arm takes seconds."""
-        return find_arm(self.finetuned.parameters["arm"]).is_cheap
 
     def is_made_of(self, encoder: Stage) -> bool:
         sources = {stage.fingerprint for stage in self.finetuned.inputs.values()}
@@ -64,16 +61,27 @@ def keep_complete(cells: Iterable[Cell], store: Store) -> list[Cell]:
     return [cell for cell in complete if (cell.task, cell.seed) in shared]
 
 
-def group_cells(cells: Iterable[Cell], at_once: int) -> Iterator[Group]:
-    """Yield groups of at most `at_once` cells at a time; those that combine others come last."""
-    every = list(cells)
-    for chosen in ([c for c in every if not c.parts], [c for c in every if c.parts]):
-        yield Group(list_chains(chosen), at_once)
+def find_failure(cell: Cell, failed: Failed) -> Exception | None:
+    """Return why a cell cannot be made, where it, or what it is made of, is among what failed."""
+    sources = [cell.finetuned, *cell.finetuned.inputs.values()]
+    return next((failed[one.path] for one in sources if one.path in failed), None)
 
 
-def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, ...]]:
-    """Return the stages of the cells, without duplicates: baselines are the same for each seed."""
-    chains: dict[str, tuple[Stage, ...]] = {}
-    for cell in cells:
-        chains.setdefault(cell.finetuned.fingerprint, cell.chain)
-    return list(chains.values())
+def order_chains(cells: Iterable[Cell], at_once: int) -> list[tuple[Stage, ...]]:
+    """Return the stages of the cells, the cheapest first, and without duplicates: baselines are the
+    same for each seed.
+
+    The first cell that reads an encoder computes states for others of its encoder. Where several
+    are made at once, what needs no states stands between.
+    """
+    words, readers, others = list[Cell](), list[Cell](), list[Cell]()
+    for cell in sorted(cells, key=lambda one: bool(one.labels)):
+        arm = find_arm(cell.finetuned.config.arm)
+        (others if not arm.is_cheap else readers if arm.reads_encoder else words).append(cell)
+    if at_once > 1:
+        n = sum(not cell.labels for cell in words)
+        order = [*words[:n], *readers[:1], *words[n:], *others[:1], *readers[1:], *others[1:]]
+    else:
+        order = [*words, *readers, *others]
+        order.sort(key=lambda cell: bool(cell.labels))
+    return list({cell.finetuned.fingerprint: cell.chain for cell in order}.values())

@@ -24,7 +24,7 @@ class Evaluation(Stage):
     name, version, Config = "evaluation", 7, EvaluationConfig
     headline = ("n", "metrics.accuracy.value", "metrics.macro_f1.value")
     written_last = "metrics.json"
-    runs_beside = True
+    takes_accelerator = runs_beside = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.evaluate import evaluate

@@ -45,7 +45,7 @@ class Finetuned(Stage):
     headline = ("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1")
     shorter = "`finetuning.labels=2000` takes fewer labels (in a study n_train)"
     tracked = True
-    runs_beside = True
+    takes_accelerator = runs_beside = True
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -33,6 +33,7 @@ class Model(Stage):
 
     name, version, Config = "model", 22, ModelConfig
     headline = ("temperature", "calibration.test.after", "int8.changed")
+    runs_beside = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.export import ExportCell, export

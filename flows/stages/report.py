@@ -73,10 +73,11 @@ def build_report_stage(
     cells: Sequence[Cell],
     curve: Sequence[Cell] = (),
     models: Sequence[Stage] = (),
+    failures: Sequence[str] = (),
 ) -> Report:
     """Return the stage of the report; `command` gives it again, `made` are the stages whose counts
     it shows, in the order of the graph, `curve` the cells with fewer labels, `models` the
-    stages of the model folders.
+    stages of the model folders, `failures` lines about cells that it goes without.
     """
     inputs = {cell.finetuned.title: cell.evaluated for cell in (*cells, *curve)}
     origin = find_origin(made)
@@ -86,7 +87,7 @@ def build_report_stage(
         ReportConfig(title=title),
         {**inputs, "encoder": encoder, **{model.title: model for model in models}},
         describe=lambda store: describe_study(
-            store, title, command, made, encoder, cells, curve, models
+            store, title, command, made, encoder, cells, curve, models, failures
         ),
     )
 
@@ -100,6 +101,7 @@ def describe_study(
     cells: Sequence[Cell],
     curve: Sequence[Cell] = (),
     models: Sequence[Stage] = (),
+    failures: Sequence[str] = (),
 ) -> ReportInput:
     """Return the study as the report's job reads it."""
     origin = find_origin(made)
@@ -130,6 +132,7 @@ def describe_study(
         curve=[describe_cell(store, cell) for cell in curve],
         models=folders,
         reading=describe_reading(store, cells, origin) if origin else "",
+        failures=list(failures),
     )
 
 

@@ -23,7 +23,7 @@ class Search(Stage):
     """`data` and an encoder → best.json, the settings that are best on dev."""
 
     name, version, Config = "search", 10, SearchConfig
-    runs_beside = True
+    takes_accelerator = runs_beside = True
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -14,6 +14,8 @@ class Group:
 
     chains: Sequence[Sequence[Stage]]
     at_once: int = 1
+    may_fail: bool = False
+    """Whether the graph goes on without what fails; it is sent the causes by the stages' paths."""
 
     @classmethod
     def of(cls, *stages: Stage) -> Self:
@@ -25,7 +27,7 @@ class Group:
         return [stage for chain in self.chains for stage in chain]
 
 
-Groups = Generator[Group, None, Any]
+Groups = Generator[Group, Any, Any]
 """A graph. Whoever goes through it makes each group before it asks for the next (a run), or makes
 nothing (`--dry-run`); what is complete in the store decides what follows."""
 

@@ -89,6 +89,8 @@ class ReportInput(Facts):
     """The same arms trained with fewer labels."""
     reading: str = ""
     """How much of the texts networks read."""
+    failures: list[str] = []
+    """Lines about arms that failed, with causes and logs."""
     models: list[Path] = []
     """Folders of the models that the best arm of each task became."""
 

@@ -263,6 +263,9 @@ class Tracking:
             return
         client = create_client(self.uri)
         experiment = client.get_experiment_by_name(EXPERIMENT)
+        if experiment and experiment.lifecycle_stage == "deleted":  # it takes no run
+            client.restore_experiment(experiment.experiment_id)
+            log.warning("MLflow: the experiment %s was deleted; it is restored", EXPERIMENT)
         is_server = self.uri.startswith("http")
         artifacts = None if is_server else self._artifacts or locate_artifacts(self.uri)
         self._experiment_id = (

@@ -49,19 +49,13 @@ def test_beside_a_job_that_leaves_them_a_core_each_they_take_one(monkeypatch):
 
 
 @pytest.mark.usefixtures("prefect_home")
-@pytest.mark.parametrize(
-    ("make", "threads"), [("make_side_by_side", str(os.cpu_count())), ("make_chains", "1")]
-)
-def test_a_job_alone_has_all_cores_and_a_worker_of_a_pool_gives_what_the_order_says(
-    tmp_path, make, threads
-):
-    """It may have a part of a run's cells, whose bytes are to be those of a run in one place."""
+def test_a_job_alone_has_all_cores(tmp_path):
     from prefect import flow
 
     tuned = job("small", {}, {})
     evaluated = job("small", {"model": tuned}, {})
     store = Store(tmp_path / "store")
     maker = PrefectStageMaker(StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db")))
-    flow(lambda: getattr(maker, make)([(tuned, evaluated)], 1))()
+    flow(lambda: maker.make_side_by_side([(tuned, evaluated)], 1))()
     read = [(store.folder(stage) / "threads").read_text() for stage in (tuned, evaluated)]
-    assert read == [threads, threads]
+    assert read == [str(os.cpu_count())] * 2

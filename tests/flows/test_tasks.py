@@ -1,7 +1,7 @@
 """The graph in Prefect and MLflow: what is shown, what is retried, what is not made again."""
 
 import shutil
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import fsspec
@@ -12,15 +12,19 @@ from prefect.client.schemas.sorting import FlowRunSort
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.configuration.form import Dump, Promotion, fill_parameters
-from amazon_electra.flows.runner.prefect_tasks import call_with_retries
+from amazon_electra.flows.plan import plan_run
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
+from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs.champion import check_registry
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
 from amazon_electra.flows.servers.health import find_free_port
 from amazon_electra.flows.stages.dump import build_dump_stage
-from amazon_electra.flows.store.stage import ACCELERATOR
+from amazon_electra.flows.store.group import Group
+from amazon_electra.flows.store.stage import ACCELERATOR, Stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import RegistryAway
-from tests.flows.toy_graph import be_patient_with_mlflow, run_toy
+from tests.flows.toy_graph import be_patient_with_mlflow, job, run_toy
 from tests.patience import eventually
 
 pytestmark = pytest.mark.usefixtures("prefect_home")
@@ -220,3 +224,41 @@ def test_the_other_cells_are_finished_before_the_failure_of_one_is_told(store):
     _, runs = mlflow_runs(store)
     [pretraining] = [run for run in runs if run.info.run_name == "pretraining"]
     assert pretraining.info.status == "FINISHED"
+
+
+def test_a_group_that_may_fail_tells_the_graph_what_failed(tmp_path, call_in_flow):
+    told = []
+    good, bad = (job("small", {}, {"how": how}, title=how) for how in ("well", "bug"))
+
+    def graph():
+        told.append((yield Group([[bad], [good]], 2, may_fail=True)))
+        yield Group.of(job("report", {"good": good}, {}))
+
+    store = Store(tmp_path / "store")
+    maker = PrefectStageMaker(StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db")))
+    last, _ = call_in_flow(lambda: maker.make_graph(graph()))
+    assert store.manifest(last)
+    assert [*told[0]] == [bad.path]
+    assert str(store.folder(bad)) in str(maker.failed["bug"]), "the log is named"
+
+
+def test_the_model_is_the_best_of_the_arms_that_did_not_fail(tmp_path):
+    """The failed one is a line of the report."""
+    form = fill_parameters(["recipe=sample"], dump={"paths": ["sample:50"]}, store=str(tmp_path))
+    plan = plan_run(form, Store(form.store))
+    groups, made = domain_adaptation.graph(plan), list[Stage]()
+    group = next(groups)
+    with suppress(StopIteration):
+        while True:
+            made += group.stages
+            failing = [one.path for one in group.stages if one.label.startswith("TF-IDF · stars")]
+            group = groups.send({failing[0]: JobFailed("boom")} if failing else {})
+    arms = {
+        stage.config.task: {cell.arm for cell in stage.config.cells}
+        for stage in made
+        if stage.name == "model"
+    }
+    failed = {"TF-IDF", "pre-trained, and TF-IDF together"}  # which is made of it
+    assert arms["polarity"] - arms["stars"] == failed
+    assert made[-1].name == "report"
+    assert not any("TF-IDF · stars" in name for name in made[-1].inputs)

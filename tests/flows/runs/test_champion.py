@@ -1,9 +1,13 @@
 """Who becomes champion: by the interval; what the registry remembers; the way back."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import TransientError
 from amazon_electra.flows.configuration.form import Promotion
+from amazon_electra.flows.runs import champion
 from amazon_electra.flows.runs.champion import (
     Champion,
     approve_version,
@@ -235,3 +239,32 @@ def test_a_model_of_few_reviews_or_fooled_by_a_mark_is_left_to_a_person():
     assert "list a17" in fooled.reason
     better = compared((0.03, 0.01, 0.05))
     assert decide(good, better) == decide_promotion(better)
+
+
+def test_a_model_is_not_lost_to_a_registry_that_refuses(tmp_path, monkeypatch):
+    """Whatever MLflow answers, the run says what it made."""
+    store = Store(tmp_path / "store")
+    model = ExistingStage("model", 0, {}, known="0123", title="model")
+    report = ExistingStage("report", 0, {}, known="4567", title="report")
+    for stage, name, content in (
+        (model, "results.json", {**first_results(), "task": "stars", "arm": "a", "kind": "words"}),
+        (report, "report.json", {"title": "a", "answer": "b"}),
+    ):
+        store.folder(stage).mkdir(parents=True)
+        content |= {"seed": 0, "n_test": 900}
+        (store.folder(stage) / name).write_text(json.dumps(content))
+        store.publish(stage, {})
+    maker = SimpleNamespace(stages=[model], store=store)
+    (store.root / "runs").mkdir()
+    monkeypatch.setattr(champion, "write_served_model", lambda folder, output: None)
+    monkeypatch.setattr(champion, "promote_model", refuse)
+    tracking = SimpleNamespace(uri="sqlite:///", log_folder=lambda folder, name: None)
+    lines, is_complete = champion.register_models(
+        Promotion(), maker, lambda task: Champion(), report, tracking
+    )
+    assert not is_complete
+    assert "Run with id= not found" in lines
+
+
+def refuse(*asked):
+    raise ValueError("Run with id= not found")

@@ -15,6 +15,7 @@ from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
+from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
 from tests.flows.calls import call_of
@@ -75,7 +76,8 @@ def make_chains(call_in_flow):
     def run(stages, tracking=None, is_shared=False):
         runner = StageRunner(stages.store, [], tracking or Tracking("sqlite:///"))
         chains = stages.list_chains(is_shared)
-        failure, runs = call_in_flow(lambda: PrefectStageMaker(runner).make_side_by_side(chains, 2))
+        groups = (group for group in [Group(chains, 2)])
+        failure, runs = call_in_flow(lambda: PrefectStageMaker(runner).make_graph(groups))
         return failure, {r.name: r.state.name for r in runs}
 
     return run

@@ -73,6 +73,21 @@ def test_an_arm_from_outside_works_to_the_end(tmp_path, monkeypatch):
     assert np.array_equal(own.argmax(1), scores.argmax(1))
 
 
+def test_an_arm_that_cannot_be_exported_fails_at_its_fit(tmp_path, monkeypatch):
+    class Other(Bayes):
+        name = "other"
+
+        def export(self, folder, temperature, task):
+            raise TypeError("a type that skops does not trust")
+
+    monkeypatch.setattr(arms, "_ARMS", dict(arms.list_arms()))
+    arms.register(Other)
+    write_corpus(tmp_path / "corpus", reviews=60)
+    with pytest.raises(TypeError):
+        finetune(FinetuneConfig(task="polarity", arm="other"), tmp_path / "corpus", tmp_path / "o")
+    assert not (tmp_path / "o" / "result.json").exists()
+
+
 def test_an_unknown_arm_is_named(tmp_path):
     with pytest.raises(UserError, check=names("tfdif")):
         finetune(FinetuneConfig(task="polarity", arm="tfdif"), tmp_path, Path(tmp_path, "out"))

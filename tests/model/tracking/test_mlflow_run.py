@@ -171,3 +171,14 @@ def test_a_version_without_files_is_not_registered(mlflow_uri):
     finished(tracking)
     with pytest.raises(RegistryAway):
         Registry(mlflow_uri).add_version(tracking.parent.id, "model", {"model": "x"})
+
+
+def test_an_experiment_that_was_deleted_is_restored_before_anything_is_made(mlflow_uri):
+    client = finished_run = None
+    for _ in range(2):
+        tracking = Tracking(mlflow_uri)
+        tracking.start("a run", {}, {})
+        client, finished_run = finished(tracking), tracking.parent
+        [experiment] = client.search_experiments(filter_string="name = 'domain-adaptation'")
+        client.delete_experiment(experiment.experiment_id)
+    assert client.get_run(finished_run.id).info.status == "FINISHED"

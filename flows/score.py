@@ -30,12 +30,12 @@ from amazon_electra.flows.ui.artifacts import publish_drift
 @flow(name="score", flow_run_name=name_run)
 @take_fields(Scoring)
 def score(**given: Any) -> dict[str, Any]:
-    """Label every record of a dump with the champion of each task, or of one; files that these have
-    scored are left out.
+    """Label every record of a dump with the champion of each task, or of one, or else the newest
+    model; files that these have scored are left out.
     """
     form = Scoring(**given)
     store = Store(form.store)
-    models = call_with_retries(form.model.alias, partial(find_models, form, store))
+    models = call_with_retries("model", partial(find_models, form, store))
     dump = call_with_retries("listing", partial(build_dump_stage, form.dump, store))
     new = leave_out_files(dump, find_scores(models, form, store))
     if left_out := dump.result["files"] - new.result["files"]:
@@ -55,4 +55,9 @@ def score(**given: Any) -> dict[str, Any]:
     results = read_file_results(dump, scores, store)
     storage.write_json(storage.join_path(output, SCORING_TOTALS), {"files": results})
     publish_drift(results)
-    return {"folder": output, "files": names, "results": results}
+    return {
+        "folder": output,
+        "files": names,
+        "results": results,
+        "models": describe_models(models),
+    }

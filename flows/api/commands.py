@@ -109,7 +109,7 @@ def score(
     output: str | Path = "scores",
     *,
     model: str | Path | None = None,
-    alias: str = "champion",
+    alias: str | None = None,
     store: str | Path | None = None,
     format: str = "",
     id: str = "",
@@ -118,7 +118,8 @@ def score(
 ) -> ScoreResult:
     """Label every record of a dump, as `amazon-electra score` does; return where the scores are.
 
-    The model is the folder `model`, or the one that has this `alias` in the registry of the store.
+    The model is the folder `model`, or the one that has this `alias` in the registry of the store,
+    or else the champion of each task, or its newest model.
     Each file is a copy of its input with the answers beside its columns; with `format` parquet, csv
     or jsonl a table with the probability of each class, and with the column `id` (empty: found by
     its name). `explain` adds the phrases with the largest weight for each answer. `sections` are

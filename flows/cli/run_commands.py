@@ -91,7 +91,7 @@ def add_score_options(score: OptionParser) -> None:
     )
     add_dump_options(score, "dump.columns=text=body or model.workers=4", with_labels=False)
     which = score.add_mutually_exclusive_group()
-    which.add_argument("--alias", default="champion", help="alias of the model (default: champion)")
+    which.add_argument("--alias", help="alias of the model (default: champion, else the newest)")
     score.shortcuts["model.alias"] = "--alias"
     about = "task whose model labels the records (default: all that have the alias)"
     add_setting_option(score, "--task", "model.task", "TASK", about)
@@ -279,6 +279,7 @@ def label_dump(form: Scoring) -> dict[str, Any]:
         return score(**{name: getattr(form, name) for name in type(form).model_fields})
 
     made = terminal.run_in_terminal(store.root, run)
+    print(f"models      {made['models']}")
     print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
     show_drift(made["results"])
     return made
@@ -330,6 +331,6 @@ def print_scoring_plan(
 ) -> None:
     """Print the model, the settings that are not the default as JSON, then a line per stage."""
     new = scoring.leave_out_files(dump, scoring.find_scores(models, form, store))
-    print(f"model     {form.model.alias}: {scoring.describe_models(models)}")
+    print(f"models    {scoring.describe_models(models)}")
     print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
     show("\n".join(list_lines(list_stages(scoring.graph(models, form, dump, new), store))))

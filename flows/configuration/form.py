@@ -522,10 +522,11 @@ class Parameters(Settings):
 class ScoringModel(Settings):
     """Which models of the registry label the reviews."""
 
-    alias: str = Field(
-        default="champion",
+    alias: str | None = Field(
+        default=None,
         min_length=1,
-        description="champion, challenger, or another alias of the registry",
+        description="champion, challenger, or another alias of the registry; none: the champion of "
+        "each task, or else its newest model",
     )
     task: str | None = Field(
         default=None,

@@ -170,7 +170,8 @@ def decide(results: Mapping[str, Any], compared: Mapping[str, Any] | None) -> De
     if results["n_test"] < MIN_TEST_REVIEWS:
         few = f"{results['n_test']} test reviews, and below {MIN_TEST_REVIEWS} a person decides"
         decision = Decision(False, f"{few}; {decision.reason}")
-    if giveaway := results.get("questions", {}).get("giveaway"):
+    giveaway = results.get("questions", {}).get("giveaway")
+    if giveaway and not giveaway["is_title"]:  # a title is the reviewer's own words
         decision = Decision(False, f"{giveaway['says']} {decision.reason}")
     return decision
 

@@ -31,6 +31,7 @@ class RegisteredModel:
     fingerprint: str
     """Of the stage with its folder."""
     task: str = ""
+    role: str = "champion"
     reads_titles: bool = True
     """Whether its corpus has them."""
     max_characters: int = CorpusConfig().max_characters
@@ -38,8 +39,8 @@ class RegisteredModel:
 
 
 def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
-    """Return the registered model of each task, or of `model.task`, with an alias; UserError where
-    there is none in this store.
+    """Return the registered model of each task, or of `model.task`: that with an alias, or else the
+    champion or the newest. UserError where there is none in this store.
     """
     alias, uri = form.model.alias, mlflow_server.resolve_mlflow_uri(store.root)
     found = []
@@ -47,13 +48,13 @@ def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
         manifest = store.read_manifest("model", tags["model"])
         if manifest is None:
             raise UserError(
-                f"{alias} of {tags['task']}, version {tags['version']}, is of another store than "
+                f"version {tags['version']} of {tags['task']} is of another store than "
                 f"{store.address}; name that one with `store`",
                 "model.alias",
             )
         corpora = [m for _, m in store.trace_lineage(manifest) if m["stage"] == "corpus"]
         about = {**dict(CorpusConfig()), **(corpora[0]["parameters"] if corpora else {})}
-        own = tags["version"], tags["model"], tags["task"]
+        own = tags["version"], tags["model"], tags["task"], tags["role"]
         found.append(RegisteredModel(*own, about["title"], about["max_characters"]))
     if len({one.reads_titles for one in found}) > 1:
         named = ", ".join(one.task for one in found if one.reads_titles)
@@ -62,8 +63,8 @@ def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
 
 
 def describe_models(models: Sequence[RegisteredModel]) -> str:
-    """Return the version of each model."""
-    return ", ".join(f"{model.task} version {model.version}" for model in models)
+    """Return the version of each model and why it is taken."""
+    return ", ".join(f"{one.task} version {one.version} ({one.role})" for one in models)
 
 
 class Scores(Stage):

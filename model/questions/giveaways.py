@@ -25,6 +25,8 @@ MIN_GAIN = 0.05
 """Nats that a model must know of a label: of less, a rule may hold most by chance."""
 MAX_SHARE = 0.5
 """Share of a model's gain from which on a rule explains most of it."""
+MIN_TITLES = 0.5
+"""Share of the reviews with a phrase whose whole title it is: from then on it is their words."""
 ROUNDS = 8
 """Rounds of masking: where one mark is gone, another may be left."""
 SENTENCE = 15
@@ -49,6 +51,8 @@ class Giveaway:
     """Cross-validated accuracy of TF-IDF with the phrases masked."""
     majority: float
     """Accuracy of the most frequent class."""
+    is_title: bool = False
+    """Whether the phrases are titles that reviewers write, such as "Five Stars"."""
 
     def describe(self, classes: Sequence[str]) -> str:
         """Return a sentence for the report, the terminal and the registry."""
@@ -66,18 +70,23 @@ class Giveaway:
                 for name, share in zip(classes, self.shares[0], strict=True)
             )
             why = f"one phrase decides: `{shown}` is in {of_class} reviews"
+        remedy = " `--set corpus.title=false` leaves the titles out." if self.is_title else ""
         return (
             f"{why}; such a rule alone is right in {self.accuracy:.1%} and has "
             f"{self.explained:.0%} of what the model knows. Without it the accuracy is about "
             f"{self.masked_accuracy:.0%} (most frequent class: {self.majority:.0%})."
+            f"{remedy}"
         )
 
 
-def find_giveaway(texts: Sequence[str], labels: np.ndarray, loss: float) -> Giveaway | None:
+def find_giveaway(
+    texts: Sequence[str], labels: np.ndarray, loss: float, titles: Sequence[str] = ()
+) -> Giveaway | None:
     """Return the rule that explains most of what a model gains, or None.
 
-    `labels` int [n]; `loss` is the model's mean log-loss on reviews it has not read. A rule is
-    chosen on half of at most MAX_TEXTS reviews and measured on the others.
+    `labels` int [n]; `loss` is the model's mean log-loss on reviews it has not read; `titles` are
+    those of the texts, empty where one has none. A rule is chosen on half of at most MAX_TEXTS
+    reviews and measured on the others.
     """
     chosen = np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS]
     tokens = [tokenize(texts[i]) for i in chosen]
@@ -111,6 +120,7 @@ def find_giveaway(texts: Sequence[str], labels: np.ndarray, loss: float) -> Give
         accuracy=accuracy,
         masked_accuracy=cross_validate_words(masked, own)[1],
         majority=float(shares.max()),
+        is_title=bool(titles) and are_titles(first, [titles[i] for i in chosen]),
     )
 
 
@@ -151,6 +161,19 @@ class Rule:
     """int [n]."""
     shortest: int = 0
     """Words of the shortest tenth."""
+
+
+def are_titles(rule: Rule, titles: Sequence[str]) -> bool:
+    """Return whether each phrase of a rule is the title of most reviews that have it, in words
+    without digits.
+    """
+    short = [" ".join(re.findall(r"\w+", title.lower())) for title in titles]
+    for phrase, column in zip(rule.shown, rule.columns, strict=True):
+        own = [title for title, has in zip(short, column, strict=True) if has]
+        are_words = all(map(str.isalpha, phrase.split(" ")))
+        if not are_words or own.count(phrase) < MIN_TITLES * len(own):
+            return False
+    return True
 
 
 def choose_rule(tokens: Sequence[Sequence[str]], labels: np.ndarray) -> Rule:

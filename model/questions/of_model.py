@@ -73,7 +73,8 @@ def answer_questions(
     write_rows(rows, folder / SUSPICIOUS)
     own = take_probabilities(every.probabilities, every.labels)
     loss = float(-take_logarithms(own).mean())
-    giveaway = find_giveaway(texts, every.labels, loss) if texts else None
+    titles = [records.get(one, {}).get("title", "") for one in every.ids]
+    giveaway = find_giveaway(texts, every.labels, loss, titles) if texts else None
     basis = test if test and len(test) > len(held_out) else held_out
     return {
         "giveaway": giveaway and asdict(giveaway) | {"says": giveaway.describe(task.labels)},

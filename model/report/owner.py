@@ -81,12 +81,13 @@ def write_errors_page(folder: Path, output: Path, title: str) -> None:
 
 def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     """Return a name and a line for each question that has something to say, for the terminal."""
-    found = _read_json(folder / "results.json").get("questions")
+    results = _read_json(folder / "results.json")
+    found = results.get("questions")
     if not found:
         return []
     wrong, lines = found["wrong_labels"], list[tuple[str, str]]()
     if found["giveaway"]:
-        lines.append(("giveaway", found["giveaway"]["says"]))
+        lines.append(("giveaway", f"{results['task']}: {found['giveaway']['says']}"))
     if wrong["listed"]:
         about = f"{wrong['listed']:,} of {wrong['n']:,} differ from the model's answers"
         if (wrong["low"] or 0) > MIN_SHARE * wrong["n"]:

@@ -121,6 +121,13 @@ class Registry:
         with self._translate_errors():
             return dict(self._client.get_model_version(self.name, version).tags)
 
+    def find_newest(self) -> dict[str, str]:
+        """Return tags and number of the newest version with a model; empty where there is none."""
+        with self._translate_errors():
+            known = [one for one in self._list_versions() if one.tags.get("model")]
+        newest = max(known, key=lambda one: int(one.version), default=None)
+        return {**newest.tags, "version": str(newest.version)} if newest else {}
+
     def list_tags(self) -> list[dict[str, str]]:
         """Return the tags of every version."""
         with self._translate_errors():
@@ -206,15 +213,28 @@ class Registry:
             ) from error
 
 
-def find_models(uri: str, alias: str, task: str | None = None) -> list[dict[str, str]]:
-    """Return tags and number of each task's version with an alias; UserError for none."""
+NEWEST = "the newest; none is champion"
+
+
+def find_models(uri: str, alias: str | None, task: str | None = None) -> list[dict[str, str]]:
+    """Return tags and number of each task's version with an alias, and its `role`; without one of
+    its champion, or else of its newest version. UserError for none.
+    """
     every = list_registries(uri)
     if task:
         every = [one for one in every if one.name == name_model(task)]
         if not every:
             names = ", ".join(one.task for one in list_registries(uri)) or "none"
             raise UserError(f"no model of it is registered, of others: {names}", "model.task", task)
-    found = [version for one in every if (version := one.get_by_alias(alias)).get("model")]
+    found = []
+    for one in every:
+        known = one.get_by_alias(alias or "champion")
+        if known.get("model"):
+            found.append(known | {"role": alias or "champion"})
+        elif not alias and (newest := one.find_newest()):
+            found.append(newest | {"role": NEWEST})
+    if not found and not alias:
+        raise UserError("no model is registered; `amazon-electra run` registers one", "model")
     if not found:
         there = ", ".join(dict.fromkeys(name for one in every for name in one.list_aliases()))
         way = "`amazon-electra promote VERSION` makes one champion"

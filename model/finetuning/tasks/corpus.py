@@ -31,7 +31,7 @@ from amazon_electra.model.finetuning.examples import (
 COLUMNS = ("review_id", "split", "sentences")
 RECORD = ("file", "row", "id")
 """Columns that say which record of the dump a review was."""
-SLICED = ("split", "month", "product")
+SLICED = ("split", "month", "product", "has_title")
 """Columns by which answers are sliced beside these, where a corpus has them."""
 TRAINED = ("pretrain", "train")
 """Column that names the dump of a review, where a corpus joins several."""
@@ -166,7 +166,9 @@ def locate_reviews(
                 chosen = batch.filter(pc.is_in(batch.column("review_id"), wanted))
                 for row in chosen.to_pylist():
                     if with_text:
-                        row["text"] = " ".join(row.pop("sentences"))
+                        sentences = row.pop("sentences")
+                        row["title"] = sentences[0] if row.pop("has_title", False) else ""
+                        row["text"] = " ".join(sentences)
                     found[row.pop("review_id").hex()] = row
     return found
 

@@ -234,9 +234,11 @@ def test_a_model_of_few_reviews_or_fooled_by_a_mark_is_left_to_a_person():
     good = {**first_results(), "n_test": 400, "questions": {"giveaway": None}}
     assert decide(good, None).promote
     assert not decide({**good, "n_test": 99}, None).promote
-    fooled = decide({**good, "questions": {"giveaway": {"says": "`list a17` decides."}}}, None)
+    mark = {"says": "`list a17` decides.", "is_title": False}
+    fooled = decide({**good, "questions": {"giveaway": mark}}, None)
     assert not fooled.promote
     assert "list a17" in fooled.reason
+    assert decide({**good, "questions": {"giveaway": mark | {"is_title": True}}}, None).promote
     better = compared((0.03, 0.01, 0.05))
     assert decide(good, better) == decide_promotion(better)
 

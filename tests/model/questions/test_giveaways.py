@@ -58,9 +58,11 @@ PLANTED = {
 def test_each_planted_kind_is_found_and_masked(kind):
     texts, labels = write_texts()
     planted = [PLANTED[kind](text, label) for text, label in zip(texts, labels, strict=True)]
-    found = find_giveaway(planted, labels, loss=0.1)
+    titles = [one.partition(". ")[0] if kind == "title" else "" for one in planted]
+    found = find_giveaway(planted, labels, 0.1, titles)
     assert found is not None
     assert found.accuracy > 0.9
+    assert found.is_title == (kind == "title"), "words of the review"
     if kind == "title":
         assert found.phrases == ["five stars"]
     assert found.masked_accuracy < 0.65

@@ -1,9 +1,9 @@
-"""The registry of a store in which nothing was registered yet."""
+"""Which model `score` takes from a registry, and one in which nothing was registered yet."""
 
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.tracking.registry import Registry, find_models, name_model
+from amazon_electra.model.tracking.registry import NEWEST, Registry, find_models, name_model
 
 
 def test_asking_for_an_alias_makes_no_registry(tmp_path):
@@ -15,4 +15,21 @@ def test_asking_for_an_alias_makes_no_registry(tmp_path):
     with pytest.raises(UserError) as raised:
         find_models(uri, "champion")
     assert (raised.value.field, raised.value.value) == ("model.alias", "champion")
+    with pytest.raises(UserError) as raised:
+        find_models(uri, None)
+    assert raised.value.field == "model"
     assert not list(tmp_path.iterdir())
+
+
+def test_the_champion_is_taken_or_else_the_newest(tmp_path, mlflow_uri):
+    registry = Registry(mlflow_uri, name_model("label:reason"))
+    registry._client.create_registered_model(registry.name)
+    for fingerprint in ("a" * 16, "b" * 16):
+        tags = {"model": fingerprint, "task": "label:reason"}
+        registry._client.create_model_version(registry.name, str(tmp_path), tags=tags)
+    registry.set_challenger("1", "few test reviews")
+    [found] = find_models(mlflow_uri, None, "reason")
+    assert (found["version"], found["model"], found["role"]) == ("2", "b" * 16, NEWEST)
+    registry.promote("1", "it will do")
+    [found] = find_models(mlflow_uri, None, "reason")
+    assert (found["version"], found["role"]) == ("1", "champion")

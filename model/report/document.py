@@ -34,7 +34,7 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def convert_to_page(title: str, markdown: str) -> str:
-    """Return Markdown, which may hold HTML of ours, as one page."""
+    """Return Markdown, which may hold HTML of ours, as one page; its sections are folded."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
@@ -45,7 +45,11 @@ def convert_to_page(title: str, markdown: str) -> str:
     }
     for rule, tag in tags.items():
         parser.add_render_rule(rule, lambda *_, tag=tag: tag)
-    return render_page("page.html.j2", title=title, content=parser.render(markdown))
+    top, *sections = parser.render(markdown).split("<h2>")
+    for section in sections:
+        heading, body = section.split("</h2>", 1)
+        top += f"<details><summary><h2>{heading}</h2></summary>{body}</details>\n"
+    return render_page("page.html.j2", title=title, content=top)
 
 
 @cache

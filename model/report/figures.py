@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.report.formats import get_title, is_percentage
 from amazon_electra.model.report.inputs import ReportInput
 from amazon_electra.model.report.results import Cell, Results
 
 Interval = tuple[float, float, float]
 """Value, low, high."""
+PANELS = 3
 CURVES = (
     (r"(?!validation_).*loss", "loss", "Pre-training: losses"),
     (r"validation_.*loss", "loss", "Pre-training: losses on dev reviews"),
@@ -44,7 +46,6 @@ def draw_panels(panels: Sequence[Panel]) -> str:
     It has no date, no empty line, and its ids are the same in every run.
     """
     try:
-        import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
         return ""
@@ -75,6 +76,13 @@ def draw_panels(panels: Sequence[Panel]) -> str:
             axes.set_xscale("log")
         if panel.points:
             axes.margins(x=0.15)
+    return _write_svg(figure)
+
+
+def _write_svg(figure: Any) -> str:
+    """Return a figure as `<svg>` without a date, an empty line or ids that differ between runs."""
+    import matplotlib
+
     with matplotlib.rc_context(
         {"svg.hashsalt": "report", "svg.fonttype": "none", "font.family": "sans-serif"}
     ):
@@ -82,6 +90,41 @@ def draw_panels(panels: Sequence[Panel]) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
     return re.sub(r"\n\s*\n", "\n", svg.strip())
+
+
+def draw_results(results: Results) -> str:
+    """Return the main metric of each arm with its 95% interval, the chosen one in colour, in a
+    panel for each of the first PANELS tasks; nothing without matplotlib.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return ""
+    rows = []
+    for task in results.tasks[:PANELS]:
+        metric = results.get_main_metric(task)
+        scale = 100 if is_percentage(metric) else 1
+        found = [(arm, results.pool_metrics(arm, task).get(metric)) for arm in results.arms]
+        own = [(arm, {n: scale * v for n, v in of.items()}) for arm, of in found if of]
+        own.sort(key=lambda one: one[1]["value"], reverse=METRICS[metric].better == "lower")
+        title = f"{task}: {get_title(metric)}{' (%)' if scale == 100 else ''}"
+        rows.append((title, results.find_best_arm(task), ".1f" if scale == 100 else ".3f", own))
+    heights = [len(own) + 1.2 for *_, own in rows]
+    figure = Figure(figsize=(4.6, 0.42 * sum(heights)), layout="constrained")
+    panels = figure.subplots(len(rows), squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (title, best, digits, own) in zip(panels, rows, strict=True):
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.grid(axis="x", alpha=0.25)
+        axes.set_title(_escape_math(title), loc="left", fontsize=10)
+        axes.set(yticks=[], ylim=(-0.5, len(own) - 0.1))
+        for place, (arm, of) in enumerate(own):
+            color = "#0b5cad" if arm == best else "#777"
+            error = [[of["value"] - of["low"]], [of["high"] - of["value"]]]
+            axes.errorbar(of["value"], place, xerr=error, fmt="o", capsize=3, color=color)
+            label = f"{_escape_math(arm)}  {of['value']:{digits}}"
+            where = axes.get_yaxis_transform()
+            axes.text(0, place + 0.25, label, transform=where, fontsize=9, color=color)
+    return _write_svg(figure)
 
 
 def _escape_math(name: str) -> str:

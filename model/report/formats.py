@@ -54,18 +54,3 @@ def format_detail(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(format_detail, value))
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def format_cost(other: float, best: float) -> str:
-    """Return how many times the CPU seconds of the best arm another one takes, where it matters."""
-    if not other or not best:
-        return ""
-    if other >= MIN_FACTOR * best:
-        return f", which costs {other / best:,.3g} times the CPU"
-    if best >= MIN_FACTOR * other:
-        return f", which costs {other / best:,.2g} of the CPU"
-    return ""
-
-
-MIN_FACTOR = 1.5
-"""From which on a difference in CPU seconds is named."""

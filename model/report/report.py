@@ -3,7 +3,8 @@ page in report.md, and report.json. All that it shows is computed from the cells
 """
 
 import itertools
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from amazon_electra.beam_jobs.core.results import Result
 from amazon_electra.model.arms import TFIDF_ARM
 from amazon_electra.model.encoders.known import warn_of_amazon, warn_of_languages
 from amazon_electra.model.evaluation.metrics import list_class_figures
-from amazon_electra.model.questions.forecast import forecast_gain
+from amazon_electra.model.questions.forecast import Forecast, forecast_gain
+from amazon_electra.model.questions.wrong_labels import MIN_SHARE
 from amazon_electra.model.report.document import convert_to_page, render_template
 from amazon_electra.model.report.figures import (
     Panel,
     draw_costs,
     draw_panels,
+    draw_results,
     draw_training,
     read_lines,
 )
@@ -50,8 +53,6 @@ MANY = 10
 """Comparisons above which those without evidence are counted and not named."""
 MAX_CLASSES = 10
 """Up to so many classes of a task have a row each; corpora may have 200."""
-MAX_RIVALS = 3
-"""Arms that the best one is compared with: TF-IDF and those that are nearest."""
 MORE_LABELS = 200
 """Whose worth is forecast from the label curve."""
 COST_COLUMNS = (
@@ -116,15 +117,20 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
         for origin in study.origins.values()
     ]
     pairs = list(dict.fromkeys((d.a, d.b) for d in differences))
+    owners = [Owner.read(folder, place) for place, folder in enumerate(models)]
+    curve = build_label_curve(results, load_curve(study, base))
     return {
         "study": study,
         "results": results,
         "differences": differences,
         "answer": compose_answer(results, differences),
         "pooled": pool_differences([results], pairs),
-        "owners": [Owner.read(folder, place) for place, folder in enumerate(models)],
-        "decision": find_decision(results, study.cells, models),
-        "best_arms": find_best_arms(results),
+        "owners": owners,
+        "summaries": summarize_tasks(
+            results, study.cells, owners, models, curve.gains if curve else []
+        ),
+        "results_svg": draw_results(results),
+        "commands": list_commands(study, owners),
         "mark": MARK,
         "exposed": [f"{task}{part}" for task, part in exposed if part is not None],
         "amazon": {name: warn_of_amazon(origin) for name, origin in study.origins.items()},
@@ -141,7 +147,7 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
             dict.fromkeys([*mains, *itertools.chain(*map(results.list_metrics, tasks))])
         ),
         "classes": list_classes(results),
-        "curve": build_label_curve(results, load_curve(study, base)),
+        "curve": curve,
         "costs": build_costs(study, results),
         "training_svg": draw_training(study, base, results),
         "withheld": describe_withheld_texts(study, tasks),
@@ -150,80 +156,113 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The best arm of the first task, beside others."""
+class Gain:
+    """What more labels are worth to an arm."""
 
     task: str
     arm: str
-    metric: str
-    rivals: list[Difference]
-    """The best arm less each of the others."""
-    seconds: dict[str, float]
-    """CPU seconds by arm, of its training and all that it was made of."""
-    cost: dict[str, float]
-    """Cost of the model that is kept (`read_cost`)."""
-
-
-def find_decision(
-    results: Results, cells: Sequence[CellFacts], models: Sequence[Path]
-) -> Decision | None:
-    """Return the decision; None where there is no other arm, or the best one is not kept."""
-    task = results.tasks[0]
-    best = results.find_best_arm(task)
-    others = [arm for arm in results.arms if arm != best and results.list_cells(arm, task)]
-    if not best or not others or (best in results.untrained and best != TFIDF_ARM):
-        return None
-    metric = results.get_main_metric(task)
-    reached = {arm: results.pool_metrics(arm, task)[metric]["value"] for arm in others}
-    others.sort(key=lambda arm: (arm != TFIDF_ARM, -reached[arm]))
-    found = results.compare_pairs([(best, arm) for arm in others[:MAX_RIVALS]])
-    seconds = {one.arm: one.cpu_seconds for one in cells if one.task == task and not one.labels}
-    cost = read_cost(models[0]) if models else {}
-    rivals = [one for one in found if one.task == task]
-    return Decision(task, best, metric, rivals, seconds, cost)
+    worth: Forecast
 
 
 @dataclass(frozen=True)
-class BestArm:
-    """The arm that was chosen for a task of classes, and what it reaches on test."""
+class TaskSummary:
+    """A task in one sentence, and what its owner does next."""
 
     task: str
-    arm: str
-    reached: str
-    tfidf: str
-    """What TF-IDF reaches; empty where it is the best, or was not run."""
-    majority: float
-    """Share of the most frequent class."""
-    other: str
-    """The best of the others where the arm's encoder is untrained, so that it is not kept."""
-
-    @property
-    def title(self) -> str:
-        return "TF-IDF with logistic regression" if self.arm == TFIDF_ARM else self.arm
+    sentence: str
+    advice: str
+    price: str
+    """What the model takes: CPU seconds of its training, megabytes, and milliseconds a review."""
 
 
-def find_best_arms(results: Results) -> list[BestArm]:
-    """Return the best arm of each task of classes."""
-
-    def describe(arm: str, task: str) -> str:
-        return ", ".join(
-            f"{get_title(metric)} {format_with_interval(metric, values)}"
-            for metric, values in results.pool_metrics(arm, task).items()
-            if metric in ("accuracy", "macro_f1")
-        )
-
+def summarize_tasks(
+    results: Results,
+    cells: Sequence[CellFacts],
+    owners: Sequence[Owner],
+    models: Sequence[Path],
+    gains: Sequence[Gain],
+) -> list[TaskSummary]:
+    """Return the summary of each task of which a model was chosen."""
+    known = {owner.task: (owner, folder) for owner, folder in zip(owners, models, strict=True)}
     found = []
     for task in results.tasks:
-        best, majority = results.find_best_arm(task), results.measure_majority(task)
-        if not best or majority is None:
+        best = results.find_best_arm(task)
+        if not best:
             continue
-        tfidf, other = "", ""
-        if best != TFIDF_ARM:
-            tfidf = describe(TFIDF_ARM, task)
-            if best in results.untrained:
-                other = results.find_best_arm(task, without=best) or "none"
-        found.append(BestArm(task, best, describe(best, task), tfidf, majority, other))
+        metrics, about = results.pool_metrics(best, task), results.read_about(task)
+        metric = "accuracy" if "accuracy" in metrics else results.get_main_metric(task)
+        reached = format_with_interval(metric, metrics[metric])
+        is_right = f"is right for {reached} of" if metric == "accuracy" else f"has {reached} on"
+        parts = [f"{best} {is_right} {about['n']:,} test examples"]
+        if metric != "accuracy":
+            parts[0] += f" ({get_title(metric)})"
+        if best != TFIDF_ARM and results.list_cells(TFIDF_ARM, task):
+            every = results.compare_pairs([(best, TFIDF_ARM)])
+            [c] = [one.comparison for one in every if one.task == task]
+            gain = f"{format_change(c.metric, c.difference)} ({format_range(c)})"
+            named = "" if c.metric == metric else f" of {get_title(c.metric)}"
+            parts.append(f"{gain}{named} over TF-IDF")
+        majority = results.measure_majority(task)
+        if majority is not None:
+            share = format_number("accuracy", majority)
+            parts.append(f"where always the most frequent class is right for {share}")
+        sentence = f"{', '.join(parts)}."
+        if best in results.untrained and best != TFIDF_ARM:
+            other = results.find_best_arm(task, without=best) or "none"
+            sentence += (
+                f" The encoder of {best} was not pre-trained, so it is no model to keep: the best "
+                f"of the others is {other}."
+            )
+        owner, folder = known.get(task, (None, None))
+        seconds = {one.arm: one.cpu_seconds for one in cells if one.task == task and not one.labels}
+        price = describe_price(best, seconds, read_cost(folder) if folder else {})
+        advice = advise(owner, [one for one in gains if one.task == task]) if owner else ""
+        found.append(TaskSummary(task, sentence, advice, price))
     return found
+
+
+def list_commands(study: ReportInput, owners: Sequence[Owner]) -> list[str]:
+    """Return what the owner of the models types next; nothing where no model was kept."""
+    if not owners:
+        return []
+    words = shlex.split(study.command)
+    store = words[words.index("--store") :][:2] if "--store" in words else []
+    score = shlex.join(["amazon-electra", "score", "--dump", "new.csv", *store])
+    return [
+        f"# a copy of new reviews with the answers beside their columns\n{score}",
+        f"# the answers that are right in 97%, `ask` for the others\n"
+        f"{study.command} --target-accuracy 0.97",
+        f"# this report again\n{study.command}",
+    ]
+
+
+def advise(owner: Owner, gains: Sequence[Gain]) -> str:
+    """Return what the owner of a model does next."""
+    found = owner.found
+    giveaway, wrong = found.get("giveaway"), found.get("wrong_labels", {})
+    if giveaway and not giveaway["is_title"]:
+        return "find out what gives the labels away before you use it."
+    if (wrong.get("low") or 0) > MIN_SHARE * wrong.get("n", 0):
+        return f"look at the {wrong['listed']:,} labels in suspicious.csv."
+    worth = max((one.worth for one in gains), key=lambda one: one.gain, default=None)
+    if worth and worth.low > 0:
+        return f"label more reviews. {worth.describe()}"
+    return (
+        f"look where it is weak: {owner.weak[0]}." if owner.weak else "label new reviews with it."
+    )
+
+
+def describe_price(best: str, seconds: Mapping[str, float], cost: Mapping[str, float]) -> str:
+    """Return what the training of an arm and its model take; empty where nothing is known."""
+    told = []
+    if seconds.get(best):
+        others = [f"{name} {own:,.0f}" for name, own in seconds.items() if own and name != best]
+        beside = f" ({', '.join(others)})" if others else ""
+        told.append(f"its training took {seconds[best]:,.0f} CPU seconds{beside}")
+    if cost:
+        size, time = cost["megabytes"], cost["milliseconds"]
+        told.append(f"the model takes {size:,.1f} MB and {time:,.1f} ms a review, alone on a CPU")
+    return f"{best}: {'; '.join(told)}." if told else ""
 
 
 def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
@@ -310,8 +349,7 @@ class LabelCurve:
     svg: str
     columns: list[str]
     rows: list[list[str]]
-    gains: list[str]
-    """What more labels are worth, in a sentence each."""
+    gains: list[Gain]
     pooled: list[Difference]
 
 
@@ -320,7 +358,7 @@ def build_label_curve(results: Results, curve: dict[int, Results]) -> LabelCurve
     if not curve:
         return None
     panels, rows, points = [], [], [*curve.items(), (0, results)]
-    gains: list[str] = []
+    gains: list[Gain] = []
     for task in results.tasks:
         metric, lines = results.get_main_metric(task), {}
         for arm in results.arms:
@@ -337,7 +375,7 @@ def build_label_curve(results: Results, curve: dict[int, Results]) -> LabelCurve
                 tests = [cells[0].about["n"] for _, cells, _ in pooled]
                 labels, shares = zip(*lines[arm], strict=True)
                 worth = forecast_gain(labels, shares, tests, MORE_LABELS)
-                gains += [f"{task}, {arm}: {worth.describe()}"] if worth else []
+                gains += [Gain(task, arm, worth)] if worth else []
             found = {n: format_with_interval(metric, values) for n, _, values in pooled}
             rows.append([task, arm, get_title(metric), *(found.get(n, "–") for n, _ in points)])
         title = f"{get_title(metric)} on test of {task} by the number of labels"

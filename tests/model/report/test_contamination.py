@@ -113,4 +113,4 @@ def test_every_table_marks_an_exposed_task(tmp_path):
     assert len(rows) == 3 + 4  # two classes of two arms have a row each
     assert all("polarity †" in row for row in rows)
     assert "†: a published encoder of this study was trained on texts of this source" in text
-    assert "trained on texts of the source of polarity: what arms with it reach" in text
+    assert "trained on texts of the source of polarity: what models with it reach" in text

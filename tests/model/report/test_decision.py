@@ -1,4 +1,6 @@
-"""The first line says which arm is best, by how much, and what the others cost beside it."""
+"""The report begins with a sentence for each task: how often the model is right, on what, against
+the simple way, and what to do next.
+"""
 
 import json
 
@@ -9,7 +11,7 @@ ACCURACIES = {"joined": 0.92, "TF-IDF": 0.8, "fine-tuned": 0.91}
 SECONDS = {"joined": 10, "TF-IDF": 2, "fine-tuned": 280}
 
 
-def test_the_report_begins_with_the_decision(tmp_path):
+def test_the_report_begins_for_a_manager(tmp_path):
     cells = write_cells(tmp_path, {n: lambda _, s, a=a: said(a, s) for n, a in ACCURACIES.items()})
     for cell in cells:
         cell |= {"finetuned": cell["evaluation"], "cpu_seconds": SECONDS[cell["arm"]]}
@@ -17,11 +19,21 @@ def test_the_report_begins_with_the_decision(tmp_path):
         (tmp_path / cell["evaluation"] / "result.json").write_text(json.dumps({"dev": dev}))
     (tmp_path / "model").mkdir()
     write_json(tmp_path / "model" / "cost.json", {"megabytes": 90.8, "milliseconds": 5.25})
-    _, text = render(tmp_path, cells, models=["model"], arms=[{"name": n} for n in ("TF-IDF",)])
-    first = text.partition("##")[0]
-    assert "polarity: joined is best" in first
-    assert first.index("over TF-IDF") < first.index("over fine-tuned")
-    assert "over fine-tuned, which costs 28 times the CPU" in first
-    assert "over TF-IDF, which costs 0.2 of the CPU" in first
-    assert "90.8 MB" in first
-    assert "5.2 ms" in first
+    write_json(tmp_path / "model" / "results.json", {"task": "polarity"})
+    command = "amazon-electra run --dump shop.csv --store 'my store'"
+    result, text = render(tmp_path, cells, models=["model"], command=command)
+    [accuracy] = [
+        row["metrics"]["accuracy"]["value"] for row in result.results if row["arm"] == "joined"
+    ]
+    first, _, rest = text.partition("##")
+    assert f"**polarity**: joined is right for {accuracy:.1%} (" in first
+    assert "of 400 test examples" in first
+    assert "points (" in first
+    assert "over TF-IDF, where always the most frequent class is right for 50.0%." in first
+    assert "**Next:** label new reviews with it." in first
+    assert "amazon-electra score --dump new.csv --store 'my store'" in first
+    assert "10 CPU seconds (TF-IDF 2, fine-tuned 280)" in rest
+    assert "90.8 MB and 5.2 ms" in rest
+    assert first.count("<svg") == 1
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert page.count("<details><summary><h2>") == text.count("\n## ")

@@ -121,7 +121,7 @@ def _make_planned(corpus: CorpusPlan, measure: Any) -> dict[str, Any]:
     engine = beam_options.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
     progress = CorpusProgress(corpus)
-    units = sum(work_units.estimate_units(file, corpus.unit_bytes) for file in corpus.files)
+    units = work_units.estimate_units(corpus.files, corpus.unit_bytes)
     with Progress(units * 2, "units", f"corpus ({engine})") as bar:
         run_beam_graph(
             corpus.engine,
@@ -253,7 +253,7 @@ def search_duplicates(
             sizes
             | "List bands" >> beam.FlatMap(near.list_parts, similarity)
             | "Spread bands" >> Spread(plan.engine)
-            | "Find near-duplicates" >> beam.FlatMap(near.find_in_part, prepared, similarity, units)
+            | "Find near-duplicates" >> beam.FlatMap(near.find_in_part, prepared, units)
         )
     return duplicates
 

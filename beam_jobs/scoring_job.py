@@ -65,7 +65,7 @@ def _score_with(options: ScoringOptions, flags: list[str]) -> dict[str, Any]:
     started = time.monotonic()
     plan = plan_scoring(options, flags)
     engine, folders = beam_options.describe_engine(plan.engine), plan.folders
-    units = sum(work_units.estimate_units(file, plan.unit_bytes) for file in plan.files)
+    units = work_units.estimate_units(plan.files, plan.unit_bytes)
     with Progress(units, "units", f"scoring ({engine})") as bar:
         run_beam_graph(
             plan.engine,

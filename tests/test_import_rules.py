@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-GROUND_FLOOR = ("beam_jobs.core", "beam_jobs.model_folder")
+GROUND_FLOOR = ("beam_jobs.core", "beam_jobs.labels", "beam_jobs.model_folder")
 MAY_NOT_IMPORT = {
     "beam_jobs": {"torch", "transformers", "prefect", "mlflow", "model", "flows"},
     "model": {"prefect", "apache_beam", "flows", "beam_jobs"},

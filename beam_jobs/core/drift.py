@@ -115,7 +115,9 @@ class Profile:
         """
         if len(tested) < MIN_PROFILE:
             return None
-        words = collect_words(known)
+        counts = Counter(word for text in known for word in {*list_words(text)})
+        chosen = [word for word, n in counts.most_common(MAX_WORDS) if n >= MIN_TEXTS]
+        words = np.unique(np.array([_hash(word) for word in chosen], np.uint32))
         edges = np.quantile(measure_unknown(tested, words)[0], QUANTILES)
         shares = (np.bincount(right, minlength=len(labels)) / len(right)).tolist()
         found = count_texts(words, edges, tested, probabilities, languages, right)
@@ -124,9 +126,7 @@ class Profile:
     def count(
         self, texts: Sequence[str], probabilities: np.ndarray, languages: Mapping[str, int]
     ) -> Tally:
-        """Return the tally of new texts with their probabilities [n, classes]; `languages` counts
-        them by language.
-        """
+        """Return the tally of new texts with their probabilities [n, classes]."""
         return count_texts(self.words, self.edges, texts, probabilities, languages)
 
     def to_json(self) -> dict[str, Any]:
@@ -180,13 +180,6 @@ def sum_tallies(tallies: Iterable[Tally]) -> Tally | None:
 
 def list_words(text: str) -> list[str]:
     return WORD.findall(text[:MAX_CHARACTERS].casefold())
-
-
-def collect_words(texts: Iterable[str]) -> np.ndarray:
-    """Return the checksums, uint32 ascending, of the words that are in MIN_TEXTS of the texts."""
-    counts = Counter(word for text in texts for word in {*list_words(text)})
-    chosen = [word for word, n in counts.most_common(MAX_WORDS) if n >= MIN_TEXTS]
-    return np.unique(np.array([_hash(word) for word in chosen], np.uint32))
 
 
 def _hash(word: str) -> int:
@@ -244,8 +237,8 @@ def compare_texts(
     profile: Profile, new: Tally, right: int = 0, labelled: int = 0, trained: int = 0
 ) -> Drift | None:
     """Return how new texts differ from the tested ones; None where there are too few. Of `labelled`
-    answers to texts with labels of their own so many are `right`; `trained` are such texts that the
-    model was trained on, apart from these.
+    answers to texts with labels of their own so many are `right`; `trained` are further such texts,
+    which the model was trained on.
     """
     old = profile.tested
     if new.n < MIN_NEW:
@@ -272,7 +265,10 @@ def compare_texts(
         words = ", ".join(word for word, _ in new.words.most_common(SHOWN_WORDS))
         text = f"{unknown[0]:.0%} of the words are unknown"
         findings.append(f"{text} ({unknown[1]:.0%} on test): {words}")
-    name, shares = max(answers.items(), key=rank_change)
+    # of equal changes one that grew comes first
+    changes = {name: round(one - other, 6) for name, (one, other) in answers.items()}
+    name = max(answers, key=lambda one: (abs(changes[one]), changes[one] > 0))
+    shares = answers[name]
     if is_change(shares, of):
         findings.append(f"{shares[0]:.0%} of the answers are {name} ({shares[1]:.0%} on test)")
     if high < tested - MIN_LOSS:
@@ -292,12 +288,6 @@ def compare_texts(
         trained=trained,
         tested_on=old.n,
     )
-
-
-def rank_change(one: tuple[str, Pair]) -> tuple[float, bool]:
-    """Rank a class by how much its share changed; of equal changes one that grew comes first."""
-    change = one[1][0] - one[1][1]
-    return round(abs(change), 6), change > 0
 
 
 def is_change(shares: Pair, of: tuple[int, int]) -> bool:

@@ -23,9 +23,8 @@ ROW_BYTES = 50  # what a row takes besides its texts
 def open_parquet(file: BinaryIO, name: str, limits: Limits) -> pq.ParquetFile:
     """Open a file; UserError where its footer says that it expands too far."""
     source = pq.ParquetFile(file)
-    metadata = source.metadata
-    groups = (metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    size = sum(groups) + metadata.num_rows * ROW_BYTES
+    groups = [source.metadata.row_group(i) for i in range(source.num_row_groups)]
+    size = sum(group.total_byte_size + group.num_rows * ROW_BYTES for group in groups)
     limits.check_expansion(name, file.seek(0, os.SEEK_END), size)
     return source
 
@@ -61,10 +60,8 @@ def read_rows(
         ]
         for group in range(source.num_row_groups if columns else 0):
             for rows, lengths in read_batches(source, group, columns):
-                if lengths.max(initial=0) > limits.max_record_bytes:
-                    raise UserError(
-                        f"{name} has a record of more than {limits.max_record_bytes:,} bytes"
-                    )
+                if (longest := lengths.max(initial=0)) > limits.max_record_bytes:
+                    raise UserError(f"{name} has a record of {longest:,} bytes")
                 yield from rows.to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         storage.raise_storage_error(error, name)
@@ -91,9 +88,7 @@ def write_tables(
             compression="zstd",
             compression_level=3,
             store_schema=True,
-            use_dictionary=[
-                f.name for f in schema if pa.types.is_dictionary(f.type)
-            ],  # others: read in a third the time
+            use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
         ) as writer,
     ):
         for table in tables:

@@ -20,16 +20,6 @@ from amazon_electra.beam_jobs.core.terminal import escape_controls, print
 def do_nothing(*_: Any) -> None: ...
 
 
-def print_json_line(report: dict[str, Any]) -> None:
-    """Print a line that a program can read."""
-    print("PROGRESS " + json.dumps(report, ensure_ascii=False), file=sys.stderr, flush=True)
-
-
-def print_plain_line(report: dict[str, Any]) -> None:
-    """Print a line that a person can read in a log."""
-    print(f"{report['description']}: {format_report(report)}", file=sys.stderr, flush=True)
-
-
 class ProgressBars:
     """Rich bars, one per task. The constructor raises ImportError where rich is not installed.
 
@@ -134,18 +124,25 @@ def _choose_display(
     description: str,
 ) -> tuple[float, Callable[[dict[str, Any]], None], Callable[[], None]]:
     """Return the seconds between two reports, what shows one, and what is to be called last."""
+
+    def print_json(report: dict[str, Any]) -> None:
+        print("PROGRESS " + json.dumps(report, ensure_ascii=False), file=sys.stderr, flush=True)
+
+    def print_plain(report: dict[str, Any]) -> None:
+        print(f"{description}: {format_report(report)}", file=sys.stderr, flush=True)
+
     chosen = os.environ.get("AMAZON_ELECTRA_PROGRESS")
     if chosen == "none":  # another process reports
         return float("inf"), do_nothing, do_nothing
     if chosen == "json":
-        return 1.0, print_json_line, do_nothing
+        return 1.0, print_json, do_nothing
     if sys.stderr.isatty():
         with suppress(ImportError):  # rich is not installed
             bars = ProgressBars()
             bars.add("job", description)
             bars.start()
             return 0.1, lambda report: bars.show("job", description, report), bars.close
-    return 5.0, print_plain_line, do_nothing
+    return 5.0, print_plain, do_nothing
 
 
 def announce_job(address: str) -> None:
@@ -165,16 +162,13 @@ def format_report(report: Mapping[str, Any], with_time_left: bool = True) -> str
     """
     of_total = f" of {report['total']:,}" if report["total"] else ""
     seconds = report["seconds_left"] if with_time_left else None
-    left = "" if seconds is None else f", {_format_clock(seconds)} left"
+    left = ""
+    if seconds is not None:
+        hours, rest = divmod(seconds, 3600)
+        clock = f"{hours}:{rest // 60:02}" if hours else f"{rest // 60}"
+        left = f", {clock}:{rest % 60:02} left"
     extra = "".join(
         f", {name} {value:.4g}" if isinstance(value, float) else f", {name} {value}"
         for name, value in list(report.items())[6:]
     )
     return f"{report['done']:,}{of_total} {report['unit']}, {report['rate']:,.4g}/s{left}{extra}"
-
-
-def _format_clock(seconds: int) -> str:
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}:{seconds:02}"
-    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

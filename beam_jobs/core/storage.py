@@ -2,8 +2,7 @@
 
 A local file is written beside its final name, synced and renamed; a remote one is written locally
 and put, which object stores do atomically. Either way, a reader that finds the final name finds the
-whole file, after a crash too. fsspec's own local files do neither sync nor rename, and
-universal_pathlib has no atomic write: both would leave this module as long as it is.
+whole file, after a crash too.
 """
 
 import glob
@@ -38,13 +37,7 @@ from amazon_electra.beam_jobs.core.files import check_name
 from amazon_electra.beam_jobs.core.terminal import print
 
 PART_BYTES = 8 << 20  # bytes that are read from a store, or sent to it, at once
-READS_AT_ONCE = 16
-"""Requests for small stretches under way at a time: each then takes two thirds of the CPU time, 1.3
-to 1.8 in place of 2.0 to 2.9 ms, and waits beside the others (`git show
-ed7f0f0:tests/bench/ranged_reads.py`)."""
-PATHS_AT_ONCE = 32
-"""Files of a store that are looked at together: each answer takes tens of milliseconds, of which
-one or two are CPU time."""
+READS_AT_ONCE, PATHS_AT_ONCE = 16, 32  # requests to a store under way at a time
 T = TypeVar("T")
 NO_DATA = re.compile(
     r"_SUCCESS|_(?:started|committed|temporary|metadata|common_metadata).*|\..*|Thumbs\.db|desktop\.ini"
@@ -62,8 +55,8 @@ VERSIONS = (
 """The fields of stores that distinguish versions of a file, the surest first."""
 RELIABLE_VERSIONS = VERSIONS[:3]  # those that change with every write
 Identity = tuple[str, int, str]  # of a file: path, bytes, and its version (`describe_identity`)
-Stretch = tuple[str, int, int]
-"""Of a file: its path, the first byte, and the first one that is not in it."""
+Stretch = tuple[str, int, int]  # of a file: path, first byte, end
+Places = dict[str, tuple[Any, str]]  # the store of each pattern of one, and the pattern within it
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
 fsspec.config.conf["s3"] = S3_PARTS | fsspec.config.conf.get("s3", {})
 
@@ -184,14 +177,10 @@ def check_unchanged(identity: Identity) -> None:
             # a listing may say less than an answer about one file
             found = {_identify(path, info, VERSIONS[first:]) for first in range(len(VERSIONS))}
     except FileNotFoundError:
-        raise UserError(
-            f"{path} does not exist on worker {socket.gethostname()}; put it where all workers "
-            "read it: s3:// or gs://, or a folder that they share"
-        ) from None
+        worker = socket.gethostname()
+        raise UserError(f"{path} is not on worker {worker}; put it where all read it") from None
     if identity not in found:
-        raise UserError(
-            f"{path} changed while it was read; once it is whole, run the command again"
-        )
+        raise UserError(f"{path} changed while it was read; run the command again")
 
 
 def exists(path: str) -> bool:
@@ -241,9 +230,8 @@ def report_unreachable(what: str) -> Iterator[None]:
 
 def raise_storage_error(error: Exception, path: str) -> None:
     """Raise TransientError if a disk or network failed, and not the content, which readers count.
-
-    Errors of the system have a number, and those of stores a class, such as FileNotFoundError for
-    404 and FileExistsError for 412; what decompressors raise as OSError has neither.
+    Errors of the system have a number, and those of stores a class; what decompressors raise as
+    OSError has neither.
     """
     cause = describe_error(error)
     if is_refusal(error):
@@ -256,9 +244,8 @@ def raise_storage_error(error: Exception, path: str) -> None:
 
 
 def check_output(folder: str, inputs: Iterable[str] = ()) -> None:
-    """Raise UserError, before the work begins, if its result could not be written.
-
-    Inputs must not lie in the folder, which is cleared of what an earlier job has written.
+    """Raise UserError, before the work begins, if its result could not be written, or an input
+    lies in the folder, which is cleared of what an earlier job has written.
     """
     if is_remote(folder):
         with report_unreachable(name_setting("output", folder)):
@@ -310,7 +297,7 @@ def expand_patterns(patterns: Iterable[str], field: str = "input") -> list[str]:
 
 def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Identity | None]:
     """Return every file that the patterns name, sorted by name, with its identity, as far as its
-    store has said that with the name.
+    store has said that with the name. Hidden files are left out.
     """
     given = list(patterns)
     found: dict[str, Identity | None] = {}
@@ -326,19 +313,15 @@ def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Ident
 
 
 def expand_pattern(pattern: str, field: str = "input") -> list[str]:
-    """Return the files of a name or glob, with all in its folders; nothing hidden."""
+    """Return the files of a name or glob, with all in its folders; none where nothing matches."""
     with open_places([pattern], field) as places:
         return list(_expand(pattern, field, places))
-
-
-Places = dict[str, tuple[Any, str]]  # the store of each pattern of one, and the pattern within it
 
 
 @contextmanager
 def open_places(patterns: Iterable[str], field: str) -> Iterator[Places]:
     """Open the stores of patterns, without the listings that s3fs and gcsfs keep for as long as the
-    process lives, before and after: they grow old, and looking up a file takes as long as the
-    listing of its folder is.
+    process lives, before and after: they grow old.
     """
     places: Places = {}
     for pattern in filter(is_remote, patterns):
@@ -355,52 +338,48 @@ def open_places(patterns: Iterable[str], field: str) -> Iterator[Places]:
 
 
 def _expand(pattern: str, field: str, places: Places) -> dict[str, Identity | None]:
-    if is_remote(pattern):
-        sizes: dict[str, int | None] = {}
-        with report_unreachable(name_setting(field, pattern)):
-            fs, inner = places[pattern]
-            found: dict[str, dict[str, Any]] = {}
-            for name, info in match_remote(fs, inner).items():
-                found |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
-            known: dict[str, Identity | None] = {}
-            for name in _leave_out_others(found, inner, field):
-                identity = _identify(
-                    path := str(fs.unstrip_protocol(name)), found[name], RELIABLE_VERSIONS
-                )
-                known[path] = identity if identity[2] else None
-                sizes[path] = identity[1]
-        if endless := [path for path, size in sizes.items() if size is None]:
-            name = shlex.quote(os.path.basename(urlsplit(endless[0]).path) or "dump")
+    if not is_remote(pattern):
+        paths = []
+        for name in [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True):
+            paths += [name] if os.path.isfile(name) else list(_walk_folder(name))
+        return {os.path.abspath(path): None for path in _leave_out_others(paths, pattern, field)}
+    known: dict[str, Identity | None] = {}
+    with report_unreachable(name_setting(field, pattern)):
+        fs, inner = places[pattern]
+        found: dict[str, dict[str, Any]] = {}
+        for name, info in match_remote(fs, inner).items():
+            found |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
+        identities = [
+            _identify(str(fs.unstrip_protocol(name)), found[name], RELIABLE_VERSIONS)
+            for name in _leave_out_others(found, inner, field)
+        ]
+    for identity in identities:
+        if identity[1] is None:  # no Content-Length, or one of what a Content-Encoding has packed
+            name = shlex.quote(os.path.basename(urlsplit(identity[0]).path) or "dump")
             raise UserError(
-                f"its server does not say how long it is: no "
-                "Content-Length, or one of what a Content-Encoding has packed; fetch it first: "
-                f"curl -fL --compressed -o {name} {shlex.quote(endless[0])}",
+                "its server gives no Content-Length; fetch it first: "
+                f"curl -fL --compressed -o {name} {shlex.quote(identity[0])}",
                 field,
-                endless[0],
+                identity[0],
             )
-        return known
-    named = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    paths = [
-        path for name in named for path in ([name] if os.path.isfile(name) else _walk_folder(name))
-    ]
-    return {os.path.abspath(path): None for path in _leave_out_others(paths, pattern, field)}
+        known[identity[0]] = identity if identity[2] else None
+    return known
 
 
 def _leave_out_others(found: Iterable[str], pattern: str, field: str) -> list[str]:
     """Return the paths that are not hidden, without marks and checksums, which stderr names; what
     the pattern names stays.
     """
-    paths = [path for path in found if _is_shown(path, pattern)]
-    kept: list[str] = []
-    others: list[str] = []
-    for path in paths:
-        (others if path != pattern and is_no_data(path) else kept).append(path)
+    spelled, kept, others = {".", "..", *pattern.split("/")}, list[str](), list[str]()
+    for path in found:
+        *folders, name = path.split("/")
+        is_hidden = any(one.startswith(".") and one not in spelled for one in folders)
+        if not (is_hidden or name.startswith(".")):
+            (others if path != pattern and is_no_data(path) else kept).append(path)
     if others:
         names = ", ".join(map(os.path.basename, others[:3])) + ", …" * (len(others) > 3)
-        notice = (
-            f"{name_setting(field, pattern)}: {len(others)} left out, which hold no data: {names}"
-        )
-        print(notice, file=sys.stderr)
+        where = name_setting(field, pattern)
+        print(f"{where}: {len(others)} left out, which hold no data: {names}", file=sys.stderr)
     return kept
 
 
@@ -428,12 +407,3 @@ def _walk_folder(folder: str) -> Iterator[str]:
 
     for path, _, names in os.walk(folder, onerror=refuse, followlinks=True):
         yield from (os.path.join(path, name) for name in names)
-
-
-def _is_shown(path: str, pattern: str) -> bool:
-    """Return whether no part of a path that the pattern does not spell out begins with a dot."""
-    spelled = set(pattern.split("/"))
-    *folders, name = path.split("/")
-    return not name.startswith(".") and not any(
-        f.startswith(".") and f not in {".", "..", *spelled} for f in folders
-    )

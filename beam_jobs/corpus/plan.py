@@ -10,10 +10,10 @@ from amazon_electra.beam_jobs.config import CORPUS_VERSION, CorpusOptions, TextC
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
-from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import identify_file
 from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.labels.values import CONTRADICTED
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.ids import add_id_column
 from amazon_electra.beam_jobs.reading.work_units import DumpFile

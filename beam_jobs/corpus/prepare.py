@@ -4,7 +4,6 @@ prepared/UNIT.arrow       one row a review (Arrow IPC, lz4): what the corpus wil
 prepared/UNIT.hashes      exact.PACKED_ROW, sorted by text hash
 prepared/UNIT.codes       hashes of classes in this order, if there are labels of the user's own
 prepared/UNIT.bands       near.BAND, if near-duplicates are looked for
-prepared/UNIT.signatures  their signatures, by row number
 prepared/UNIT.runs        runs of words of the reviews that may be trained on (held_out.py)
 prepared/UNIT.heldout     those of the dev and test reviews
 prepared/UNIT.starts      where each bucket begins in those of buckets.KINDS
@@ -16,7 +15,6 @@ prepared/UNIT.json        counts; written last: the unit is done if and only if 
 
 import base64
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -36,7 +34,8 @@ from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.languages import count_words
 from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
-from amazon_electra.beam_jobs.reading import fields, label_values, stars, work_units
+from amazon_electra.beam_jobs.labels import stars, values
+from amazon_electra.beam_jobs.reading import fields, work_units
 from amazon_electra.beam_jobs.reading.dates import (
     FORMS,
     Order,
@@ -49,9 +48,8 @@ from amazon_electra.beam_jobs.reading.dates import (
 from amazon_electra.beam_jobs.reading.ids import ID, format_id
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
-from amazon_electra.beam_jobs.text import personal_data, splits
-from amazon_electra.beam_jobs.text.cleaning import clean_text
-from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
+from amazon_electra.beam_jobs.text import splits
+from amazon_electra.beam_jobs.text.preparation import TextPreparer, join_title
 
 BATCH_REVIEWS, BATCH_CHARACTERS = 4096, 1 << 28
 MAX_RAW_EXPANSION = 10
@@ -81,7 +79,7 @@ MAX_VALUES = 10_000  # distinct values of a label in a unit: a column with more 
 def make_schema(labels: Sequence[str]) -> pa.Schema:
     """Return the columns of a prepared unit, with those of the user's own labels."""
     return pa.schema(
-        [*SCHEMA, *(pa.field(f"{fields.LABEL}{name}", pa.string()) for name in labels)]
+        [*SCHEMA, *(pa.field(f"{values.LABEL}{name}", pa.string()) for name in labels)]
     )
 
 
@@ -123,27 +121,6 @@ class Draft(NamedTuple):
     row: int  # number of the record in its unit, from 1
     id: str | None  # the user's own
     month: str | None
-
-
-def make_title(title: Any, text: str, repair_run_ons: bool, max_characters: int) -> str:
-    """Return a review's title as a sentence, or "" if it has none or repeats how the text begins.
-
-    `text` is clean. A title that ends in no punctuation gets a full stop.
-    """
-    if not isinstance(title, str) or not title or len(title) > max_characters:
-        return ""
-    title = clean_text(title, repair_run_ons)
-    begin = title.rstrip("….")
-    is_repeated = text[: len(begin)].casefold() == begin.casefold()
-    if not begin or (is_repeated and not text[len(begin) : len(begin) + 1].isalnum()):
-        return ""
-    ends = unicodedata.category(title[-1]).startswith("P")
-    return title if ends else f"{title}."
-
-
-def join_title(title: str, text: str) -> str:
-    """Return what a classifier reads: the sentence that `make_title` returned, and the text."""
-    return f"{title} {text}" if title else text
 
 
 def build_binary_array(values: bytes) -> pa.Array:
@@ -252,10 +229,9 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit
         codes["codes"] = np.array(reader.codes, np.uint32).reshape(len(packed), -1)[packed["row"]]
         storage.write_bytes(f"{name}.codes", codes.tobytes())
     if preparation.options.near_duplicates:
-        signatures = np.concatenate([near.compute_signatures([]), *reader.signatures])
-        storage.write_bytes(f"{name}.signatures", signatures.tobytes())
         bands = buckets.BucketedRows(near.BAND)
-        for rows in near.list_band_rows(signatures, packed, preparation.options.near_duplicates):
+        hashes = np.concatenate(reader.bands) if reader.bands else np.empty((0, 1), np.uint64)
+        for rows in near.list_band_rows(hashes, packed):
             bands.add_rows(rows)
         starts["bands"] = bands.save(f"{name}.bands")
     if reader.runs:
@@ -278,7 +254,7 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit
         notes=dict(sorted(reader.tally.notes.items())),
         ratings=stars.encode_ratings(reader.ratings),
         labels={
-            name: label_values.keep_frequent(counts)
+            name: values.keep_frequent(counts)
             for name, counts in zip(preparation.labels, reader.values, strict=True)
         },
         held_out_runs=int(starts["heldout"][-1]),
@@ -295,10 +271,11 @@ class UnitReader:
         self.order = time.order if time else self.options.dates
         self.read = 0
         self.tally = Tally()
+        self.preparer = TextPreparer(self.options, self.tally.notes)
         self.dropped: Counter[str] = Counter()
         self.hashes: list[bytes] = []
         self.keys: list[np.ndarray] = []
-        self.signatures: list[np.ndarray] = []
+        self.bands: list[np.ndarray] = []
         self.runs = held_out.NGramHasher() if preparation.withholds else None
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
@@ -354,7 +331,7 @@ class UnitReader:
         if len(text) > MAX_RAW_EXPANSION * self.options.max_characters:
             self.dropped["too long"] += 1
             return None
-        text = clean_text(self.repair_mojibake(text), self.options.repair_run_ons)
+        text = self.preparer.clean(text)
         if not text:
             self.dropped["empty text"] += 1
         elif len(text) > self.options.max_characters:
@@ -365,22 +342,11 @@ class UnitReader:
             return text
         return None
 
-    def repair_mojibake(self, text: Any) -> Any:
-        """Return a text with its mojibake mended and counted, if that is wanted."""
-        if not self.options.repair_mojibake or not isinstance(text, str):
-            return text
-        mended = repair_mojibake(text)
-        self.tally.notes["mojibake_repaired"] += mended != text
-        return mended
-
     def draft_review(self, review: fields.Review, text: str, own_id: str | None) -> Draft:
-        title, by, source = "", self.options.split_by, self.unit.file.source
-        if self.options.title:
-            title, most = self.repair_mojibake(review.title), self.options.max_characters
-            title = make_title(title, text, self.options.repair_run_ons, most)
+        by, source = self.options.split_by, self.unit.file.source
         item = splits.hash_identifier(review.item_id)
         return Draft(
-            title=title,
+            title=self.preparer.make_title(review.title, text),
             text=text,
             identity=f"{source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f",
             rating=review.rating[0] if review.rating else None,
@@ -411,9 +377,8 @@ class UnitReader:
         """Drop what only shows in many texts at once, then return the columns of the rest."""
         preparation = self.preparation
         columns: list[list[Any]] = [list(column) for column in zip(*drafts, strict=True)]
-        if self.options.mask_personal_data:
-            for column in columns[:2]:
-                self.mask_personal_data(column)
+        for column in columns[:2]:
+            self.preparer.mask(column)
         if self.options.languages:
             foreign = languages.find_foreign_texts(columns[1], self.options.languages)
             if foreign.any():
@@ -423,11 +388,11 @@ class UnitReader:
 
         hashes = [exact.hash_text(text) for text in texts]
         sides = self.assign_splits(hashes, keys, days)
-        if self.options.near_duplicates:
-            self.signatures.append(near.compute_signatures(texts))
+        if threshold := self.options.near_duplicates:
+            self.bands.append(near.hash_bands(texts, threshold))
         runs = np.zeros(len(sides), np.uint32)
         if self.runs:
-            is_held_out = held_out.mark_held_out(sides) & self.options.withhold_own
+            is_held_out = (sides >= splits.SPLITS.index("dev")) & self.options.withhold_own
             runs = self.runs.add_texts(texts, is_held_out)
         self.hashes += hashes
         packed = b"".join(hashes)
@@ -436,9 +401,9 @@ class UnitReader:
         )
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((hashes[i].hex(), texts[i]) for i in np.flatnonzero(chosen))
-        for i, (name, values) in enumerate(zip(preparation.labels, self.values, strict=True)):
-            values.update(row[i] for row in labels if row[i] is not None)
-            if len(values) > MAX_VALUES:
+        for i, (name, counts) in enumerate(zip(preparation.labels, self.values, strict=True)):
+            counts.update(row[i] for row in labels if row[i] is not None)
+            if len(counts) > MAX_VALUES:
                 raise UserError(
                     f"more than {MAX_VALUES:,} different values in "
                     f"{self.unit.file.name}; name a column with 2 to 200 classes",
@@ -448,7 +413,7 @@ class UnitReader:
 
         if preparation.labels:
             known = {
-                value: label_values.hash_value(value, self.options.fold_labels)
+                value: values.hash_value(value, self.options.fold_labels)
                 for value in {value for row in labels for value in row}
             }
             self.codes += [tuple(known[value] for value in row) for row in labels]
@@ -488,10 +453,3 @@ class UnitReader:
         if by != "text":
             hashes = [key or text for key, text in zip(keys, hashes, strict=True)]
         return splits.assign_splits(b"".join(hashes), bounds, seed)
-
-    def mask_personal_data(self, texts: list[str]) -> None:
-        for i in personal_data.find_suspects(texts):
-            texts[i], emails, phones = personal_data.mask_personal_data(texts[i])
-            if emails or phones:
-                self.tally.notes["emails_masked"] += emails
-                self.tally.notes["phones_masked"] += phones

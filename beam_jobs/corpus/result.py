@@ -3,6 +3,7 @@
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,7 +12,6 @@ import numpy as np
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
-from amazon_electra.beam_jobs.corpus.classes import choose_classes, warn_of_label
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
 from amazon_electra.beam_jobs.corpus.write import (
@@ -23,18 +23,23 @@ from amazon_electra.beam_jobs.corpus.write import (
 )
 from amazon_electra.beam_jobs.deduplication import phrases
 from amazon_electra.beam_jobs.engine.units import check_failed
-from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.dates import FORMS
-from amazon_electra.beam_jobs.reading.label_values import (
+from amazon_electra.beam_jobs.labels.classes import (
+    TRAINED_SPLITS,
+    choose_classes,
+    warn_of_label,
+)
+from amazon_electra.beam_jobs.labels.stars import decode_ratings, describe_scale
+from amazon_electra.beam_jobs.labels.values import (
     describe_contradictions,
     describe_values,
     keep_frequent,
 )
-from amazon_electra.beam_jobs.reading.stars import decode_ratings, describe_scale
+from amazon_electra.beam_jobs.reading import fields
+from amazon_electra.beam_jobs.reading.dates import FORMS
+from amazon_electra.beam_jobs.reading.text_lines import PlainText
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
-TRAINED_SPLITS = ("pretrain", "train")
 TRAINED_BYTES = 1 << 23  # of products' hashes that are looked up at once
 
 
@@ -51,10 +56,9 @@ def read_finished(folder: str, kind: Callable[..., T]) -> list[T]:
 
 def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return name → sum over the units, in the order of the names."""
-    sums: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for unit in counts:
-        for name, n in unit.items():
-            sums[name] = sums.get(name, 0) + n
+        sums.update(unit)
     return dict(sorted(sums.items()))
 
 
@@ -118,20 +122,17 @@ def summarize_corpus(
     """
     check_failed(plan.folders.failed)
     assert len(prepared) == len(written), f"{len(prepared)} units prepared, {len(written)} written"
-    reasons = sum_counts(
-        [*(unit.dropped for unit in prepared), *(unit.dropped for unit in written)]
-    )
-    dropped = {reason: n for reason, n in reasons.items() if n}
+    dropped = sum_counts([*(u.dropped for u in prepared), *(u.dropped for u in written)])
+    dropped = {reason: n for reason, n in dropped.items() if n}
     read = sum(unit.read for unit in prepared)
     kept = sum(unit.kept for unit in written)
     assert read == kept + sum(dropped.values()), (
         f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
     )
     if not kept:
-        names = ", ".join(dict.fromkeys(file.name for file in plan.files[:3]))
         raise UserError(
-            f"no usable review in the dump: read {read}, dropped {dropped}; look at its files, or "
-            f"name their texts with `columns='text=NAME'`: {names}"
+            f"{plan.files[0].name}: no usable review in the dump: read {read}, dropped {dropped}; "
+            "name the column of their texts with `columns='text=NAME'`"
         )
     files = {file.name: {"read": 0, "kept": 0} for file in plan.files}
     for first, second in zip(prepared, written, strict=True):
@@ -165,7 +166,7 @@ def summarize_corpus(
     warnings += [
         f"label {column}: {line}"
         for column in values
-        if (line := describe_values(typed[column], values[column], usable))
+        if (line := describe_values(typed[column], values[column], usable, column))
     ]
     lost, sides = dropped.get("withheld", 0), sum_counts(unit.splits for unit in written)
     of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
@@ -177,13 +178,26 @@ def summarize_corpus(
     if not plan.options.stars_scale and scale.name == "0-10":
         about = describe_scale(scale, range(11))
         warnings.append(f"stars are on the scale 0-10: {about}")
-    is_text = all(file.layout.name == "text" for file in plan.files)
+    is_text = all(file.layout.name == PlainText.name for file in plan.files)
     if not labels and all(name.endswith("none") for name in stars) and not is_text:
-        warnings.append(warn_of_missing_stars(columns))
-    reviews = sum(unit.prepared for unit in prepared)
-    share = choose_product_share(reviews, plan.preparation.bounds)
-    split = describe_split(plan, written, sum_counts(notes).get(NO_KEY, 0), share)
-    warnings.append(warn_of_missing_keys(split["by"], split["without"]))
+        unused = ", ".join(fields.describe_unused_columns(columns["unused"])) or "none"
+        warnings.append(
+            "no review has stars, so nothing can be fine-tuned for polarity or stars on this "
+            f"corpus; columns that are not used: {unused}; {fields.HINT}"
+        )
+    without = sum_counts(notes).get(NO_KEY, 0)
+    split = count_split(
+        plan, written, without, choose_product_share(usable, plan.preparation.bounds)
+    )
+    if without:
+        by = plan.options.split_by
+        warnings.append(
+            f"split by time: {without:,} reviews have no date that can be read, so they are in "
+            f"pretrain and train, none in dev and test; {FORMS}"
+            if by == "time"
+            else f"split by {by}: {without:,} reviews name no {by}; their text decides where they "
+            "are"
+        )
     return {
         "bytes": sum(unit.bytes for unit in prepared),
         "read": read,
@@ -206,7 +220,7 @@ def summarize_corpus(
     }
 
 
-def describe_split(
+def count_split(
     plan: CorpusPlan, written: Sequence[WrittenUnit], without: int, of: int
 ) -> dict[str, Any]:
     """Return what the split is by, how many reviews lack that, and how many test reviews name a
@@ -237,27 +251,6 @@ def describe_split(
         "test_with_product_in_training": of * int(counts[is_shared].sum()),
         **({"products": f"1/{of}"} if of > 1 else {}),
     }
-
-
-def warn_of_missing_keys(by: str, without: int) -> str:
-    """Return where the reviews are that lack what the split is by, or nothing."""
-    if not without:
-        return ""
-    if by == "time":
-        return (
-            f"split by time: {without:,} reviews have no date that can be read, so they are in "
-            f"pretrain and train, none in dev and test; {FORMS}"
-        )
-    return f"split by {by}: {without:,} reviews name no {by}; their text decides where they are"
-
-
-def warn_of_missing_stars(columns: dict[str, dict[str, Any]]) -> str:
-    """Return what to do about a corpus without stars."""
-    unused = ", ".join(fields.describe_unused_columns(columns["unused"])) or "none"
-    return (
-        "no review has stars, so nothing can be fine-tuned for polarity or stars on this corpus; "
-        f"columns that are not used: {unused}; {fields.HINT}"
-    )
 
 
 def list_columns(plan: CorpusPlan) -> dict[str, dict[str, Any]]:

@@ -15,21 +15,25 @@ import pyarrow.compute as pc
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
-from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.parquet import write_tables
-from amazon_electra.beam_jobs.corpus.classes import count_labels
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan, Folders
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication import phrases
 from amazon_electra.beam_jobs.deduplication.common_ngrams import read_common
 from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, ROW_NUMBER
-from amazon_electra.beam_jobs.deduplication.held_out import UnitMatches, list_blocks
+from amazon_electra.beam_jobs.deduplication.held_out import UnitMatches
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt
-from amazon_electra.beam_jobs.reading import stars
-from amazon_electra.beam_jobs.reading.fields import LABEL
-from amazon_electra.beam_jobs.reading.label_values import LabelValues, decide_values, hash_value
-from amazon_electra.beam_jobs.reading.stars import Scale
+from amazon_electra.beam_jobs.labels import stars
+from amazon_electra.beam_jobs.labels.classes import count_labels
+from amazon_electra.beam_jobs.labels.stars import Scale
+from amazon_electra.beam_jobs.labels.values import (
+    CONTRADICTED,
+    LABEL,
+    LabelValues,
+    decide_values,
+    hash_value,
+)
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, check_damage
 from amazon_electra.beam_jobs.text.sentences import SentenceSplitter
 from amazon_electra.beam_jobs.text.splits import SPLITS
@@ -64,6 +68,7 @@ MAX_PRODUCTS = 1 << 23
 """Of test reviews that are counted, about: 64 MiB, and twice that while they are sorted."""
 WRITE_REASONS = ("duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
+WITHHELD = WRITE_REASONS.index("withheld")
 STAYS = len(WRITE_REASONS)  # instead of the number of a reason: the review is kept
 
 
@@ -99,7 +104,8 @@ def write_punkt(
     """
     from amazon_electra.beam_jobs.text.punkt import encode_punkt, read_punkt, train_punkt
 
-    check_damage(units, max_damaged_files)
+    damaged = (unit.file for unit in units if unit.notes.get("damaged_files"))
+    check_damage(damaged, max_damaged_files)
     sample: dict[str, str] = {}
     paths = [storage.join_path(folders.prepared, f"{unit.unit}.sample") for unit in units]
     for found in storage.map_paths(storage.read_bytes, paths):
@@ -151,7 +157,8 @@ class WriteUnits(beam.DoFn):
         self.products = 1
         self.before: dict[str, tuple[int, int]] = {}
         """Lines and records of its file that lie before a unit."""
-        self.blocks: dict[str, tuple[int, int]] = {}
+        self.numbers: dict[str, int] = {}
+        """Of the units, in their order."""
 
     def process(
         self,
@@ -173,7 +180,7 @@ class WriteUnits(beam.DoFn):
             reviews = sum(unit.prepared for unit in units)
             self.products = choose_product_share(reviews, self.preparation.bounds)
             self.before = {unit.unit: (unit.lines_before, unit.rows_before) for unit in units}
-            self.blocks = list_blocks(units)
+            self.numbers = {unit.unit: number for number, unit in enumerate(units)}
         unit, joined = element
         give_memory_back()
         (prepared,) = joined["prepared"]
@@ -187,7 +194,7 @@ class WriteUnits(beam.DoFn):
             prepared,
             reasons,
             scale,
-            UnitMatches(self.blocks[unit], matches),
+            UnitMatches(self.numbers[unit], matches),
             common,
             labels or {},
             np.frombuffer(b"".join(joined.get("contradictions", [])), CONTRADICTION),
@@ -235,7 +242,10 @@ class WriteUnits(beam.DoFn):
                 make_corpus_schema(reader.schema),
                 tables.read_tables(reader),
             )
-        write_rejects(unit, lines_before, folders)
+        rejects = storage.read_bytes(storage.join_path(folders.prepared, f"{unit}.rejects"))
+        entries = [json.loads(line) for line in rejects.splitlines()]
+        moved = [entry | {"line": entry["line"] + lines_before} for entry in entries]
+        write_lines(moved, storage.join_path(folders.output, "rejects"), unit)
         write_lines(tables.contradicted, storage.join_path(folders.output, CONTRADICTED), unit)
         trained, tested = (
             items[items % np.uint64(self.products) == 0] for items in tables.list_items()
@@ -256,7 +266,9 @@ class WriteUnits(beam.DoFn):
             contradicted=count_contradictions(contradictions, labels),
             trained_items=len(trained),
             test_items=len(tested),
-            withheld_phrases=count_withheld_phrases(tables, common),
+            withheld_phrases=phrases.count_phrases(tables.withheld, read_common(common))
+            if dropped[WITHHELD] > phrases.MIN_SHARE * len(reasons)
+            else {},
         )
         storage.write_json(marker, asdict(counts))
         return counts
@@ -268,15 +280,6 @@ def choose_product_share(reviews: int, bounds: tuple[float, ...]) -> int:
     """
     tests = reviews * (bounds[-1] - bounds[-2])
     return 1 << int(tests // MAX_PRODUCTS).bit_length()
-
-
-def write_rejects(unit: str, lines_before: int, folders: Folders) -> None:
-    """Write the rejects of a unit, if any, with lines counted from the beginning of the file."""
-    rejects = storage.read_bytes(storage.join_path(folders.prepared, f"{unit}.rejects"))
-    if rejects:
-        entries = [json.loads(line) for line in rejects.splitlines()]
-        moved = [entry | {"line": entry["line"] + lines_before} for entry in entries]
-        write_lines(moved, storage.join_path(folders.output, "rejects"), unit)
 
 
 def write_lines(entries: Sequence[Mapping[str, Any]], folder: str, unit: str) -> None:
@@ -317,21 +320,15 @@ class UnitTables:
             batch = reader.get_batch(i)
             reasons = self.reasons[start : start + batch.num_rows]
             is_near = self.matches.mark_near(start, batch.column("runs").to_numpy())
-            reasons[(reasons == STAYS) & is_near] = WRITE_REASONS.index("withheld")
-            self._note_withheld(batch, reasons)
+            reasons[(reasons == STAYS) & is_near] = WITHHELD
+            withheld = np.flatnonzero(reasons == WITHHELD)
+            withheld = withheld[: phrases.MAX_TEXTS - len(self.withheld)]
+            self.withheld += split_titles(batch.take(pa.array(withheld)))[1]
             stays = reasons == STAYS
             if stays.any():
                 rows = start + np.flatnonzero(stays)
                 yield self._build_table(batch.filter(pa.array(stays)), rows)
             start += batch.num_rows
-
-    def _note_withheld(self, batch: pa.RecordBatch, reasons: np.ndarray) -> None:
-        rows = np.flatnonzero(reasons == WRITE_REASONS.index("withheld"))
-        rows = rows[: phrases.MAX_TEXTS - len(self.withheld)]
-        chosen = batch.select(["text", "title_characters"]).take(pa.array(rows))
-        texts, sizes = (column.to_pylist() for column in chosen.columns)
-        pairs = zip(texts, sizes, strict=True)
-        self.withheld += [text[size + 1 :] if size else text for text, size in pairs]
 
     def list_items(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the products of pretrain and train, each once, and those of the test reviews that
@@ -428,14 +425,14 @@ def count_contradictions(
     return counted
 
 
-def count_withheld_phrases(tables: UnitTables, common: Sequence[str]) -> dict[str, int]:
-    """Return how often the most frequent n-grams occur in withheld reviews of a unit; of one that
-    has lost little to them, none. `common` are the paths of `write_common`.
-    """
-    withheld = int((tables.reasons == WRITE_REASONS.index("withheld")).sum())
-    if withheld <= phrases.MIN_SHARE * len(tables.reasons):
-        return {}
-    return phrases.count_phrases(tables.withheld, read_common(common))
+def split_titles(batch: pa.RecordBatch) -> tuple[list[str], list[str]]:
+    """Return the titles of prepared reviews that have one, and the texts of all without them."""
+    titles, bodies = [], []
+    columns = (batch.column(name).to_pylist() for name in ("text", "title_characters"))
+    for text, size in zip(*columns, strict=True):
+        titles += [text[:size]] if size else []
+        bodies.append(text[size + 1 :] if size else text)
+    return titles, bodies
 
 
 def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListArray:
@@ -444,10 +441,7 @@ def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListA
     has_title = sizes > 0
     if not has_title.any():
         return splitter.split(batch.column("text"))
-    titles, bodies = [], []
-    for text, size in zip(batch.column("text").to_pylist(), sizes.tolist(), strict=True):
-        titles += [text[:size]] if size else []
-        bodies.append(text[size + 1 :] if size else text)
+    titles, bodies = split_titles(batch)
     sentences = splitter.split(pa.array(bodies, pa.string()))
     starts, count = sentences.offsets.to_numpy(), len(sentences.values)
     order = np.insert(np.arange(count), starts[:-1][has_title], count + np.arange(len(titles)))

@@ -201,13 +201,6 @@ class BucketedRows:
                         file.write(rows[begin:end])
         return compute_starts(counts.sum(axis=0))
 
-    def save_with_starts(self, path: str) -> str:
-        """Write the rows, once, and last, in a file with .starts behind its name, where each bucket
-        begins; return the path.
-        """
-        storage.write_bytes(f"{path}.starts", self.save(path).tobytes())
-        return path
-
 
 def name_hashes(kind: np.dtype) -> str:
     """Return the column by which rows of this kind are in buckets if none is named."""

@@ -27,9 +27,13 @@ CHUNK_ROWS = 1 << 20  # rows of a file of held-out n-grams that are held at once
 SLOTS = 8  # of a HashFilter, for each hash: one of 8 others passes
 
 
+WHOLE = np.uint64(1)
+"""The last bit of a hash: 1 for the words of a whole text, 0 for a run of words."""
+
+
 def is_whole(runs: np.ndarray) -> np.ndarray:
-    """Return, per hash, whether it is that of a whole text (`overlaps.list_ngrams`)."""
-    return (runs & np.uint64(1)).astype(bool)
+    """Return, per hash, whether it is that of a whole text (`held_out.list_ngrams`)."""
+    return (runs & WHOLE).astype(bool)
 
 
 class HashFilter:
@@ -118,7 +122,11 @@ def write_counts(path: str, folder: str, kind: np.dtype, common: Sequence[str]) 
     written = storage.join_path(folder, f"{name}.counts")
     if not storage.exists(written):
         known = read_common(common)
-        chunks = _read_chunks(path, kind) if len(known) else ()
+        size, step = storage.get_size(path) if len(known) else 0, CHUNK_ROWS * kind.itemsize
+        chunks = (
+            np.frombuffer(storage.read_range(path, begin, min(size, begin + step)), kind)
+            for begin in range(0, size, step)
+        )
         storage.write_bytes(written, count_ngrams(chunks, known).tobytes())
     if storage.get_size(written):
         yield name
@@ -127,12 +135,6 @@ def write_counts(path: str, folder: str, kind: np.dtype, common: Sequence[str]) 
 def name_file(path: str) -> str:
     """Return the name of a file of held-out texts without its ending."""
     return os.path.basename(path).removesuffix(".heldout")
-
-
-def _read_chunks(path: str, kind: np.dtype) -> Iterator[np.ndarray]:
-    size, step = storage.get_size(path), CHUNK_ROWS * kind.itemsize
-    for begin in range(0, size, step):
-        yield np.frombuffer(storage.read_range(path, begin, min(size, begin + step)), kind)
 
 
 def discount(rows: np.ndarray, packed: bytes, common: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
 from amazon_electra.beam_jobs.text.word_runs import space_words
 
 MIN_WORDS = 3
-HEAD_CHARACTERS = 100_000  # of a file, by which its form is recognized
+HEAD_LINES = 1_000  # of a file, by which its form is recognized
 MAX_FIELD_CHARACTERS = 1 << 26
 """Characters of a table's field; an unclosed quote would make one of the whole file."""
 Lines = Callable[[], Iterator[str]]
@@ -97,29 +97,21 @@ def _read_lines(path: str, compression: Compression, member: str, limits: Limits
 
 
 def _extract_texts(lines: Lines, path: str) -> Iterator[str]:
-    head = _read_head(lines)
-    start = head.lstrip()[:1]
-    if start in "{[" and start:
+    head = list(itertools.islice(lines(), HEAD_LINES))
+    filled = [line for line in head if line.strip()]
+    if filled and filled[0].lstrip()[0] in "{[":
         yield from _read_json_texts(lines)
-    elif head.startswith("__label__"):
+    elif head and head[0].startswith("__label__"):
         for line in lines():
             _, _, text = line.partition(" ")
             title, _, rest = text.partition(": ")
             yield from (text, rest or title)
-    elif all(map(_is_tagged_word, filter(str.strip, head.split("\n")))):
-        yield from _read_tagged_words(lines)
+    elif all(map(_is_tagged_word, filled)):  # CoNLL's: a sentence for every block of lines
+        for is_filled, block in itertools.groupby(map(str.split, lines()), key=bool):
+            if is_filled:
+                yield " ".join(cells[0] for cells in block if cells[0] != "-DOCSTART-")
     else:
         yield from _read_table_fields(lines, path)
-
-
-def _read_head(lines: Lines) -> str:
-    held, size = [], 0
-    for line in lines():
-        held.append(line)
-        size += len(line)
-        if size > HEAD_CHARACTERS:
-            break
-    return "\n".join(held)
 
 
 def _read_json_texts(lines: Lines) -> Iterator[str]:
@@ -150,13 +142,6 @@ def _is_tagged_word(line: str) -> bool:
     """Return whether a line is one of CoNLL's: the word first, its tag last."""
     cells = line.split()
     return cells[0] == "-DOCSTART-" or (len(cells) > 1 and bool(TAGGED_WORD.fullmatch(cells[-1])))
-
-
-def _read_tagged_words(lines: Lines) -> Iterator[str]:
-    """Yield a sentence for every block of lines."""
-    for filled, block in itertools.groupby(map(str.split, lines()), key=bool):
-        if filled:
-            yield " ".join(cells[0] for cells in block if cells[0] != "-DOCSTART-")
 
 
 def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:

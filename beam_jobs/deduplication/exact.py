@@ -26,7 +26,7 @@ BUCKET_ROWS = 1 << 20  # rows of a bucket: 28 MiB, some 100 MiB while it is sort
 MAX_CODES = 3
 CONTRADICTION = np.dtype([("row", "<u4"), ("column", "<u4"), ("codes", "<u4", (MAX_CODES,))])
 """A review that stays, the number of a label of which copies of it have other classes, and the
-hashes of the first MAX_CODES classes (`label_values.hash_value`); 0: there are fewer."""
+hashes of the first MAX_CODES classes (`values.hash_value`); 0: there are fewer."""
 UnitRows = tuple[str, bytes]  # the name of a unit and rows of a kind, packed
 
 
@@ -91,7 +91,6 @@ def find_contradictions(
     """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes; the
     arguments are those of `find_in_part`, and how many labels there are.
     """
-    found = [list[bytes]() for _ in counts]
     hashes = buckets.list_unit_files(folder, counts, "hashes")
     paths = tuple(f"{path.removesuffix('hashes')}codes" for path in hashes.paths)
     codes = replace(hashes, paths=paths)
@@ -99,13 +98,11 @@ def find_contradictions(
         buckets.open_part(part, hashes, PACKED_ROW) as read_hashes,
         buckets.open_part(part, codes, make_codes_kind(labels)) as read_codes,
     ):
-        for bucket in buckets.list_buckets_of(part):
-            rows, of_rows = list(read_hashes(bucket)), list(read_codes(bucket))
-            for number, packed in compare_labels(rows, of_rows):
-                found[number].append(packed.tobytes())
-    for unit, each in zip(counts, found, strict=True):
-        if each:
-            yield unit.unit, b"".join(each)
+        found = (
+            compare_labels(list(read_hashes(bucket)), list(read_codes(bucket)))
+            for bucket in buckets.list_buckets_of(part)
+        )
+        yield from collect_units(found, counts)
 
 
 def compare_labels(
@@ -143,6 +140,21 @@ def group_by_unit(units: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int, np
         yield units[first], rows[first:last]
 
 
+def collect_units(
+    found: Iterable[Iterable[tuple[int, np.ndarray]]], units: Sequence[UnitSize]
+) -> Iterator[UnitRows]:
+    """Yield what several buckets have found (`group_by_unit`), by unit; the largest units come
+    first: the runner deals them out to its workers in this order.
+    """
+    packed = [list[bytes]() for _ in units]
+    for of_bucket in found:
+        for number, rows in of_bucket:
+            packed[number].append(rows.tobytes())
+    for unit, each in sorted(zip(units, packed, strict=True), key=lambda one: -one[0].prepared):
+        if each:
+            yield unit.unit, b"".join(each)
+
+
 def list_parts(counts: list[UnitSize]) -> Iterator[Part]:
     """Yield the parts of the buckets."""
     reviews = sum(unit.prepared for unit in counts)
@@ -152,16 +164,8 @@ def list_parts(counts: list[UnitSize]) -> Iterator[Part]:
 def find_in_part(part: Part, folder: str, counts: list[UnitSize]) -> Iterator[UnitRows]:
     """Yield ROW_NUMBER of copies by unit, from the `.hashes` of all units in a folder; `counts` in
     their order (`buckets.join_unit_starts`).
-
-    Those of the largest units come first: the runner deals them out to its workers in this order.
     """
-    found = [list[bytes]() for _ in counts]
     files = buckets.list_unit_files(folder, counts, "hashes")
     with buckets.open_part(part, files, PACKED_ROW) as read_hashes:
-        for bucket in buckets.list_buckets_of(part):
-            for number, rows in find_duplicates(list(read_hashes(bucket))):
-                found[number].append(rows.tobytes())
-    numbered = zip(counts, found, strict=True)
-    for unit, packed in sorted(numbered, key=lambda one: -one[0].prepared):
-        if packed:
-            yield unit.unit, b"".join(packed)
+        found = (find_duplicates(list(read_hashes(k))) for k in buckets.list_buckets_of(part))
+        yield from collect_units(found, counts)

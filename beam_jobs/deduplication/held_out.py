@@ -1,9 +1,11 @@
 """Finds the reviews that repeat a held-out text, or nearly so, so that none is trained on: a dev or
 test review of the dump or of another corpus, or a text of an evaluation file.
 
-Two texts nearly repeat each other if they share half of their runs of 8 words (overlaps.py), but
-for those that many texts share (common_ngrams.py). Texts of 3 to 7 words, and those of few words
-beside common runs, are withheld only if the words are equal: "i love it" is in half of all reviews.
+Two texts nearly repeat each other if the shorter one has half of its runs of 8 words in the other
+one, but for those that many texts share (common_ngrams.py). Texts of 3 to 7 words, and those of few
+words beside common runs, are withheld only if the words are equal: "i love it" is in half of all
+reviews.
+
 The first pass over a unit leaves the runs of its reviews, bucket by bucket (buckets.py):
 
 UNIT.runs            RUN of the reviews that may be trained on, by row number
@@ -11,7 +13,8 @@ UNIT.heldout         HELD_RUN of the dev and test reviews, each run once a revie
 00000.heldout        those of the dev and test reviews of another corpus
 withheld.heldout     those of evaluation files
 
-No worker holds more than a bucket or BLOCK_MATCHES, the common runs and the sizes of all units.
+No worker holds more than a bucket or the matches of a unit, the common runs and the sizes of all
+units.
 """
 
 import itertools
@@ -26,25 +29,31 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS, Limits
-from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, overlaps
-from amazon_electra.beam_jobs.deduplication.buckets import BucketedFiles, BucketedRows, Part
-from amazon_electra.beam_jobs.deduplication.common_ngrams import HashFilter, NGramTexts
+from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams
+from amazon_electra.beam_jobs.deduplication.buckets import (
+    BucketedFiles,
+    BucketedRows,
+    BucketReader,
+    Part,
+)
+from amazon_electra.beam_jobs.deduplication.common_ngrams import WHOLE, HashFilter, NGramTexts
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import (
+    MIN_WORDS,
     list_forms,
     read_evaluation_texts,
 )
 from amazon_electra.beam_jobs.deduplication.exact import ROW_NUMBER
-from amazon_electra.beam_jobs.deduplication.overlaps import (
-    RUN,
-    count_shared_runs,
-    drop_repeated_runs,
-    list_ngrams,
-)
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
-from amazon_electra.beam_jobs.text.spans import expand_spans, find_runs, mark_firsts
-from amazon_electra.beam_jobs.text.splits import SPLITS
-from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, split_words
+from amazon_electra.beam_jobs.text.spans import drop_repeats, expand_spans, find_runs, mark_firsts
+from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, Words, split_words
 
+RUN_WORDS = 8
+MIN_OVERLAP = 0.5
+MATCHES = 1 << 18  # pairs of a run and a held-out text that has it, which are counted at once
+RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("words", "<u4")])
+"""The hash of a run, the number of a text that has it, and half of the hash of its words."""
+LookUp = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Returns of distinct runs, ascending, how many held-out texts have each, and the texts of all."""
 HELD_OUT_SPLITS = ("dev", "test")  # the splits that models are chosen and judged by
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
 """A hash, the hash of the words of a text that has it, the number of the review with that text, and
@@ -55,19 +64,12 @@ has; how many both have in a bucket. COMMON instead of a text: how many common r
 has."""
 COMMON = np.uint64(0xFFFFFFFFFFFFFFFF)
 EQUAL = 1 << 30  # runs that texts of equal words count as sharing: more than any text has
-BLOCK_MATCH = np.dtype([("place", "<u8"), ("match", MATCH)])
-"""A match, and the number of its block among those of all units, shifted so that its first bits are
-those of the highest number."""
+UNIT_MATCH = np.dtype([("unit", "<u8"), ("match", MATCH)])
+"""A match, and the number of its unit, shifted so that its first bits are those of the highest
+number."""
 EVALUATION = "withheld"  # name of the file of the texts of evaluation files
 BUCKET_RUNS = 1 << 22  # held-out runs of a bucket at most, 96 MiB
 CHUNK_TEXTS = 4096  # evaluation texts whose forms are held at once
-BLOCK_ROWS = 1 << 12  # rows of a unit between two places where its matches can be cut
-BLOCK_MATCHES = 1 << 21  # matches that are added up at once, 32 MiB, unless one block has more
-
-
-def mark_held_out(sides: np.ndarray) -> np.ndarray:
-    """Return, per index into SPLITS, whether it is dev or test."""
-    return np.isin(sides, [SPLITS.index(split) for split in HELD_OUT_SPLITS])
 
 
 def hash_runs(
@@ -148,7 +150,9 @@ def write_other_runs(batches: Iterable[list[str]], path: str) -> str:
     hasher = NGramHasher()
     for texts in batches:
         hasher.add_texts(texts, np.ones(len(texts), bool))
-    return hasher.held_out.save_with_starts(path)
+    starts = hasher.held_out.save(path)
+    storage.write_bytes(f"{path}.starts", starts.tobytes())
+    return path
 
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -158,15 +162,8 @@ def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
         with storage.open_bytes(path) as file:
             for batch in pq.ParquetFile(file).iter_batches(columns=columns):
                 chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
-                yield join_sentences(batch.filter(chosen))
-
-
-def join_sentences(batch: pa.RecordBatch) -> list[str]:
-    """Return the texts of rows that have `has_title` and `sentences`: these joined by a space,
-    without the title, as in what they are compared with.
-    """
-    pairs = zip(batch["sentences"].to_pylist(), batch["has_title"].to_pylist(), strict=True)
-    return [" ".join(sentences[has_title:]) for sentences, has_title in pairs]
+                rows = batch.filter(chosen).to_pylist()
+                yield [" ".join(row["sentences"][row["has_title"] :]) for row in rows]
 
 
 def list_run_parts(
@@ -180,6 +177,39 @@ def list_run_parts(
     return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
 
 
+@contextmanager
+def open_part(
+    part: Part,
+    prepared: str,
+    folder: str,
+    units: Sequence[UnitSize],
+    copies: Sequence[str],
+    others: BucketedFiles,
+) -> Iterator[tuple[BucketReader, Callable[[int], Iterator[tuple[str, np.ndarray]]]]]:
+    """Yield two functions of the number of a bucket: what reads RUN of each unit, and what reads
+    names of files of held-out texts and their HELD_RUN, without reviews that are near copies.
+
+    `units` come in their order (`buckets.join_unit_starts`); `copies` names those that have near
+    copies (`near.write_copies`); `others` are as for `list_run_parts`.
+    """
+    runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
+    with (
+        buckets.open_part(part, runs, RUN) as read_runs,
+        buckets.open_part(part, held, HELD_RUN) as read_own,
+        buckets.open_part(part, others, HELD_RUN) as read_others,
+        open_files(folder, copies, "copies") as read_copies,
+    ):
+
+        def read_held(bucket: int) -> Iterator[tuple[str, np.ndarray]]:
+            for path, rows in zip(others.paths, read_others(bucket), strict=True):
+                yield common_ngrams.name_file(path), rows
+            for unit, rows in zip(units, read_own(bucket), strict=True):
+                copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
+                yield unit.unit, rows[~np.isin(rows["row"], copied)]
+
+        yield read_runs, read_held
+
+
 def write_common(
     part: Part,
     prepared: str,
@@ -189,28 +219,16 @@ def write_common(
     others: BucketedFiles = buckets.NO_FILES,
 ) -> str:
     """Write which n-grams of a part are common, once; return the path. The arguments are those of
-    `write_matches`; texts of evaluation files do not count.
+    `open_part`; texts of evaluation files do not count.
     """
     path = storage.join_path(folder, f"{part[0]:03d}.common")
     if storage.exists(path):
         return path
     common = [np.empty(0, common_ngrams.HASH)]
-    runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
     reviews = sum(unit.prepared for unit in units)
-    with (
-        buckets.open_part(part, runs, RUN) as read_runs,
-        buckets.open_part(part, held, HELD_RUN) as read_held,
-        buckets.open_part(part, others, HELD_RUN) as read_others,
-        open_files(folder, copies, "copies") as read_copies,
-    ):
+    with open_part(part, prepared, folder, units, copies, others) as (read_runs, read_held):
         for bucket in buckets.list_buckets_of(part) if has_held_out(units, others) else ():
-            texts = []
-            for other, rows in zip(others.paths, read_others(bucket), strict=True):
-                if common_ngrams.name_file(other) != EVALUATION:
-                    texts.append(rows)
-            for unit, rows in zip(units, read_held(bucket), strict=True):
-                copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
-                texts.append(rows[~np.isin(rows["row"], copied)])
+            texts = [rows for name, rows in read_held(bucket) if name != EVALUATION]
             counted = NGramTexts(_join_texts(texts))
             for rows in read_runs(bucket):
                 counted.add_trained(rows)
@@ -245,76 +263,51 @@ def write_matches(
     counts: Sequence[str] = (),
 ) -> str:
     """Write what the reviews of all units share with held-out ones in a part, once; return the path
-    of MATCH, block by block. Where each block begins is in a file with .starts behind it.
+    of MATCH, unit by unit. Where each unit begins is in a file with .starts behind it.
 
-    `units` come in their order (`buckets.join_unit_starts`); `copies` names those that have reviews
-    which are not held out (`near.write_copies`); `others` are as for `list_run_parts`;
-    `common` are the paths of `write_common`; `counts` names the files of held-out texts that have
-    common n-grams (`common_ngrams.write_counts`).
+    The first arguments are those of `open_part`; `common` are the paths of `write_common`; `counts`
+    names the files of held-out texts that have common n-grams (`common_ngrams.write_counts`).
     """
     path = storage.join_path(folder, f"{part[0]:03d}.matches")
     if storage.exists(f"{path}.starts"):
         return path
-    runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
-    spooled, blocks = BucketedRows(BLOCK_MATCH), sum(map(count_blocks, units))
-    shift = np.uint64(64 - max(blocks, buckets.MAX_BUCKETS).bit_length())
-    known = common_ngrams.read_common(common)
+    spooled, known = BucketedRows(UNIT_MATCH), common_ngrams.read_common(common)
+    shift = np.uint64(64 - max(len(units), buckets.MAX_BUCKETS).bit_length())
     with (
-        buckets.open_part(part, runs, RUN) as read_runs,
-        buckets.open_part(part, held, HELD_RUN) as read_held,
-        buckets.open_part(part, others, HELD_RUN) as read_others,
-        open_files(folder, copies, "copies") as read_copies,
+        open_part(part, prepared, folder, units, copies, others) as (read_runs, read_held),
         open_files(folder, counts, "counts") as read_counts,
     ):
-
-        def hold(bucket: int) -> HeldOutNGrams:
-            """Return the held-out runs of a bucket."""
-            own = known[buckets.number_buckets(known, part[2]) == bucket]
-            texts = []
-            for other, rows in zip(others.paths, read_others(bucket), strict=True):
-                packed = read_counts(common_ngrams.name_file(other))
-                texts.append(common_ngrams.discount(rows, packed, own))
-            for unit, rows in zip(units, read_held(bucket), strict=True):
-                copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
-                rows = rows[~np.isin(rows["row"], copied)]
-                texts.append(common_ngrams.discount(rows, read_counts(unit.unit), own))
-            return HeldOutNGrams(texts, own)
-
         for bucket in buckets.list_buckets_of(part) if has_held_out(units, others) else ():
-            held_out, before = None, 0  # what it held goes before the next is read
-            held_out = hold(bucket)
-            for unit, rows in zip(units, read_runs(bucket), strict=True):
-                for matches in held_out.find_matches(rows):
-                    rows = np.empty(len(matches), BLOCK_MATCH)
-                    rows["match"] = matches
-                    rows["place"] = before + matches["row"] // BLOCK_ROWS
-                    rows["place"] <<= shift
+            held_out = None  # what it held goes before the next is read
+            own = known[buckets.number_buckets(known, part[2]) == bucket]
+            held_out = HeldOutNGrams(
+                [
+                    common_ngrams.discount(rows, read_counts(name), own)
+                    for name, rows in read_held(bucket)
+                ],
+                own,
+            )
+            for number, runs in enumerate(read_runs(bucket)):
+                for matches in held_out.find_matches(runs):
+                    rows = np.empty(len(matches), UNIT_MATCH)
+                    rows["unit"], rows["match"] = np.uint64(number) << shift, matches
                     spooled.add_rows(rows)
-                before += count_blocks(unit)
-    starts = write_by_block(spooled, shift, blocks, path)
-    storage.write_bytes(f"{path}.starts", starts.tobytes())
-    return path
-
-
-def write_by_block(spooled: BucketedRows, shift: np.uint64, blocks: int, path: str) -> np.ndarray:
-    """Write the matches of BLOCK_MATCH in the order of their blocks; return where each block
-    begins, and the end (`buckets.compute_starts`).
-    """
-    counts = np.zeros(blocks, np.int64)
-    with tempfile.TemporaryDirectory() as folder:
-        bounds = spooled.save(f"{folder}/spool").tolist()
+    sizes = np.zeros(len(units), np.int64)
+    with tempfile.TemporaryDirectory() as spool:
+        bounds = spooled.save(f"{spool}/rows").tolist()
         with (
-            open(f"{folder}/spool", "rb") as spool,
+            open(f"{spool}/rows", "rb") as read,
             storage.atomic_path(path) as written,
             open(written, "wb") as file,
         ):
             for first, last in itertools.pairwise(bounds):
-                rows = np.fromfile(spool, BLOCK_MATCH, last - first)
-                rows = rows[np.argsort(rows["place"], kind="stable")]
+                rows = np.fromfile(read, UNIT_MATCH, last - first)
+                rows = rows[np.argsort(rows["unit"], kind="stable")]
                 file.write(rows["match"].tobytes())
-                cuts = find_runs(rows["place"])
-                counts[(rows["place"][cuts[:-1]] >> shift).astype(np.int64)] = np.diff(cuts)
-    return buckets.compute_starts(counts)
+                cuts = find_runs(rows["unit"])
+                sizes[(rows["unit"][cuts[:-1]] >> shift).astype(np.int64)] = np.diff(cuts)
+    storage.write_bytes(f"{path}.starts", buckets.compute_starts(sizes).tobytes())
+    return path
 
 
 @contextmanager
@@ -337,22 +330,69 @@ def open_files(folder: str, names: Sequence[str], ending: str) -> Iterator[Calla
         yield read
 
 
-def count_blocks(unit: UnitSize) -> int:
-    """Return how many blocks a unit has."""
-    return -(-unit.prepared // BLOCK_ROWS)
-
-
-def list_blocks(units: Sequence[UnitSize]) -> dict[str, tuple[int, int]]:
-    """Return by unit its first block of all, and the first one that is not its own."""
-    ends = itertools.accumulate(map(count_blocks, units), initial=0)
-    return {unit.unit: place for unit, place in zip(units, itertools.pairwise(ends), strict=True)}
-
-
 def _join_texts(parts: list[np.ndarray]) -> np.ndarray:
     """Return HELD_RUN of several files; `parts` is empty then."""
     rows = np.concatenate([np.empty(0, HELD_RUN), *parts])
     parts.clear()  # which hold as much again
     return rows
+
+
+def list_ngrams(words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return hashes of runs (uint64), those of whole texts last, and the text of each; and how many
+    runs of RUN_WORDS each text has (uint32).
+    """
+    runs, owners = words.hash_runs(RUN_WORDS)
+    sizes = np.bincount(owners, minlength=words.texts).astype(np.uint32)
+    texts = np.flatnonzero(words.count_words() >= MIN_WORDS).astype(np.uint32)
+    runs = np.concatenate([runs & ~WHOLE, words.hash_texts()[texts] | WHOLE])
+    return runs, np.concatenate([owners, texts]), sizes
+
+
+def drop_repeated_runs(runs: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each run of a text once, and the text of each, in their order."""
+    order = np.argsort(runs)
+    equal = runs[order[1:]] == runs[order[:-1]]
+    several = order[np.append(equal, False) | np.append(False, equal)] if len(runs) else order
+    several = several[np.lexsort((owners[several], runs[several]))]
+    stays = np.ones(len(runs), dtype=bool)
+    stays[several] = mark_firsts(runs[several], owners[several])
+    return runs[stays], owners[stays]
+
+
+def count_shared_runs(
+    runs: np.ndarray, owners: np.ndarray, look_up: LookUp
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield texts, held-out texts and how many distinct runs both have, each pair of texts once.
+
+    `runs` are those of the texts `owners`; what is yielded at once ascends.
+    """
+    distinct, numbers = np.unique(runs, return_inverse=True)
+    counts, held = look_up(distinct)
+    begins = np.cumsum(counts) - counts
+    known = counts[numbers] > 0
+    pairs = drop_repeats(np.sort(owners[known].astype(np.int64) * len(distinct) + numbers[known]))
+    of, which = np.divmod(pairs, max(len(distinct), 1))
+    counts = counts[which]
+    for first, last in cut_groups(of, counts, MATCHES):
+        part = slice(first, last)
+        texts = held[expand_spans(begins[which[part]], counts[part])]
+        matches = np.repeat(of[part] << 32, counts[part]) | texts
+        matches, shared = np.unique(matches, return_counts=True)
+        yield matches >> 32, matches & 0xFFFFFFFF, shared
+
+
+def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Yield stretches of ascending numbers: equal ones in the same, and together no more weight
+    than `most`, where more than one number is in it.
+    """
+    ends = find_runs(numbers)[1:]
+    totals = np.cumsum(weights)[ends - 1]
+    first = group = weight = 0
+    while group < len(ends):
+        group = max(int(np.searchsorted(totals, weight + most, side="right")), group + 1)
+        last, weight = int(ends[group - 1]), int(totals[group - 1])
+        yield first, last
+        first = last
 
 
 class HeldOutNGrams:
@@ -427,7 +467,7 @@ def find_near(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> np.ndar
     has_little = np.zeros(len(sizes), bool)
     has_little[rows[is_common]] = sizes[rows[is_common]] < common_ngrams.MIN_OWN
     rows, pairs = rows[~is_common], matches[~is_common]
-    is_near = overlaps.are_near(pairs["shared"], sizes[rows], pairs["size"])
+    is_near = pairs["shared"] >= MIN_OVERLAP * np.minimum(sizes[rows], pairs["size"])
     near = np.zeros(len(sizes), bool)
     near[rows[is_near & (~has_little[rows] | (pairs["shared"] >= EQUAL))]] = True
     return near
@@ -446,43 +486,20 @@ def add_up_matches(matches: np.ndarray) -> np.ndarray:
 class UnitMatches:
     """What the reviews of a unit share with held-out ones, added up over all parts."""
 
-    def __init__(self, blocks: tuple[int, int], paths: Sequence[str]) -> None:
-        """Take the unit's blocks (`list_blocks`) and the files of all parts."""
-        before, after = blocks
-        size = buckets.STARTS.itemsize
-        places = size * before, size * (after + 1)
+    def __init__(self, number: int, paths: Sequence[str]) -> None:
+        """Take the number of the unit among all, and the files of all parts (`write_matches`)."""
+        places = (number * buckets.STARTS.itemsize, (number + 2) * buckets.STARTS.itemsize)
         packed = storage.read_each((f"{path}.starts", *places) for path in paths)
-        starts = [np.frombuffer(part, buckets.STARTS) for part in packed]
-        self._starts = np.array(starts, np.int64).reshape(len(paths), after + 1 - before)
-        self._paths = paths
-        weights = np.diff(self._starts).sum(axis=0)
-        self._groups = list(overlaps.cut_groups(np.arange(after - before), weights, BLOCK_MATCHES))
-        self._group, self._matches = (0, 0), np.empty(0, MATCH)
+        bounds = [np.frombuffer(one, buckets.STARTS) * np.uint64(MATCH.itemsize) for one in packed]
+        stretches = (
+            (path, int(first), int(last)) for path, (first, last) in zip(paths, bounds, strict=True)
+        )
+        found = np.frombuffer(b"".join(storage.read_each(stretches)), MATCH)
+        self._matches = add_up_matches(found)
 
     def mark_near(self, first_row: int, sizes: np.ndarray) -> np.ndarray:
-        """Return of the reviews from a row on, which have so many runs, whether each nearly
-        repeats one that is held out; give the rows of a unit in their order.
+        """Return of the reviews from a row on, which have so many runs, whether each nearly repeats
+        one that is held out.
         """
-        near, last_row = np.zeros(len(sizes), bool), first_row + len(sizes)
-        if not self._paths:
-            return near
-        for group in self._groups:
-            if group[1] * BLOCK_ROWS <= first_row or group[0] * BLOCK_ROWS >= last_row:
-                continue
-            if group != self._group:
-                self._matches = np.empty(0, MATCH)  # what it held goes before the next is read
-                self._group, self._matches = group, self._add_up(*group)
-            bounds = np.searchsorted(self._matches["row"], [first_row, last_row])
-            near |= find_near(self._matches[slice(*bounds)], first_row, sizes)
-        return near
-
-    def _add_up(self, first_block: int, last_block: int) -> np.ndarray:
-        """Return MATCH of blocks, the last one excluded, over all parts, by row."""
-        size = MATCH.itemsize
-        stretches = zip(
-            self._paths,
-            (size * self._starts[:, first_block]).tolist(),
-            (size * self._starts[:, last_block]).tolist(),
-            strict=True,
-        )
-        return add_up_matches(np.frombuffer(b"".join(storage.read_each(stretches)), MATCH))
+        bounds = np.searchsorted(self._matches["row"], [first_row, first_row + len(sizes)])
+        return find_near(self._matches[slice(*bounds)], first_row, sizes)

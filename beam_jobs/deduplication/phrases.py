@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from amazon_electra.beam_jobs.deduplication.overlaps import RUN_WORDS, WHOLE
+from amazon_electra.beam_jobs.deduplication.common_ngrams import WHOLE
+from amazon_electra.beam_jobs.deduplication.held_out import RUN_WORDS
 from amazon_electra.beam_jobs.text.word_runs import list_words, split_words
 
 MIN_SHARE = 0.05

@@ -1,14 +1,9 @@
 """A Flink cluster behind Beam's job server: looked at before a job is sent, and asked about the job
-until it ends.
-
-Beam's job server takes a graph over gRPC and hands it to Flink. How the job is, why it failed and
-that it shall end is then Flink's matter: its REST API, at `--flink_master HOST:PORT`, has
-documented fields for it. Beam's job server (2.62.0) only stops waiting for a job that is cancelled,
-and says nothing where its host is gone.
+until it ends by Flink's REST API, at `--flink_master HOST:PORT`. Beam's job server only stops
+waiting for a job that is cancelled, and says nothing where its host is gone.
 """
 
 import json
-import secrets
 import socket
 import time
 import urllib.request
@@ -18,11 +13,7 @@ from http.client import HTTPException
 from typing import Any
 
 import grpc
-from apache_beam.options.pipeline_options import (
-    FlinkRunnerOptions,
-    GoogleCloudOptions,
-    PipelineOptions,
-)
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError, name_setting
 from amazon_electra.beam_jobs.core.progress import announce_job
@@ -37,11 +28,8 @@ NO_ANSWER = (OSError, HTTPException, ValueError, LookupError, TypeError)
 
 
 def check_job_server(address: str, setting: str) -> None:
-    """Raise an error in one line unless a server of gRPC, as Beam's job server is, answers at
-    HOST:PORT.
-
-    An address that is none and a server of another kind are the user's mistakes; one that does not
-    answer may be there again soon.
+    """Raise UserError unless a server of gRPC, as Beam's job server is, answers at HOST:PORT;
+    TransientError where none answers.
     """
     connect(address, setting)
     with grpc.insecure_channel(address) as channel:
@@ -49,15 +37,11 @@ def check_job_server(address: str, setting: str) -> None:
             grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
         except grpc.FutureTimeoutError:
             raise UserError(
-                "answers, but is no Beam job server; the address of Flink itself belongs to "
-                "`flink_master`",
-                setting,
-                address,
+                "no Beam job server; Flink's own is `flink_master`", setting, address
             ) from None
 
 
 def connect(address: str, setting: str) -> None:
-    """Raise an error unless something listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536 or "/" in host:
         raise UserError("write HOST:PORT", setting, address)
@@ -83,12 +67,6 @@ def ask(address: str, path: str, method: str = "GET") -> Any:
 
 def add_scheme(address: str) -> str:
     return address if "://" in address else f"http://{address}"
-
-
-def name_job(options: PipelineOptions) -> None:
-    """Name a job that has no name yet, by which Flink's REST API is asked for it."""
-    cloud = options.view_as(GoogleCloudOptions)  # whose name of the job all engines read
-    cloud.job_name = cloud.job_name or f"beam-jobs-{secrets.token_hex(8)}"
 
 
 @dataclass
@@ -153,11 +131,8 @@ class FlinkJob:
             if not self.id:
                 time.sleep(0.5)
         if self.id:
-            self._cancel(self.id)
-
-    def _cancel(self, job: str) -> None:
-        with suppress(*NO_ANSWER):  # it is over, or Flink is away
-            ask(self.address, f"jobs/{job}?mode=cancel", "PATCH")
+            with suppress(*NO_ANSWER):  # it is over, or Flink is away
+                ask(self.address, f"jobs/{self.id}?mode=cancel", "PATCH")
 
     def _read_failure(self) -> Exception:
         with suppress(*NO_ANSWER):

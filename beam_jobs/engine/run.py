@@ -2,11 +2,12 @@
 
 Beam's calls block, so the graph runs in a thread of its own while this one looks at what is done.
 FnApiRunner waits for ever for a worker process that a signal has killed; only the thread of Beam
-that started it notices, and ends with an exception: that ends the job. Who stops waiting for an
-engine elsewhere, because the run was cancelled or a server is gone, cancels its job too.
+that started it notices, and ends with an exception: that ends the job. If this process stops
+waiting for an engine elsewhere, it cancels the job there.
 """
 
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -66,8 +67,9 @@ def run_beam_graph(
     """Build and run a graph that writes to `output`. `poll` is called twice a second, or less often
     where it takes long.
     """
-    if beam_options.has_job_server(options):
-        flink.name_job(options)
+    cloud = options.view_as(GoogleCloudOptions)  # whose name of the job all engines read
+    if beam_options.has_job_server(options):  # Flink is asked for it by its name
+        cloud.job_name = cloud.job_name or f"beam-jobs-{secrets.token_hex(8)}"
     look = space_out(poll)
     pipeline = beam.Pipeline(options=options)
     build(pipeline)

@@ -40,7 +40,7 @@ setuptools.setup(
     version="{version}",
     python_requires=">=3.11",
     packages=setuptools.find_namespace_packages(include=["amazon_electra*"]),
-    package_data={{"amazon_electra.beam_jobs": ["sample/lexicon.json"]}},
+    package_data={{"amazon_electra.beam_jobs": ["sample/lexicon.json", "*/*.toml"]}},
     install_requires={requirements},
 )
 """

@@ -7,6 +7,7 @@ streams are flat numpy arrays, and positions in them count tokens.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,11 +43,15 @@ class Counts:
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(getattr(self, n) + getattr(other, n) for n in Counts.__dataclass_fields__))
 
+    @classmethod
+    def of(cls, footer: dict[str, Any]) -> "Counts":
+        """Return the counts in the footer of a shard."""
+        return cls(**{name: footer[name] for name in cls.__dataclass_fields__})
+
 
 def build_shard_schema(vocabulary_size: int) -> pa.Schema:
-    """Return the schema of one packed sequence a row.
-
-    Ids have the narrowest type that holds the vocabulary, positions in the sequence are uint16.
+    """Return the schema of one packed sequence a row; ids have the narrowest type that holds the
+    vocabulary.
     """
     ids = pa.uint16() if vocabulary_size <= 1 << 16 else pa.uint32()
     return pa.schema(

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -43,18 +43,14 @@ class PackIntoShards(beam.DoFn):
 
     def process(self, unit: CorpusUnit) -> Iterator[tuple[int, int]]:
         if self.tokenizer is None:
-            self.tokenizer = read_tokenizer(self.packing.vocabulary)
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core's worth
+            path = storage.join_path(self.packing.vocabulary, "tokenizer.json")
+            self.tokenizer = load_tokenizer(storage.read_bytes(path).decode())
         work = partial(write_shard, unit, self.packing, self.tokenizer)
         first = unit.parts[0].path if unit.parts else ""
         for done in attempt(work, f"{unit.number:05d}", first, self.packing.failed):
             add_to_counters({n: getattr(done, n) for n in ("documents", "sequences", "tokens")}, {})
             yield unit.number, done.sequences
-
-
-def read_tokenizer(vocabulary: str) -> WordIds | TextIds:
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core's worth
-    content = storage.read_bytes(storage.join_path(vocabulary, "tokenizer.json"))
-    return load_tokenizer(content.decode())
 
 
 def write_shard(unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds) -> Counts:
@@ -64,7 +60,7 @@ def write_shard(unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds
     """
     path, schema = packing.shard_path(unit), build_shard_schema(packing.vocabulary_size)
     if storage.exists(path):
-        return parse_counts(read_footer(path))
+        return Counts.of(read_footer(path))
     specials, packed = find_specials(tokenizer.tokenizer), Counts()
 
     def pack_windows() -> Iterator[pa.Table]:
@@ -100,10 +96,6 @@ def list_shards(output: str) -> list[str]:
     return [name for name in storage.list_names(output) if re.fullmatch(SHARD_NAME, name)]
 
 
-def parse_counts(footer: dict[str, Any]) -> Counts:
-    return Counts(**{field.name: footer[field.name] for field in fields(Counts)})
-
-
 def update_bar(bar: Progress, plan: ShardsPlan, done: int | None = None) -> None:
     """Show how many units have a shard (or `done`, for some give none), and what is in them."""
     shards = set(list_shards(plan.packing.output))
@@ -124,7 +116,7 @@ def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict
     footers = [
         read_footer(storage.join_path(packing.output, name)) for name in list_shards(packing.output)
     ]
-    counts = sum(map(parse_counts, footers), Counts())
+    counts = sum(map(Counts.of, footers), Counts())
     if not (counts.sequences or plan.is_sample):
         raise UserError(
             f"no review of split {packing.split!r} in {source} has a token; give a larger dump",

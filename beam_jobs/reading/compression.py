@@ -1,8 +1,8 @@
 """Recognizes the compression of a file by its first bytes and streams its uncompressed bytes.
 
-gz is read with ISA-L where the `isal` package is installed: 690 MB of review text a CPU second
-against 275 of zlib. fsspec's compression registry does not replace this module: it goes by a file's
-name, and neither delivers what comes before damage nor limits expansion.
+gz is read with ISA-L where the `isal` package is installed, at 2.5 times the speed of zlib. The
+compression registry of fsspec goes by a file's name, and neither delivers what comes before damage
+nor limits expansion.
 """
 
 import bz2
@@ -79,20 +79,17 @@ def refuse_unless_text(head: bytes, name: str) -> None:
 
 
 def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
-    return Utf16Reader(_unpack(packed, path, compression, member)) if compression else packed
-
-
-def _unpack(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
+    plain: Any = packed
     if compression == "gz":
-        return GzReader(packed)
-    if compression == "bz2":
-        return bz2.BZ2File(packed)
-    if compression == "zst":
-        return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
-    if compression == "zip":
+        plain = GzReader(packed)
+    elif compression == "bz2":
+        plain = bz2.BZ2File(packed)
+    elif compression == "zst":
+        plain = pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
+    elif compression == "zip":
         with _open_zip(path) as archive:
-            return archive.open(member)
-    return packed
+            plain = archive.open(member)
+    return Utf16Reader(plain) if compression else plain
 
 
 @lru_cache(maxsize=1)
@@ -125,9 +122,7 @@ def list_zip_members(path: str) -> list[str]:
     if not names:
         raise UserError(f"{path} holds no files; leave it out")
     if len(names) > MAX_ZIP_MEMBERS:
-        raise UserError(
-            f"{path} has {len(names):,} files, more than {MAX_ZIP_MEMBERS:,}; unpack it first"
-        )
+        raise UserError(f"{path} has more than {MAX_ZIP_MEMBERS:,} files; unpack it first")
     return names
 
 
@@ -208,11 +203,9 @@ class PlainStream:
     """Reads uncompressed bytes up to the end or to damage, of which `damage` gives the reason.
 
     Everything before the damage is delivered: where a block cannot be read, the file is unpacked
-    again in small steps up to the damage. A disk or network that fails is no damage and ends the
-    job.
-
-    The file may expand to `max_expansion` times its size (0: any). Of one in a store `block_bytes`
-    are fetched ahead (`storage.open_bytes`), and none if its `content` is at hand.
+    again in small steps. A disk or network that fails is no damage and ends the job. The file may
+    expand to `max_expansion` times its size (0: any). Of one in a store `block_bytes` are fetched
+    ahead, and none if its `content` is at hand.
     """
 
     def __init__(

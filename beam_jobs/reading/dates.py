@@ -49,11 +49,10 @@ class Numbers(NamedTuple):
 
     def find_day(self, order: Order | None) -> int | None:
         """Return the day, or None where this order gives none; with points the day comes first."""
-        first, second, last, sign = self
-        order = order or ("DMY" if sign == "." else None)
+        order = order or ("DMY" if self.sign == "." else None)
         if order == "DMY":
-            return find_day(last, second, first)
-        return find_day(last, first, second) if order else None
+            return find_day(self.last, self.second, self.first)
+        return find_day(self.last, self.first, self.second) if order else None
 
 
 def find_day(year: int, month: int, day: int) -> int | None:
@@ -146,10 +145,9 @@ def count_dates(values: Iterable[Any]) -> Counter[str]:
             text = str(value)[:40]
             shown |= {text} if len(shown) < MAX_SHOWN else set()
             counts[f"{UNREAD}{text if text in shown else ''}"] += 1
-        elif isinstance(found, Numbers):
-            counts[" ".join(map(str, found))] += 1
         else:
-            counts[str(found)] += 1
+            key = " ".join(map(str, found)) if isinstance(found, Numbers) else str(found)
+            counts[key] += 1
     return counts
 
 
@@ -161,15 +159,17 @@ def decode_date(text: str) -> int | Numbers | None:
     return Numbers(int(first), int(more[0]), int(more[1]), more[2]) if more else int(first)
 
 
-def resolve_days(counts: Mapping[str, int], order: Order | None) -> tuple[Counter[int], int]:
-    """Return how often each day occurs, and how many dates are none in this order."""
+def resolve_days(counts: Mapping[str, int], order: Order | None) -> tuple[Counter[int], list[str]]:
+    """Return how often each day occurs, and the dates, as `count_dates` has them, that are none in
+    this order.
+    """
     days: Counter[int] = Counter()
-    unread = 0
+    unread = []
     for text, n in counts.items():
         found = decode_date(text)
         day = found.find_day(order) if isinstance(found, Numbers) else found
         if day is None:
-            unread += n
+            unread.append(text)
         else:
             days[day] += n
     return days, unread
@@ -187,24 +187,19 @@ def decide_order(counts: Mapping[str, int], where: str, given: Order | None = No
     written = {one: n for one, n in found.items() if isinstance(one, Numbers)}
     order = given or _decide_order(written, where, total)
     _, unread = resolve_days(counts, order)
-    if total and unread > (1 - MIN_SHARE) * total:
-        shown = list(dict.fromkeys(_show_unread(text, order) for text in sorted(counts)))
-        examples = ", ".join([text for text in shown if text][:MAX_SHOWN])
+    lost = sum(counts[text] for text in unread)
+    if total and lost > (1 - MIN_SHARE) * total:
+        shown = [
+            repr(text.removeprefix(UNREAD)) if text.startswith(UNREAD) else text.replace(" ", "/")
+            for text in sorted(unread)
+            if text != UNREAD
+        ]
         raise UserError(
-            f"{where}: {unread:,} of {total:,} are no dates, for example {examples}; {FORMS}: name "
-            "another column with `columns='timestamp=NAME'`, or split by something else"
+            f"{where}: {lost:,} of {total:,} are no dates, for example "
+            f"{', '.join(shown[:MAX_SHOWN])}; {FORMS}: name another column with "
+            "`columns='timestamp=NAME'`, or split by something else"
         )
     return order
-
-
-def _show_unread(text: str, order: Order | None) -> str:
-    """Return how a date that gives no day was written, about; "" for one that does."""
-    found = decode_date(text)
-    if found is None:
-        return repr(text.removeprefix(UNREAD)) if text != UNREAD else ""
-    if isinstance(found, int) or found.find_day(order) is not None:
-        return ""
-    return "/".join(map(str, found[:3]))
 
 
 def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Order | None:

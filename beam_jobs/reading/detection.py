@@ -3,17 +3,14 @@
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.reading import (
-    fields,
-    json_documents,
-    json_records,
-)
+from amazon_electra.beam_jobs.labels.values import LABEL
+from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.compression import (
     SHOWN_BYTES,
     Compression,
@@ -44,30 +41,29 @@ FOREIGN = re.compile(
     rb"<|%|//|/\*|--\s|[\w.$ ]+[=(]\s*[\[{]|\[\s*+\[\s*+[^\s{\[\]]|version https://git-lfs"
 )
 """What markup, SQL, scripts, lists without names and pointers of Git LFS begin with."""
-MAX_ANSWER_BYTES = 1 << 16
 ANSWERS = {"error", "errors", "message", "code", "status", "detail", "__type"}
 """Fields of the JSON that a server answers with in the place of a file."""
 
 
-def read_records(stream: Stream, found: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-    """Read the records of a stretch of a file, in a format of text.
-
-    `header`: the stretch is the beginning of the file.
+def read_records(stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
+    """Read the records of a stretch of a file, in a format of text. `header`: the stretch is the
+    beginning of the file.
     """
-    if found.prefix and header:
-        left = len(found.prefix)
+    if layout.prefix and header:
+        left = len(layout.prefix)
         while left and (block := stream.read(left)):
             left -= len(block)
-        tally.lines = found.prefix.count(b"\n")
-    items = find_format(found.name).read(stream, found, tally, header)
-    text = (*found.joined, dict(found.mapping).get("text", ""))[0]
-    names = {*found.joined, *(n for f, n in found.mapping if not fields.is_collected(f, n, text))}
-    names = names & found.read_columns - {*found.columns}
+        tally.lines = layout.prefix.count(b"\n")
+    format = find_format(layout.name)
+    items = format.read(stream, layout, tally, header)
+    text = (*layout.joined, dict(layout.mapping).get("text", ""))[0]
+    names = {*layout.joined, *(n for f, n in layout.mapping if not fields.is_collected(f, n, text))}
+    names = names & layout.read_columns - {*format.list_columns(layout, [])}
     nested = {n for n in names if "." in n or LIST in n}
-    return finish_records(items, found, nested, tally)
+    return finish_records(items, layout, nested, tally)
 
 
-def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]:
+def list_nested_names(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the names of fields in objects and lists in a record, as `--columns` takes them;
     MongoDB's `$oid` is none.
     """
@@ -99,75 +95,87 @@ def detect_layout(
     shown = f"{path}/{member}" if member else path
     for size in list_head_sizes(defaults.max_record_bytes):
         head = read_head(path, first, compression, member, size)
-        found = replace(defaults, name=name or detect_format(head, shown))
-        format = find_format(found.name)
-        if format.is_json and not overrides and len(head) < min(size, MAX_ANSWER_BYTES):
-            refuse_error_answer(head, found, shown)
-        records: list[dict[str, Any]] = []
+        is_whole = len(head) < size
+        layout = replace(defaults, name=name or detect_format(head, shown))
+        format = find_format(layout.name)
+        format.refuse(head, layout, shown, is_packed=bool(compression))
         rejects: list[Reject] = []
-        format.refuse(head, found, shown, is_packed=bool(compression))
         if isinstance(format, RowFormat):
-            records = read_first(path, format, found)
-            columns: Iterable[str] = records[0]
+            with storage.open_bytes(path) as file:
+                records = format.read_first(file, path, layout)
         else:
-            if found.name in ("json_lines", "json_objects"):
-                found = json_documents.unwrap_records(head, found, overrides, shown)
-            found, records, rejects = inspect_head(head, found, shown, whole=len(head) < size)
-            columns = {*found.columns} or {name for record in records for name in record}
-        columns = {*columns, *(name for name, _ in found.partition if columns)}
+            layout = format.inspect(head, layout, overrides, shown)
+            format = find_format(layout.name)
+            records, rejects = read_head_records(head, layout, is_whole)
+            if is_whole and not overrides and not format.has_only_strings:
+                refuse_error_answer(records, shown)
+        columns = format.list_columns(layout, records)
         if columns:
-            meant = overrides
-            if found.prefix:  # the records are the items of a list
-                start = f"{found.records}{LIST}."
-                meant = {
-                    field: fields.JOIN.join(n.removeprefix(start) for n in name.split(fields.JOIN))
-                    for field, name in overrides.items()
-                }
-            columns = choose_columns(columns, records, meant)
-            refuse_without_header(found, meant, shown)
-            once = {n for n in columns if found.columns.count(n) < 2 or n in meant.values()}
-            ordered = [n for n in dict.fromkeys([*found.columns, *sorted(columns)]) if n in once]
-            some = records[:FIRST_RECORDS]
-            if not fields.find_column("text", once) and not fields.propose_text(once, some):
-                ordered = [*dict.fromkeys([*found.columns, *sorted(columns)])]
-            mapping = fields.map_columns(ordered, meant, shown, some)
-            texts = fields.split_joined(mapping["text"], columns)
-            joined = tuple(texts) if len(texts) > 1 else ()
-            found = replace(found, mapping=tuple(mapping.items()), joined=joined)
-            single = [
-                n for f, n in mapping.items() if f != "text" and not f.startswith(fields.LABEL)
-            ]
-            if twice := [name for name in [*texts, *single] if found.columns.count(name) > 1]:
-                raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
-            rest = [(f, n) for f, n in mapping.items() if f != "text"]
-            names = [n for f, n in rest if not fields.is_collected(f, n, texts[0])]
-            check_lists([*texts, *names], shown)
-            for column in texts:
-                refuse_without_texts(records[:FIRST_RECORDS], column, shown)
-            if "text" not in meant and fields.holds_answers(texts[0], records):
-                raise UserError(
-                    f"{shown}: {texts[0]} holds answers that repeat; write a row for each review, "
-                    f"or name its text with `columns='text={texts[0]}'`"
-                )
-            unused = fields.list_unused_columns(columns.difference(joined), mapping)
+            if format.has_only_strings and not overrides:
+                refuse_without_header(columns, shown)
+            columns += [name for name, _ in layout.partition if name not in columns]
+            found = map_fields(layout, columns, records, overrides, shown)
             if not rejects:
-                return replace(found, unused=tuple(unused.items()))
+                return found
             if size > HEAD_BYTES and len(rejects) > FIRST_RECORDS:
                 break  # more bytes would not help
-        if len(head) < size:
+        if is_whole:
             if rejects:
                 break
-            return found
+            return layout
     raise UserError(
-        f"{shown}: no {found.name} record in its first {len(head)} bytes"
+        f"{shown}: no {layout.name} record in its first {len(head)} bytes"
         + (f": {rejects[0].reason} in line {rejects[0].line}; " if rejects else "; ")
         + "mend it, convert it to CSV or JSON lines, or name another format with `format`"
-        + ("" if len(head) < size else ", or raise `max_record_bytes`")
+        + ("" if is_whole else ", or raise `max_record_bytes`")
+    )
+
+
+def map_fields(
+    layout: Layout,
+    columns: list[str],
+    records: list[dict[str, Any]],
+    overrides: Mapping[str, str],
+    shown: str,
+) -> Layout:
+    """Return a layout with the columns of the fields of a review, by the first records of a file.
+    Of two columns of one name only labels may have it.
+    """
+    start = f"{layout.records}{LIST}." if layout.prefix and layout.records else ""
+    meant = {
+        field: fields.JOIN.join(n.removeprefix(start) for n in name.split(fields.JOIN))
+        for field, name in overrides.items()
+    }
+    some = records[:FIRST_RECORDS]
+    known = choose_columns(columns, some, meant)
+    once = {n for n in known if columns.count(n) < 2 or n in meant.values()}
+    if not fields.find_column("text", once) and not fields.propose_text(once, some):
+        once = known
+    ordered = [n for n in dict.fromkeys([*columns, *sorted(known)]) if n in once]
+    mapping = fields.map_columns(ordered, meant, shown, some)
+    texts = fields.split_joined(mapping["text"], known)
+    single = [n for f, n in mapping.items() if f != "text" and not f.startswith(LABEL)]
+    if twice := [name for name in [*texts, *single] if columns.count(name) > 1]:
+        raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
+    rest = [(f, n) for f, n in mapping.items() if f != "text"]
+    names = [n for f, n in rest if not fields.is_collected(f, n, texts[0])]
+    check_lists([*texts, *names], shown)
+    for column in texts:
+        refuse_without_texts(some, column, shown)
+    if "text" not in meant and fields.holds_answers(texts[0], records):
+        raise UserError(
+            f"{shown}: {texts[0]} holds answers that repeat; write a row for each review, or name "
+            f"its text with `columns='text={texts[0]}'`"
+        )
+    joined = tuple(texts) if len(texts) > 1 else ()
+    unused = fields.list_unused_columns(known.difference(joined), mapping)
+    return replace(
+        layout, mapping=tuple(mapping.items()), joined=joined, unused=tuple(unused.items())
     )
 
 
 def choose_columns(
-    columns: Iterable[str], records: list[dict[str, Any]], overrides: dict[str, str]
+    columns: Iterable[str], records: list[dict[str, Any]], overrides: Mapping[str, str]
 ) -> set[str]:
     """Return the names of a file's fields; those of objects in its records too, where they are
     meant, no other holds a text, or the stars are in one.
@@ -184,13 +192,12 @@ def choose_columns(
     has_stars = fields.find_column("stars", columns) in {"", *plain}
     if has_text and has_stars and columns.issuperset(meant):
         return columns
-    return plain.union(*(list_nested_names(record) for record in records[:FIRST_RECORDS]))
+    return plain.union(*(list_nested_names(record) for record in records))
 
 
-def refuse_without_header(found: Layout, overrides: dict[str, str], shown: str) -> None:
-    """Raise UserError for a file of columns that begins with a record, or with something else."""
-    names = found.columns
-    if overrides or not names or fields.find_column("text", set(names)):
+def refuse_without_header(names: list[str], shown: str) -> None:
+    """Raise UserError for a file whose first line seems to be a record."""
+    if fields.find_column("text", set(names)):
         return
     if any(
         len(name) > MAX_NAME_CHARACTERS
@@ -222,21 +229,15 @@ def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str)
         )
 
 
-def refuse_error_answer(head: bytes, found: Layout, shown: str) -> None:
-    """Raise UserError if the only record of a file, which `head` is all of, is the JSON that a
-    server answers with when it has no such file, or does not give it.
+def refuse_error_answer(records: list[dict[str, Any]], shown: str) -> None:
+    """Raise UserError if the only record of a file is what a server answers with when it has no
+    such file, or does not give it.
     """
-    limited = replace(found, max_record_bytes=max(len(head), 1))
-    items = list(read_records(io.BytesIO(head), limited, Tally(), header=True))
-    if len(items) != 1 or isinstance(items[0], Reject):
-        return
-    record = items[0][1]
-    given = {name.lower() for name in record}
-    if given & ANSWERS and not fields.find_column("stars", {*record}):
+    names = {name for record in records for name in record}
+    is_answer = len(records) == 1 and not ANSWERS.isdisjoint(map(str.lower, names))
+    if is_answer and not fields.find_column("stars", names):
         raise UserError(
-            f"{shown} is the error message of a server instead of a dump: "
-            f"{json.dumps(record, default=str)[:100]}; fetch it again, or name its text with "
-            "`columns='text=NAME'`"
+            f"{shown} is the error message of a server: {json.dumps(records[0], default=str)[:100]}"
         )
 
 
@@ -264,47 +265,31 @@ def read_head(path: str, first: bytes, compression: Compression, member: str, si
         return head
 
 
-def read_first(path: str, format: RowFormat, layout: Layout) -> list[dict[str, Any]]:
-    """Return the first records of a file, or one with its columns."""
-    with storage.open_bytes(path) as file:
-        return format.read_first(file, path, layout)
-
-
-def inspect_head(
-    head: bytes, found: Layout, shown: str, whole: bool
-) -> tuple[Layout, list[dict[str, Any]], list[Reject]]:
-    """Return the layout that the beginning of a file shows, its records, and if it has none the
-    rejects in their place.
-
-    `whole`: the beginning is all of the file.
+def read_head_records(
+    head: bytes, layout: Layout, is_whole: bool
+) -> tuple[list[dict[str, Any]], list[Reject]]:
+    """Return the records of the beginning of a file, and if it has none the rejects in their place;
+    `is_whole`: the beginning is all of the file.
     """
-    format = find_format(found.name)
-    if not format.is_json and b"\n" not in head and b"\r" in head.strip():
-        raise UserError(f"{shown}: its lines end with CR alone; convert them to LF")
-    found = format.inspect(head, found)
-    if found.name == "json_objects" and not whole:
-        objects = json_records.find_whole_objects(head, len(found.prefix))
-        head = head[: max((stop for _, stop in objects), default=0)]
-    limited = replace(found, max_record_bytes=max(len(head), 1))
+    if not is_whole:
+        head = find_format(layout.name).cut_head(head, layout)
+    limited = replace(layout, max_record_bytes=max(len(head), 1))
     items = list(read_records(io.BytesIO(head), limited, Tally(), header=True))
     records = [item[1] for item in items if not isinstance(item, Reject)]
-    rejects = [item for item in items if isinstance(item, Reject)]
-    return found, records, [] if records else rejects
+    return records, [] if records else [item for item in items if isinstance(item, Reject)]
 
 
 def detect_format(head: bytes, shown: str) -> str:
     """Return the name of the first format that recognizes the beginning of a file."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not start:
-        return "json_lines"  # an empty file has no records in any format
     formats = list_formats()
+    if not start:
+        return OURS[0].name  # an empty file has no records in any format
     for name, one in formats.items():
         if type(one) not in OURS and one.recognize(start):
             return name
     if FOREIGN.match(start):
         raise refuse_bytes(start, shown)
-    if start.startswith((b"{", b"[")):
-        return json_records.detect_json_format(start)
     for name, one in formats.items():
         if one.recognize(start):
             return name

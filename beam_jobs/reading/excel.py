@@ -12,7 +12,13 @@ from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.format import Piece, RowFormat
 from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import Item, Tally, finish_records, make_reject
+from amazon_electra.beam_jobs.reading.lines import (
+    TOO_LONG,
+    Item,
+    Tally,
+    finish_records,
+    make_reject,
+)
 
 XLS = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 MEMBERS = {"xl/workbook.xml", "xl/workbook.bin", "content.xml"}
@@ -32,25 +38,23 @@ def is_workbook(file: BinaryIO) -> bool:
         return False
 
 
-def read_sheet(file: BinaryIO, name: str, sheet: str, max_expansion: float) -> Iterator[Row]:
+def read_sheet(file: BinaryIO, name: str, layout: Layout) -> Iterator[Row]:
     """Yield number (from 1) and cells of the rows of a sheet that are not empty."""
     import python_calamine  # only where a workbook is read
 
-    content = file.read()
+    content, sheet = file.read(), layout.sheet
     if not content.startswith(XLS):
         with zipfile.ZipFile(io.BytesIO(content)) as members:
             size = sum(member.file_size for member in members.infolist())
-        Limits(max_expansion=max_expansion).check_expansion(name, len(content), size)
+        Limits(max_expansion=layout.max_expansion).check_expansion(name, len(content), size)
     try:
         workbook = python_calamine.load_workbook(io.BytesIO(content))
         if sheet and sheet not in workbook.sheet_names:
             raise UserError(f"{name} has {', '.join(workbook.sheet_names)}", "sheet", sheet)
         found = workbook.get_sheet_by_name(sheet or workbook.sheet_names[0])
-        first = found.start[0] if found.start else 0
-        rows = enumerate(found.iter_rows(), first + 1)
     except (python_calamine.CalamineError, IndexError) as error:
         raise UserError(f"{name} is not a whole workbook ({error}); save it again") from None
-    for number, row in rows:
+    for number, row in enumerate(found.iter_rows(), found.start[0] + 1 if found.start else 1):
         cells = [read_cell(cell) for cell in row]
         if any(cell is not None for cell in cells):
             yield number, cells
@@ -62,7 +66,7 @@ def read_cell(cell: Any) -> Any:
         return int(cell)
     if isinstance(cell, datetime.time | datetime.timedelta):
         return str(cell)
-    return None if cell == "" or (isinstance(cell, str) and not cell.strip()) else cell
+    return None if isinstance(cell, str) and not cell.strip() else cell
 
 
 def find_header(rows: list[Row]) -> int:
@@ -78,11 +82,9 @@ def find_header(rows: list[Row]) -> int:
     return next(iter([*known, *texts, *wide]), 0)
 
 
-def read_records(
-    file: BinaryIO, name: str, sheet: str, max_expansion: float
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield number and record of the rows below the header."""
-    rows = read_sheet(file, name, sheet, max_expansion)
+def read_records(file: BinaryIO, name: str, layout: Layout) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield number and record of the rows below the header; before them an empty record."""
+    rows = read_sheet(file, name, layout)
     first = list(islice(rows, HEADER_ROWS))
     place = find_header(first)
     header = [" ".join(str(cell).split()) for cell in first[place][1]] if first else []
@@ -104,9 +106,7 @@ class Excel(RowFormat):
         return start.startswith((XLS, b"PK\x03\x04"))
 
     def read_first(self, file: BinaryIO, name: str, layout: Layout) -> list[dict[str, Any]]:
-        (_, empty), *records = islice(
-            read_records(file, name, layout.sheet, layout.max_expansion), FIRST_RECORDS + 1
-        )
+        (_, empty), *records = islice(read_records(file, name, layout), FIRST_RECORDS + 1)
         return [record for _, record in records] or [empty]
 
     def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
@@ -114,27 +114,23 @@ class Excel(RowFormat):
 
     def count_rows(self, file: BinaryIO, layout: Layout) -> int:
         file.seek(0)
-        return sum(1 for _ in read_records(file, "", layout.sheet, 0)) - 1
+        return sum(1 for _ in read_records(file, self.name, layout)) - 1
 
     def read_rows(
         self,
         file: BinaryIO,
         layout: Layout,
         tally: Tally,
-        start: int,
-        stop: int | None,
-        name: str,
+        start: int = 0,
+        stop: int | None = None,
+        name: str = "a workbook",
     ) -> Iterator[Item]:
-        return finish_records(self._read_items(file, layout, tally, name), layout, [], tally)
+        def read_items() -> Iterator[Item]:
+            for tally.lines, record in islice(read_records(file, name, layout), 1, None):
+                size = sum(len(cell) for cell in record.values() if isinstance(cell, str))
+                if size > layout.max_record_bytes:
+                    yield make_reject(tally.lines, TOO_LONG, b"", size)
+                else:
+                    yield tally.lines, record
 
-    def _read_items(
-        self, file: BinaryIO, layout: Layout, tally: Tally, name: str
-    ) -> Iterator[Item]:
-        records = read_records(file, name, layout.sheet, layout.max_expansion)
-        next(records)
-        for tally.lines, record in records:
-            size = sum(len(cell) for cell in record.values() if isinstance(cell, str))
-            if size > layout.max_record_bytes:
-                yield make_reject(tally.lines, "record too long", b"", size)
-            else:
-                yield tally.lines, record
+        return finish_records(read_items(), layout, [], tally)

@@ -1,22 +1,32 @@
-"""Maps the columns of every published format to the fields of a Review.
+"""Maps the columns of every format to the fields of a Review.
 
-`COLUMN_NAMES` lists the names of each field; the first that a file has is taken. Everything else
+`names.toml` lists the names of each field; the first that a file has is taken. Everything else
 (votes, images, style, names of reviewers) is not read. `--columns text=NAME,stars=NAME,…` overrides
-the names for any format. README.md beside this file has the tables of formats, of names and of drop
-reasons, and says which values are stars.
+the names for any format. README.md beside this file has the tables and says which values are stars.
 """
 
 import csv
 import difflib
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from importlib import resources
 from typing import Any, NamedTuple
 
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
-from amazon_electra.beam_jobs.reading.label_values import MISSING, fold, join_values
+from amazon_electra.beam_jobs.labels.stars import MAX_CHARACTERS, Rating, parse_rating
+from amazon_electra.beam_jobs.labels.values import (
+    LABEL,
+    MISSING,
+    PATH_SIGNS,
+    fold,
+    join_values,
+    parse_label,
+    take_first_level,
+)
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import (
     LIST,
@@ -25,74 +35,17 @@ from amazon_electra.beam_jobs.reading.lines import (
     join_texts,
     name_list,
 )
-from amazon_electra.beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating, strip_quotes
 
-COLUMN_NAMES: dict[str, tuple[str, ...]] = {
-    "text": (
-        *("reviewText", "review_body", "review/text", "text", "Text", "verified_reviews"),
-        *("review_text", "reviewtext", "review", "body", "comment", "content", "Review"),
-        "reviews.text",
-    ),
-    "title": (
-        *("summary", "review_headline", "review/summary", "title", "Summary", "headline"),
-        "reviews.title",
-    ),
-    "stars": (
-        *("overall", "star_rating", "review/score", "rating", "Score", "stars", "score"),
-        "reviews.rating",
-    ),
-    "item_id": (
-        *("asin", "product_id", "product/productId", "ProductId", "item_id", "parent_asin"),
-        "item",
-    ),
-    "user_id": ("reviewerID", "customer_id", "review/userId", "user_id", "UserId", "user"),
-    "timestamp": (
-        *("unixReviewTime", "review_date", "review/time", "timestamp", "Time", "date"),
-        "reviewTime",
-    ),
-}
+TABLES: dict[str, Any] = tomllib.loads(
+    resources.files(__package__).joinpath("names.toml").read_text(encoding="utf-8")
+)
+COLUMN_NAMES: dict[str, list[str]] = {f: one["names"] for f, one in TABLES["fields"].items()}
+WORDS: dict[str, list[str]] = {f: one.get("words", []) for f, one in TABLES["fields"].items()}
 FIELDS = tuple(COLUMN_NAMES)
-WORDS: dict[str, tuple[str, ...]] = {
-    "text": (
-        *("text", "body", "comment", "content", "message", "commentcontent", "commentmessage"),
-        *("commenttext", "comments", "feedback", "kommentartext", "rezension", "kommentar"),
-        *("meinung", "commentaire", "commentaires", "avis", "texte", "contenu"),
-        *("reseña", "resena", "comentario", "comentarios", "texto", "contenido", "opinión"),
-        *("opinion", "recensione", "commento", "testo", "contenuto", "resenha", "comentário"),
-        *("comentários", "conteúdo", "opinião"),
-        *("recensie", "opinia", "recenzja", "treść", "yorum", "recension", "отзыв", "комментарий"),
-        *("текст", "评论", "评论内容", "内容", "評論", "レビュー", "レビュー本文", "本文"),
-        *("コメント", "리뷰", "내용", "sentence", "review"),
-    ),
-    "title": (
-        *("title", "summary", "headline", "subject", "titel", "überschrift", "ueberschrift"),
-        *("titre", "título", "titulo", "titolo", "commenttitle"),
-        *("tytuł", "başlık", "заголовок", "标题", "標題", "タイトル", "제목"),
-        *("betreff", "objet", "sujet", "asunto", "oggetto", "assunto", "onderwerp", "temat"),
-        *("konu", "ämne", "rubrik", "тема", "主题", "主題", "主旨", "件名"),
-    ),
-    "stars": (
-        *("stars", "star", "rating", "starrating", "overallrating", "score", "overall", "rate"),
-        *("sterne", "bewertung", "beurteilung", "étoiles", "etoiles", "note", "évaluation"),
-        *("estrellas", "puntuación"),
-        *("puntuacion", "calificación", "calificacion", "valoración", "valoracion", "stelle"),
-        *("voto", "valutazione", "punteggio", "estrelas", "nota", "avaliação", "avaliacao"),
-        *("beoordeling", "sterren", "ocena", "puan", "betyg", "оценка", "рейтинг"),
-        *("评分", "星级", "評分", "評価", "星", "평점", "별점"),
-    ),
-}
-"""Names without separators and the prefix `review`; for files that have none of COLUMN_NAMES."""
-OF_REVIEW = {
-    *("of", "the", "review", "der", "bewertung", "rezension"),
-    *("de", "du", "del", "dell", "della", "da", "do", "l", "la", "le", "lo", "client", "cliente"),
-    *("avis", "commentaire", "reseña", "resena", "opinión", "opinion", "comentario"),
-    *("recensione", "commento", "avaliação", "avaliacao", "comentário"),
-}
-"""Words after the first one that only say that a column is of reviews."""
-COLUMN_SETS: dict[frozenset[str], dict[str, str]] = {
-    frozenset(("Rate", "Review", "Summary")): {"text": "Summary", "title": "Review"},  # Flipkart
-}
-"""Files whose names mean something else together."""
+OF_REVIEW = frozenset(TABLES["of_review"])
+WRAPPERS = frozenset(TABLES["wrappers"])
+FLIPKART = {"Rate", "Review", "Summary"}
+"""Names that mean something else together: the text is in Summary, its title in Review."""
 AMAZON_COLUMNS = {
     *(("reviewText", "overall"), ("review_body", "star_rating"), ("review/text", "review/score"))
 }
@@ -105,42 +58,30 @@ HINT = (
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 MAX_SHOWN, SHOWN_CHARACTERS = 20, 60  # in a message
-MIN_ALIKE = 3  # objects with a text each that are reviews by their keys
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
-LABEL = "label."
-"""What the field of a label column begins with, in a mapping and in a corpus; its name follows."""
-MAX_LABEL_CHARACTERS = 200
 OWN = re.compile(r"my\b", re.IGNORECASE)
 """How a column begins that is the person's own: beside "My Review", "Title" is the product's."""
-MAX_CLASSES = 200  # of a label
-WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
-
-
-WRAPPERS = {
-    *("$oid", "$date", "$numberInt", "$numberLong", "$numberDouble", "$numberDecimal"),
-    *("S", "N", "BOOL", "label", "value", "#text"),
-}
-"""The only key of an object that stands for its value."""
 JOIN = "+"  # between the names of columns whose texts are one: `--columns text=pros+cons`
-PAIRS = (
-    *(("pros", "cons"), ("advantages", "disadvantages"), ("positive", "negative")),
-    *(("positives", "negatives"), ("liked", "disliked"), ("likes", "dislikes")),
-    *(("like", "dislike"), ("good", "bad"), ("positivereview", "negativereview")),
-    *(("question", "answer"), ("vorteile", "nachteile"), ("positiv", "negativ")),
-    *(("avantages", "inconvénients"), ("ventajas", "desventajas"), ("pro", "contra")),
-)
-"""Names of two columns that are one text, as `strip_column_name` gives them."""
 LANGUAGE_CODE = 2  # letters
 MIN_TEXT_WORDS = 5  # on average, of a column that seems to hold texts
-FEW_WORDS = 3
+FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40
 """A shorter body is one text with a title that is not: "Good" alone is no review of its own."""
-MAX_BODY_CHARACTERS = 40  # of such a body
 LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
 """How a cell with a list of reviews begins, as Python or JSON writes one."""
-MIN_REPEATED = 2 / 3
-"""Of a column's values occur again, with a few words each, where it holds answers."""
-MIN_ANSWERS = 30  # values from which on that is evidence
+MIN_ANSWERS, MIN_REPEATED = 30, 2 / 3
+"""Values of a column, and the share of them that are short and occur again, where it holds answers
+of a survey."""
+
+
+class Review(NamedTuple):
+    text: Any
+    title: Any
+    rating: Rating | None  # as given (labels/stars.py)
+    item_id: Any
+    user_id: Any
+    timestamp: Any
+    labels: tuple[str | None, ...] = ()
 
 
 def choose_text(text: Any, title: Any) -> tuple[Any, Any]:
@@ -155,17 +96,6 @@ def choose_text(text: Any, title: Any) -> tuple[Any, Any]:
     if isinstance(title, str) and len(body.split()) < FEW_WORDS <= len(title.split()):
         return join_texts([title, body]), None
     return text, title
-
-
-class Review(NamedTuple):
-    text: Any
-    title: Any
-    rating: tuple[float, float] | None
-    """The number of stars as given, and what it is out of (stars.py)."""
-    item_id: Any
-    user_id: Any
-    timestamp: Any
-    labels: tuple[str | None, ...] = ()
 
 
 def split_joined(name: str, columns: Collection[str]) -> list[str]:
@@ -213,7 +143,7 @@ def propose_text(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -
     """
     columns = list(columns)
     by_word = {strip_column_name(name): name for name in reversed(columns)}
-    for pair in PAIRS:
+    for pair in TABLES["pairs"]:
         both = [by_word[word] for word in pair if word in by_word]
         if len(both) == 2 and (not records or find_texts(both, records)):
             return JOIN.join(both)
@@ -222,26 +152,30 @@ def propose_text(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -
 
 def map_columns(
     columns: Iterable[str],
-    overrides: dict[str, str],
+    overrides: Mapping[str, str],
     file: str,
     records: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, str]:
     """Return which column of a file gives which field; the text must be among them. By `records`,
     the first of the file, a message proposes one.
 
-    A file may lack the columns of labels. A column of labels gives neither text nor title
-    unless it is named for it.
+    A file may lack the columns of labels. A column of labels gives neither text nor title unless it
+    is named for it.
     """
     order, columns = list(columns), set(columns)
     texts = split_joined(overrides.get("text", ""), columns)
+    overrides = {
+        field: name[:-1] if is_first_level(name, columns) else name
+        for field, name in overrides.items()
+    }
     overrides = {f: n for f, n in overrides.items() if n in columns or not f.startswith(LABEL)}
     named = [name for field, name in overrides.items() if field != "text"]
     if missing := [name for name in [*filter(None, texts), *named] if name not in columns]:
         raise UserError(
-            f"{file}: no column is called {', '.join(missing)}; name another by `columns`; there "
-            f"are {shorten_list(columns)}"
+            f"{file} has no column {', '.join(missing)}; there are {shorten_list(columns)}",
+            "columns",
         )
-    known = next((of for names, of in COLUMN_SETS.items() if names <= columns), {})
+    known = {"text": "Summary", "title": "Review"} if columns >= FLIPKART else {}
     start = name_list(texts[0])
     path, dot, _ = texts[0].rpartition(".")
     labels = {name for field, name in overrides.items() if field.startswith(LABEL)}
@@ -249,49 +183,43 @@ def map_columns(
     for prefix in (start, f"{path}{dot}"):  # those in the same list, or better in the same object
         inside = {name.removeprefix(prefix) for name in columns if name.startswith(prefix)}
         words = {name.removeprefix(prefix) for name in columns - labels if name.startswith(prefix)}
-        names = {
-            field: find_column(field, words if field in ("text", "title") else inside)
-            for field in FIELDS
-            if field not in known
-        }
-        if "title" in names:
-            names["title"] = choose_filled("title", words, names["title"], prefix, records)
-        found |= {field: f"{prefix}{name}" for field, name in names.items() if name}
+        for field in (one for one in FIELDS if one not in known):
+            name = find_column(field, words if field in ("text", "title") else inside)
+            if field == "title":
+                name = _choose_filled(field, words, name, prefix, records)
+            if name:
+                found[field] = f"{prefix}{name}"
     if text := found.get("text"):
-        found["text"] = choose_language(text, columns, records)
+        found["text"] = _choose_language(text, columns, records)
         if OWN.match(text) and not OWN.match(found.get("title", "")):  # of a book, of a product
             found.pop("title", None)
     found |= overrides
     if "text" not in found:
-        inner = {name.rpartition(".")[2]: name for name in sorted(columns, reverse=True)}
-        name = find_column("text", {*inner})
-        listed = sorted(one for one in order if holds_lists(one, records))
-        if listed and not name:
-            raise UserError(
-                f"{file}: {listed[0]} holds lists of reviews; write a row for each review"
-            )
-        flat = [expand_record(dict(one), [n for n in order if LIST not in n])[0] for one in records]
-        likely = propose_text(order, flat) or (inner[name] if name else "NAME")
-        alike = sum(one.endswith(f".{name}") for one in columns) if name else 0
-        if alike >= MIN_ALIKE and LIST not in likely:
-            raise UserError(
-                f"{file}: its reviews seem to be the values of an object; convert it to CSV or "
-                "JSON lines"
-            )
-        if likely == "NAME" and (mixed := [n for n in order if holds_answers(n, flat)]):
-            raise UserError(
-                f"{file}: {mixed[0]} holds answers that repeat beside others; write a row for each "
-                "review, or name the column of its text with `columns='text=NAME'`"
-            )
-        entry = name_setting("columns", format_entry("text", likely))
-        raise UserError(
-            f"{file}: no column is known to hold the text of a review (there are "
-            f"{shorten_list(columns)}); name it with {entry}, or leave the file out"
-        )
+        raise UserError(f"{file}: {_explain_missing_text(order, records)}")
     return found
 
 
-def choose_filled(
+def _explain_missing_text(columns: list[str], records: Sequence[Mapping[str, Any]]) -> str:
+    """Return what to do about a file of which no column is known to hold the text."""
+    if listed := sorted(one for one in columns if holds_lists(one, records)):
+        return f"{listed[0]} holds lists of reviews; write a row for each review"
+    inner = {name.rpartition(".")[2]: name for name in sorted(columns, reverse=True)}
+    name = find_column("text", {*inner})
+    flat = [expand_record(dict(one), [n for n in columns if LIST not in n])[0] for one in records]
+    likely = propose_text(columns, flat) or (inner[name] if name else "NAME")
+    if likely == "NAME" and (mixed := [n for n in columns if holds_answers(n, flat)]):
+        return (
+            f"{mixed[0]} holds answers that repeat beside others; write a row for each review, or "
+            "name the column of its text with `columns='text=NAME'`"
+        )
+    entry = name_setting("columns", format_entry("text", likely))
+    return (
+        f"no column is known to hold the text of a review (there are {shorten_list(columns)}); "
+        f"name it with {entry}, or leave the file out"
+    )
+
+
+def _choose_filled(
     field: str, columns: set[str], name: str, prefix: str, records: Sequence[Mapping[str, Any]]
 ) -> str:
     """Return, of the columns whose names are known for a field, the one that most records have, and
@@ -307,7 +235,7 @@ def choose_filled(
     return best
 
 
-def choose_language(
+def _choose_language(
     name: str, columns: Collection[str], records: Sequence[Mapping[str, Any]]
 ) -> str:
     """Return, of a text in several languages (`review.de`, `review.en`), the field that most
@@ -316,10 +244,8 @@ def choose_language(
     path, dot, language = name.rpartition(".")
     if not dot or len(language) != LANGUAGE_CODE or LIST in name:
         return name
-    start = f"{path}."
-    others = [
-        one for one in columns if one.startswith(start) and len(one) == len(start) + LANGUAGE_CODE
-    ]
+    width = len(path) + 1 + LANGUAGE_CODE
+    others = [one for one in columns if one.startswith(f"{path}.") and len(one) == width]
     filled = Counter[str]()
     for record in records:
         [found] = expand_record(dict(record), others)
@@ -330,9 +256,7 @@ def choose_language(
 def format_entry(field: str, name: str) -> str:
     """Return an entry of `columns` as `parse_column_overrides` reads it."""
     entry = f"{field}={name}"
-    if "," in name or '"' in name:
-        entry = '"' + entry.replace('"', '""') + '"'
-    return entry
+    return '"' + entry.replace('"', '""') + '"' if "," in name or '"' in name else entry
 
 
 def shorten_list(columns: Iterable[str]) -> str:
@@ -348,7 +272,7 @@ def find_column(field: str, columns: set[str]) -> str:
     is in a list, which may be one of others than reviews, is only read by its full name.
     """
     columns = {name for name in columns if LIST not in name} - NO_FIELDS
-    if field in WORDS:  # review_rating is nearer than rating, which may be the product's
+    if WORDS[field]:  # review_rating is nearer than rating, which may be the product's
         known = {strip_column_name(name) for name in COLUMN_NAMES[field]}
         for name in sorted(columns):
             word = strip_column_name(name)
@@ -357,7 +281,7 @@ def find_column(field: str, columns: set[str]) -> str:
     if exact := next((name for name in COLUMN_NAMES[field] if name in columns), ""):
         return exact
     by_word = {strip_column_name(name): name for name in sorted(columns, reverse=True)}
-    return next((by_word[word] for word in WORDS.get(field, ()) if word in by_word), "")
+    return next((by_word[word] for word in WORDS[field] if word in by_word), "")
 
 
 @lru_cache(4096)  # each file of a dump has the same ones
@@ -375,19 +299,19 @@ def strip_column_name(name: str) -> str:
     return re.sub("^(review|bewertungs|rezensions|kunden)", "", letters) or letters
 
 
-def list_unused_columns(columns: Iterable[str], mapping: dict[str, str]) -> dict[str, str]:
+def list_unused_columns(columns: Iterable[str], mapping: Mapping[str, str]) -> dict[str, str]:
     """Return each column that gives no field, with the field whose names are closest, or ""."""
     fields_by_word = {
         strip_column_name(name): field
         for field in reversed(FIELDS)
-        for name in (*COLUMN_NAMES[field], *WORDS.get(field, ()))
+        for name in (*COLUMN_NAMES[field], *WORDS[field])
     }
-    unused = sorted(set(columns) - set(mapping.values()))[:MAX_LISTED_COLUMNS]
-    closest = {
-        name: difflib.get_close_matches(strip_column_name(name)[:40], fields_by_word, 1)
-        for name in unused
-    }
-    return {name: fields_by_word[words[0]] if words else "" for name, words in closest.items()}
+    found = {}
+    for name in sorted(set(columns) - set(mapping.values()))[:MAX_LISTED_COLUMNS]:
+        word = strip_column_name(name)[:40]
+        close = difflib.get_close_matches(word, fields_by_word, 1)
+        found[name] = fields_by_word[close[0]] if close else ""
+    return found
 
 
 def describe_unused_columns(unused: Mapping[str, str]) -> list[str]:
@@ -396,9 +320,8 @@ def describe_unused_columns(unused: Mapping[str, str]) -> list[str]:
 
 
 def parse_column_overrides(text: str | None) -> dict[str, str]:
-    """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}.
-
-    A name with a comma is in quotes, as in a CSV: `"text=good, bad",stars=score`.
+    """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}. A name with a comma is
+    in quotes, as in a CSV: `"text=good, bad",stars=score`.
     """
     if not text:
         return {}
@@ -409,8 +332,7 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
     pairs = [part.partition("=") for part in parts]
     if wrong := [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]:
         raise UserError(
-            f"write FIELD=NAME,…; quote a name with a comma, "
-            f'"FIELD=NAME, MORE",…; the fields are {", ".join(FIELDS)}',
+            f'write FIELD=NAME,… or "FIELD=NAME, MORE",…; fields: {", ".join(FIELDS)}',
             "columns",
             ",".join(wrong),
         )
@@ -428,7 +350,7 @@ def make_review_reader(
 
     An identifier that is a list, an object or a giant integer is left out, and counted in `notes`.
     """
-    own = [mapping.get(f"{LABEL}{column}", ABSENT) for column in labels]
+    own = [make_label_reader(one, mapping.get(f"{LABEL}{one}", ABSENT)) for one in labels]
     is_of_five = (mapping.get("text"), mapping.get("stars")) in AMAZON_COLUMNS
     text, title, stars, item, user, time = (mapping.get(f, ABSENT) for f in FIELDS)
 
@@ -448,10 +370,9 @@ def make_review_reader(
         if not all(map(is_identifier, places)):
             notes["identifiers_left_out"] += 1
             places = [place if is_identifier(place) else None for place in places]
-        classes = tuple(read_label(record, column) for column in own) if own else ()
+        classes = tuple(read(record) for read in own) if own else ()
+        body, head = choose_text(get(text), get(title) if reads_titles else None)
         item_id, user_id, timestamp = places
-        body, head = get(text), get(title)
-        body, head = choose_text(body, head if reads_titles else None)
         return Review(body, head, rating, item_id, user_id, timestamp, classes)
 
     return read_review
@@ -477,40 +398,36 @@ def unwrap(value: Any) -> Any:
     return value
 
 
-def parse_label(value: Any) -> str | None:
-    """Return a class as text, None for no value: 1, 1.0 and "1" are one class, and so are a boolean
-    and its name. What is nested, or longer than MAX_LABEL_CHARACTERS, is no class.
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, (str, int, float, Decimal)) or value != value:  # NaN
-        return None
-    text = strip_quotes(str(value).strip())
-    if whole := WHOLE_NUMBER.fullmatch(text):
-        text = whole[1]
-    if text.lower() in ("true", "false"):
-        text = text.lower()
-    return text if 0 < len(text) <= MAX_LABEL_CHARACTERS else None
+def is_first_level(label: str, columns: Collection[str]) -> bool:
+    """Return whether a label such as `reason>` is the first level of the paths of a column."""
+    return label.endswith(PATH_SIGNS) and label not in columns and label[:-1] in columns
 
 
-def read_label(record: Mapping[str, Any], column: Any) -> str | None:
-    """Return the class that a column of a record has (`parse_label`), several ones joined
-    (label_values.py). A column such as `annotations[].choices[]` has all that it leads to.
+def make_label_reader(label: str, column: Any) -> Callable[[Mapping[str, Any]], str | None]:
+    """Return a function from a record to its class of a label as typed (`parse_label`), several
+    ones joined (`join_values`). A column such as `annotations[].choices[]` has all that it leads
+    to.
     """
-    value = record.get(column)
-    if value is None and type(column) is str and LIST in column:
-        value = list(collect_values(record, column)) or None  # nobody has labelled it
-    if isinstance(value, list | tuple):
-        return join_values(map(parse_label, value))
-    return parse_label(value)
+    is_first = is_first_level(label, [column])
+
+    def read_label(record: Mapping[str, Any]) -> str | None:
+        value = record.get(column)
+        if value is None and type(column) is str and LIST in column:
+            value = list(collect_values(record, column)) or None  # nobody has labelled it
+        if isinstance(value, list | tuple):
+            return join_values(map(parse_label, value))
+        found = parse_label(value)
+        return take_first_level(found, label[-1]) if is_first else found
+
+    return read_label
 
 
 def is_collected(field: str, column: str, text: str) -> bool:
     """Return whether a column is a label in lists that the text is not in: all it leads to belongs
     to the one review.
     """
-    own = name_list(column)
-    return field.startswith(LABEL) and LIST in column and not name_list(text).startswith(own)
+    is_listed = field.startswith(LABEL) and LIST in column
+    return is_listed and not name_list(text).startswith(name_list(column))
 
 
 def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
@@ -520,11 +437,7 @@ def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
     for column in labels:
         if not any(f"{LABEL}{column}" in dict(layout.mapping) for layout in layouts.values()):
             file, layout = next(iter(layouts.items()))
-            raise UserError(
-                f"no file of the dump has this column; {file} has {list_columns(layout)}",
-                "labels",
-                column,
-            )
+            raise UserError(f"no such column; {file} has {list_columns(layout)}", "labels", column)
 
 
 def list_columns(layout: Layout) -> str:

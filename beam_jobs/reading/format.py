@@ -9,9 +9,9 @@ Reading, the dry run, scores, the watcher and the form ask the class, never its 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Literal
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading.compression import refuse_unless_text
@@ -26,6 +26,7 @@ FOREIGN_BYTES = 8
 many bytes that are not UTF-8, half of them in runs of three, are in another encoding, and so are
 those of which a twentieth stand for nothing in cp1252."""
 UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
+Stars = Literal["unsure", "polarity", "none"]
 
 
 class Format:
@@ -35,9 +36,9 @@ class Format:
     endings: ClassVar[tuple[str, ...]] = ()
     """Of names of its files, without the dot, by which the watcher finds them. What a file holds is
     decided by its content alone."""
-    is_json: ClassVar[bool] = False
     has_only_strings: ClassVar[bool] = False
     """An id such as `17` is then a number, which in JSON and Parquet has a type."""
+    may_end_lines_with_cr: ClassVar[bool] = False
 
     def recognize(self, start: bytes) -> bool:
         """Return whether a file is in this format by its beginning, without a BOM and white space.
@@ -50,10 +51,35 @@ class Format:
         bytes: the error says what to do.
         """
         refuse_unless_text(head, shown)
-        refuse_other_encodings(head, layout, shown)
+        if not self.may_end_lines_with_cr and b"\n" not in head and b"\r" in head.strip():
+            raise UserError(f"{shown}: its lines end with CR alone; convert them to LF")
+        if layout.encoding == Layout.encoding and not head.isascii():
+            refuse_other_encodings(head, shown)
 
-    def inspect(self, head: bytes, layout: Layout) -> Layout:
-        """Return the layout completed by the beginning of a file."""
+    def inspect(
+        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
+    ) -> Layout:
+        """Return the layout completed by the beginning of a file, with what the format finds there
+        (`layout.found`); `overrides` are the columns that the user has named.
+        """
+        return layout
+
+    def cut_head(self, head: bytes, layout: Layout) -> bytes:
+        """Return the beginning of a file without the half of a record at its end that would be read
+        as others.
+        """
+        return head
+
+    def list_columns(self, layout: Layout, records: list[dict[str, Any]]) -> list[str]:
+        """Return the names of the columns in their order, by the first records."""
+        return sorted({name for record in records for name in record})
+
+    def find_stars(self, layout: Layout) -> Stars:
+        """Return whether the stars of a file are only of polarity, or none, where it shows that."""
+        return "unsure"
+
+    def forget_stars(self, layout: Layout) -> Layout:
+        """Return a layout with which labels stay as they are: scores need none."""
         return layout
 
     def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
@@ -66,7 +92,7 @@ class Format:
         """Return the first place at or after `least` in bytes that begin with a record where a file
         may be cut, or -1; here: the end of a line.
         """
-        return find_line_end(stretch, least, layout)
+        return find_line_end(stretch, least)
 
     def is_stateless(self, layout: Layout) -> bool:
         """Return whether a boundary can be recognized without reading from the previous one on."""
@@ -87,9 +113,7 @@ class RowFormat(Format):
 
     def refuse(self, head: bytes, layout: Layout, shown: str, is_packed: bool) -> None:
         if is_packed:
-            raise UserError(
-                f"{shown} is a {self.name} file; give it as it is, neither packed nor in an archive"
-            )
+            raise UserError(f"{shown} is a {self.name} file; give it neither packed nor in a zip")
 
     def read_first(self, file: BinaryIO, name: str, layout: Layout) -> list[dict[str, Any]]:
         """Return the first records of a file, or one with an empty value of each column's type."""
@@ -107,18 +131,16 @@ class RowFormat(Format):
         file: BinaryIO,
         layout: Layout,
         tally: Tally,
-        start: int,
-        stop: int | None,
-        name: str,
+        start: int = 0,
+        stop: int | None = None,
+        name: str = "a file",
     ) -> Iterator[Item]:
         """Yield (row, record), or a reject, of the groups from `start` to `stop`."""
         raise NotImplementedError
 
 
-def refuse_other_encodings(head: bytes, found: Layout, shown: str) -> None:
+def refuse_other_encodings(head: bytes, shown: str) -> None:
     """Raise UserError where bytes that are not UTF-8, and would be read as cp1252, are not that."""
-    if found.encoding != Layout.encoding or head.isascii():
-        return
     runs = NOT_UTF8.findall(PARTS_OF_UTF8.sub("", head.decode(errors="surrogateescape")))
     count, long = len("".join(runs)), len("".join(run for run in runs if len(run) > 2))
     undefined = sum(run.count(byte) for run in runs for byte in UNDEFINED)

@@ -8,12 +8,10 @@ from amazon_electra.beam_jobs.core.settings import describe_unknown
 from amazon_electra.beam_jobs.reading.compression import PACKED
 from amazon_electra.beam_jobs.reading.delimited import Delimited
 from amazon_electra.beam_jobs.reading.excel import Excel
-from amazon_electra.beam_jobs.reading.fasttext import FastText
 from amazon_electra.beam_jobs.reading.format import Format
 from amazon_electra.beam_jobs.reading.json_records import JsonLines, JsonObjects, PythonLines
 from amazon_electra.beam_jobs.reading.parquet_records import Parquet
-from amazon_electra.beam_jobs.reading.plain_text import PlainText
-from amazon_electra.beam_jobs.reading.snap import Snap
+from amazon_electra.beam_jobs.reading.text_lines import FastText, PlainText, Snap
 
 OURS: tuple[type[Format], ...] = (
     *(JsonLines, JsonObjects, PythonLines),
@@ -46,13 +44,6 @@ def find_format(name: str) -> Format:
     if name not in FORMATS:
         raise UserError(describe_unknown(name, FORMATS, "format"), "format", name)
     return FORMATS[name]
-
-
-def check_format_name(name: str) -> str:
-    """Return the name of a format; ValueError for any other."""
-    if name not in list_formats():
-        raise ValueError(describe_unknown(name, FORMATS, "format"))
-    return name
 
 
 def add_format_names(schema: dict[str, Any]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import detection, fields
-from amazon_electra.beam_jobs.reading.fields import unwrap
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.lines import LIST, check_lists, name_list
@@ -26,10 +26,11 @@ def list_columns(file: DumpFile) -> list[str]:
     """Return the columns of a file, as far as its beginning shows them."""
     layout, format = file.layout, find_format(file.layout.name)
     if isinstance(format, RowFormat):
-        record = detection.read_first(file.path, format, layout)[0]
+        with storage.open_bytes(file.path) as opened:
+            record = format.read_first(opened, file.path, layout)[0]
         return [*record, *detection.list_nested_names(record)]
     read = [*sorted(layout.read_columns), *(name for name, _ in layout.unused)]
-    return list(layout.columns) or read
+    return format.list_columns(layout, []) or read
 
 
 def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
@@ -44,9 +45,7 @@ def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
         or len(layout.unused) < fields.MAX_LISTED_COLUMNS
     )
     if given and columns and is_listed and given not in columns:
-        raise UserError(
-            f"{file.name} has no such column; it has {', '.join(sorted(columns))}", "id", given
-        )
+        raise UserError(f"{file.name} has {', '.join(sorted(columns))}", "id", given)
     start = name_list(dict(layout.mapping).get("text", ""))
     inside = [name for name in reversed(columns) if name_list(name) == start]
     named = {fields.strip_column_name(name.removeprefix(start)): name for name in inside}
@@ -64,7 +63,7 @@ def is_integer(text: str) -> bool:
 
 def format_id(value: Any) -> str | None:
     """Return an id as text: `{"$oid": "5f"}` of MongoDB as 5f, other nested values as JSON."""
-    value = unwrap(value)
+    value = fields.unwrap(value)
     if isinstance(value, (dict, list, tuple)):
         return json.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, bytes):

@@ -8,16 +8,21 @@ import ast
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.format import Format
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import (
     BLOCK_BYTES,
     GIVE_UP_FACTOR,
+    LIST,
+    TOO_LONG,
     Item,
     Reject,
     Stream,
@@ -162,7 +167,7 @@ def _find_spans(buffer: bytes, longest: int, at_end: bool) -> Iterator[tuple[int
         yield start, stop, "not an object"
         done = stop
     if at_end or len(buffer) - done > longest:
-        reason = "broken JSON" if at_end else "record too long"
+        reason = "broken JSON" if at_end else TOO_LONG
         nested, rest = _find_nested_objects(buffer, done)
         yield from ((start, stop, reason) for start, stop in nested)
         yield rest, rest, reason
@@ -247,16 +252,6 @@ def _find_nested_objects(buffer: bytes, start: int) -> tuple[list[tuple[int, int
     return nested, max([*objects[-1:], *(stop for _, stop in nested[-1:])], default=len(buffer))
 
 
-def find_object_boundary(stretch: bytes, least: int, layout: Layout) -> int:
-    """Return the first end of an object at or after `least`, or -1."""
-    first = len(layout.prefix) if stretch.startswith(layout.prefix) else 0
-    objects = find_whole_objects(stretch, first)
-    at = next((stop for _, stop in objects if stop >= least), -1)
-    if at >= 0 or len(stretch) < GIVE_UP_FACTOR * least:
-        return at
-    return find_next_object(stretch, least)
-
-
 def detect_json_format(start: bytes) -> str:
     """Return the format of JSON: an object per line, whatever stands around it, or objects in any
     layout.
@@ -265,28 +260,135 @@ def detect_json_format(start: bytes) -> str:
     whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"}")]
     if not whole:
         return "json_objects"
-    if any(_is_object(line) for line in whole):
+    if any(_parse_object_or_none(line) is not None for line in whole):
         begun = [line for line in lines[:-1] if line.startswith(b"{")]  # the last may be cut off
         if all(line.endswith(b"}") for line in begun):
             return "json_lines"
-        return "json_lines" if sum(map(_is_object, lines)) * 2 > len(lines) else "json_objects"
+        objects = sum(_parse_object_or_none(line) is not None for line in lines)
+        return "json_lines" if 2 * objects > len(lines) else "json_objects"
     if re.match(rb"\{\s*(?:'|u['\"])", whole[0]):
         return "python_lines"
-    objects = itertools.islice(find_whole_objects(start), 50)
-    return "json_objects" if any(_is_object(start[a:b]) for a, b in objects) else "json_lines"
+    spans = itertools.islice(find_whole_objects(start), 50)
+    is_json = any(_parse_object_or_none(start[a:b]) is not None for a, b in spans)
+    return "json_objects" if is_json else "json_lines"
 
 
-def _is_object(line: bytes) -> bool:
+def _parse_object_or_none(raw: bytes) -> dict[str, Any] | None:
     try:
-        return isinstance(json.loads(line, strict=False), dict)
+        found = json.loads(raw, strict=False)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return found if type(found) is dict else None
 
 
-class JsonLines(Format):
+TOKEN = re.compile(rb"(%b)(\s*+:)?|[{}\[\]]" % STRING.pattern, re.DOTALL)
+FIRST_RECORDS = 10
+
+
+def unwrap_records(head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str) -> Layout:
+    """Return a layout that begins at the list of reviews, if the file is one object around a list:
+    {"reviews": [{…}, …]}. Raises UserError if it has several lists of objects, or not the one that
+    `layout.records` names.
+    """
+    lists, keys, stop = find_lists(head, len(head) - len(head.lstrip(BLANK + b"\xef\xbb\xbf")))
+    wanted = layout.records
+    if wanted and wanted not in lists:
+        raise UserError(
+            f"{shown} has {fields.shorten_list(lists) or 'no list of objects'}", "records", wanted
+        )
+    if not wanted and head[stop:].strip(AROUND):
+        return layout
+    if not wanted:
+        named = [*overrides.values()]
+        inner = [one for one in lists if all(n.startswith(f"{one}{LIST}.") for n in named)]
+        if named and inner:
+            wanted = inner[0]
+        elif any(LIST in name for name in named):  # and others, of the object around the list
+            return layout
+        elif "schema.fields" in lists and "data" in lists:  # pandas' to_json(orient="table")
+            wanted = "data"
+    if not wanted:
+        plain = keys - lists.keys()
+        has_text = fields.find_column("text", plain) or overrides.get("text") in plain
+        if has_text or not lists:
+            return layout
+        texts = [one for one, place in lists.items() if _has_text(head, place)]
+        lists = {one: lists[one] for one in texts} if len(texts) == 1 else lists
+        if len(lists) > 1:
+            raise UserError(
+                f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
+                f"{name_setting('records', next(iter(lists)))}"
+            )
+        [wanted] = lists
+    return replace(layout, name=JsonObjects.name, prefix=head[: lists[wanted]], records=wanted)
+
+
+def _has_text(head: bytes, start: int) -> bool:
+    """Return whether one of the first objects of a list has a text."""
+    last = start
+    for first, stop in itertools.islice(find_whole_objects(head, start), FIRST_RECORDS):
+        if b"]" in head[last:first]:
+            return False
+        last = stop
+        if fields.find_column("text", {*(_parse_object_or_none(head[first:stop]) or ())}):
+            return True
+    return False
+
+
+def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:
+    """Find the lists of objects that are in no other list, in the object at `start`.
+
+    Returns the place behind each one's bracket by its path of keys ("data.reviews"), the keys of
+    the object, and its end (that of the head if it is cut off).
+    """
+    lists: dict[str, int] = {}
+    keys: set[str] = set()
+    opened: list[tuple[bytes, str, int]] = []  # bracket, key, place behind it
+    key = ""
+    for token in TOKEN.finditer(head, start) if head.startswith(b"{", start) else ():
+        if token[1]:
+            key = _decode_key(token[1]) if token[2] else ""
+            if token[2] and len(opened) <= 1:
+                keys.add(key)
+        elif token[0] in b"{[":
+            brackets = [bracket for bracket, _, _ in opened]
+            if token[0] == b"{" and brackets[1:] and {*brackets[:-1]} == {b"{"} != {brackets[-1]}:
+                path = [name for _, name, _ in opened[1:]]
+                lists.setdefault(".".join(path), opened[-1][2])
+            opened.append((token[0], key, token.end()))
+            key = ""
+        else:
+            opened.pop()
+            if not opened:
+                return lists, keys, token.end()
+    return lists, keys, len(head)
+
+
+def _decode_key(raw: bytes) -> str:
+    try:
+        return str(json.loads(raw))
+    except ValueError:
+        return raw.decode("utf-8", "replace")
+
+
+class Json(Format):
+    """What the formats of JSON and Python dicts share."""
+
+    may_end_lines_with_cr = True
+
+    def recognize(self, start: bytes) -> bool:
+        return start.startswith((b"{", b"[")) and detect_json_format(start) == self.name
+
+
+class JsonLines(Json):
     """One object a line; blank lines are not records."""
 
-    name, endings, is_json = "json_lines", ("json", "jsonl", "ndjson"), True
+    name, endings = "json_lines", ("json", "jsonl", "ndjson")
+
+    def inspect(
+        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
+    ) -> Layout:
+        return unwrap_records(head, layout, overrides, shown)
 
     def read(
         self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
@@ -294,12 +396,12 @@ class JsonLines(Format):
         return _read_records(stream, layout, tally, orjson.loads, parse_json)
 
 
-class PythonLines(Format):
+class PythonLines(Json):
     """Literals such as `{'reviewerID': …}`, as the oldest McAuley files have them. Nothing but
     literals is evaluated.
     """
 
-    name, is_json = "python_lines", True
+    name = "python_lines"
 
     def read(
         self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
@@ -310,10 +412,19 @@ class PythonLines(Format):
         return _read_records(stream, layout, tally, parse_fast, parse_python_literal)
 
 
-class JsonObjects(Format):
+class JsonObjects(Json):
     """Objects in any layout, in a list or one after the other."""
 
-    name, is_json = "json_objects", True
+    name = "json_objects"
+
+    def inspect(
+        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
+    ) -> Layout:
+        return unwrap_records(head, layout, overrides, shown)
+
+    def cut_head(self, head: bytes, layout: Layout) -> bytes:
+        objects = find_whole_objects(head, len(layout.prefix))
+        return head[: max((stop for _, stop in objects), default=0)]
 
     def read(
         self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
@@ -321,7 +432,13 @@ class JsonObjects(Format):
         return read_json_objects(stream, layout, tally)
 
     def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
-        return find_object_boundary(stretch, least, layout)
+        """Return the first end of an object at or after `least`, or -1."""
+        first = len(layout.prefix) if stretch.startswith(layout.prefix) else 0
+        objects = find_whole_objects(stretch, first)
+        at = next((stop for _, stop in objects if stop >= least), -1)
+        if at >= 0 or len(stretch) < GIVE_UP_FACTOR * least:
+            return at
+        return find_next_object(stretch, least)
 
     def is_stateless(self, layout: Layout) -> bool:
         return False

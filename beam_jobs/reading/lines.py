@@ -1,8 +1,8 @@
-"""Reads a byte stream as blocks of lines of bounded length, and decodes them."""
+"""Reads a byte stream as lines of bounded length and decodes them; takes reviews out of records."""
 
 import codecs
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,6 +18,7 @@ RAW_REJECT_BYTES = 1 << 16
 STOPS = tuple(".!?…。！？:;,)")  # how a text ends that needs no full stop
 LIST = "[]"
 """In the name of a field: what is before it is a list, and what follows is in each of its items."""
+TOO_LONG = "record too long"
 
 
 class WrongFile(ValueError):
@@ -48,6 +49,10 @@ class Reject(NamedTuple):
     size: int  # bytes in the dump; `raw` is only the beginning of what is very long
 
 
+Item = tuple[int, dict[str, Any]] | Reject
+"""What readers yield: the line (of Parquet the row) of a record and the record, or a reject."""
+
+
 def make_reject(line: int, reason: str, raw: bytes, size: int | None = None) -> Reject:
     return Reject(line, reason, raw[:RAW_REJECT_BYTES], len(raw) if size is None else size)
 
@@ -58,14 +63,9 @@ def join_rejects(first: Reject, second: Reject) -> Reject:
     return make_reject(first.line, first.reason, raw, first.size + 1 + second.size)
 
 
-Item = tuple[int, dict[str, Any]] | Reject
-"""What readers yield: the line (of Parquet the row) of a record and the record, or a reject."""
-
-
 def read_lines(stream: Stream, longest: int, tally: Tally) -> Iterator[tuple[int, bytes] | Reject]:
-    """Yield (number, line without its end).
-
-    Lines above `longest` bytes are rejected; only their beginning is held.
+    """Yield (number, line without its end). Lines above `longest` bytes are rejected; only their
+    beginning is held.
     """
     held: list[bytes] = []  # of the line under way
     size = 0
@@ -74,7 +74,7 @@ def read_lines(stream: Stream, longest: int, tally: Tally) -> Iterator[tuple[int
         tally.lines += 1
         line = b"".join(held)
         if size > longest:
-            return make_reject(tally.lines, "record too long", line, size)
+            return make_reject(tally.lines, TOO_LONG, line, size)
         return tally.lines, line
 
     while block := stream.read(BLOCK_BYTES):
@@ -87,6 +87,28 @@ def read_lines(stream: Stream, longest: int, tally: Tally) -> Iterator[tuple[int
             held, size = [line], len(line)
     if size:
         yield finish_line()
+
+
+def read_blocks(
+    stream: Stream, layout: Layout, tally: Tally
+) -> Iterator[tuple[int, list[bytes], int] | Reject]:
+    """Yield the blocks of lines between empty lines: number of the first, lines, bytes. Of a block
+    above `max_record_bytes` only the beginning is held.
+    """
+    first, held, size = 1, list[bytes](), 0
+    for item in read_lines(stream, layout.max_record_bytes, tally):
+        if isinstance(item, Reject):
+            yield item
+        elif item[1].strip():
+            first = first if held else item[0]
+            if size <= layout.max_record_bytes:
+                held.append(item[1])
+            size += len(item[1]) + 1
+        elif held:
+            yield first, held, size
+            held, size = [], 0
+    if held:
+        yield first, held, size
 
 
 def decode_text(raw: bytes, tally: Tally, encoding: str = "utf-8") -> str:
@@ -113,45 +135,35 @@ def _decode_as_cp1252(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("amazon_electra_cp1252", _decode_as_cp1252)
 
 
-def expand_records(items: Iterable[Item], names: Collection[str], tally: Tally) -> Iterator[Item]:
-    """Yield the reviews of each record, with its line."""
-    for item in items:
-        if isinstance(item, Reject):
-            yield item
-            continue
-        reviews = expand_record(item[1], names)
-        if not reviews:
-            tally.notes["records_without_reviews"] += 1
-        yield from ((item[0], review) for review in reviews)
-
-
 def finish_records(
     items: Iterator[Item], layout: Layout, nested: Collection[str], tally: Tally
 ) -> Iterator[Item]:
-    """Yield records with the fields that are within others, columns that are the same for all of a
-    file, and the texts of several columns as one.
+    """Yield the reviews of records: with the fields that are within others (`nested`), columns that
+    are the same for all of a file, and the texts of several columns as one.
     """
-    items = expand_records(items, nested, tally) if nested else items
-    items = add_columns(items, dict(layout.partition)) if layout.partition else items
-    text = dict(layout.mapping).get("text", "")
-    return join_columns(items, layout.joined, text) if layout.joined else items
+    if not (nested or layout.partition or layout.joined):
+        return items
+    return _finish_records(items, layout, nested, tally)
 
 
-def add_columns(items: Iterable[Item], columns: dict[str, Any]) -> Iterator[Item]:
-    """Yield records with columns that are the same for all of a file."""
-    for item in items:
-        yield item if isinstance(item, Reject) else (item[0], columns | item[1])
-
-
-def join_columns(items: Iterable[Item], columns: Sequence[str], name: str) -> Iterator[Item]:
-    """Yield records with the texts of some columns as one more; without any it is null."""
+def _finish_records(
+    items: Iterator[Item], layout: Layout, nested: Collection[str], tally: Tally
+) -> Iterator[Item]:
+    partition, text = dict(layout.partition), dict(layout.mapping).get("text", "")
     for item in items:
         if isinstance(item, Reject):
             yield item
             continue
-        values = (item[1].get(column) for column in columns)
-        parts = [value for value in values if isinstance(value, str) and value.strip()]
-        yield item[0], item[1] | {name: join_texts(parts) if parts else None}
+        reviews = expand_record(item[1], nested) if nested else [item[1]]
+        if not reviews:
+            tally.notes["records_without_reviews"] += 1
+        for review in reviews:
+            review = partition | review
+            if layout.joined:
+                values = (review.get(column) for column in layout.joined)
+                parts = [value for value in values if isinstance(value, str) and value.strip()]
+                review[text] = join_texts(parts) if parts else None
+            yield item[0], review
 
 
 def join_texts(parts: Iterable[str]) -> str:
@@ -215,22 +227,15 @@ def check_lists(names: Iterable[str], file: str) -> None:
     lists = sorted({name_list(name) for name in names}, key=len)
     for outer, inner in pairwise(lists):
         if not inner.startswith(outer):
-            raise UserError(
-                f"{file}: {outer[:-1]} and {inner[:-1]} are two lists, neither of which is in the "
-                "other; name the columns of one"
-            )
+            raise UserError(f"{file}: {outer[:-1]} and {inner[:-1]} are two lists; name one's")
 
 
-def find_line_end(stretch: bytes, least: int, layout: Layout) -> int:
+def find_line_end(stretch: bytes, least: int) -> int:
     """Return the first place at or after `least` behind the end of a line, or -1."""
     return stretch.find(b"\n", max(least - 1, 0)) + 1 or -1
 
 
 def find_blank_line_end(stretch: bytes, least: int) -> int:
     """Return the first place at or after `least` behind an empty line, or -1."""
-    ends = [
-        at + len(mark)
-        for mark in (b"\n\n", b"\n\r\n")
-        if (at := stretch.find(mark, max(least - 2, 0))) >= 0
-    ]
-    return min(ends, default=-1)
+    places = ((stretch.find(mark, max(least - 2, 0)), mark) for mark in (b"\n\n", b"\n\r\n"))
+    return min((at + len(mark) for at, mark in places if at >= 0), default=-1)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from amazon_electra.beam_jobs.config import DumpOptions
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.labels.values import LABEL
 from amazon_electra.beam_jobs.reading import detection, fields
 from amazon_electra.beam_jobs.reading.compression import (
     Compression,
@@ -120,7 +121,7 @@ class PreparedUnit:
     ratings: dict[str, int] = field(default_factory=dict)
     """How often each rating occurs (`stars.encode_ratings`)."""
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How often each value of a label occurs as typed (`label_values.keep_frequent`)."""
+    """How often each value of a label occurs as typed (`values.keep_frequent`)."""
     held_out_runs: int = 0  # rows of `.heldout`
 
 
@@ -147,16 +148,9 @@ def measure_units(units: Iterable[PreparedUnit]) -> list[UnitSize]:
     return sizes
 
 
-def check_damage(units: Iterable[PreparedUnit], most: int) -> None:
-    """Raise UserError that names the files of which a part could not be read, if there are more
-    than `most`.
-    """
-    refuse_damaged({unit.file for unit in units if unit.notes.get("damaged_files")}, most)
-
-
-def refuse_damaged(names: Iterable[str], most: int) -> None:
+def check_damage(names: Iterable[str], most: int) -> None:
     """Raise UserError that names damaged files if there are more than `most`."""
-    damaged = sorted(names)
+    damaged = sorted(set(names))
     if len(damaged) > most:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
         raise UserError(
@@ -168,7 +162,7 @@ def refuse_damaged(names: Iterable[str], most: int) -> None:
 def list_dump_files(options: DumpOptions, labels: Sequence[str] = ()) -> list[DumpFile]:
     """Return the files of a dump by name; UserError where none has the column of a label."""
     overrides = fields.parse_column_overrides(options.columns)
-    overrides |= {f"{fields.LABEL}{column}": column for column in labels}
+    overrides |= {f"{LABEL}{column}": column for column in labels}
     files: list[DumpFile] = []
     layouts: dict[Layout, Layout] = {}  # those of most files are equal, and kept once
     found = storage.list_files(options.input)
@@ -212,8 +206,7 @@ def _inspect_file(
             )
             shown = (member or path).encode(errors="surrogateescape").decode(errors="replace")
             source = os.path.basename(shown.rstrip("/")).split(".")[0] or "dump"
-            about = source, identity, compression, layout
-            files.append(DumpFile(0, path, member, *about))
+            files.append(DumpFile(0, path, member, source, identity, compression, layout))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     return files
@@ -223,9 +216,9 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
     """Raise UserError where no file has the column that the split is by."""
     field = KEY_FIELDS.get(split_by)
     if field and not any(field in dict(file.layout.mapping) for file in files):
+        columns = fields.list_columns(files[0].layout)
         raise UserError(
-            f"no file of the dump has a column for it; {files[0].name} has "
-            f"{fields.list_columns(files[0].layout)}; name it with `columns='{field}=NAME'`",
+            f"{files[0].name} has {columns}; name its column with `columns='{field}=NAME'`",
             "split_by",
             split_by,
         )
@@ -254,16 +247,19 @@ def choose_unit_bytes(total: int) -> int:
     return min(max(total // TARGET_UNITS, MIN_UNIT_BYTES), most)
 
 
-def estimate_units(file: DumpFile, size: int) -> int:
-    """Estimate how many units a file gives."""
-    if file.compression and not is_cut_anew(file, size):
-        return 1
-    return max(1, round(file.plain_size / size))
-
-
 def is_cut_anew(file: DumpFile, size: int) -> bool:
     """Return whether a file is unpacked by one worker, into pieces for all."""
     return bool(file.compression) and file.plain_size > RECUT_ABOVE_UNITS * size
+
+
+def estimate_units(files: Iterable[DumpFile], size: int) -> int:
+    """Estimate how many units of so many bytes files give."""
+    return sum(
+        1
+        if file.compression and not is_cut_anew(file, size)
+        else max(1, round(file.plain_size / size))
+        for file in files
+    )
 
 
 def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
@@ -331,28 +327,18 @@ def _find_boundary(stream: PlainStream, start: int, size: int, detected: Layout)
 
 
 def _unpack_into_pieces(whole: Unit, size: int, folder: str) -> Iterator[Unit]:
-    """Unpack a file once and write each stretch of it to a file of its own.
-
-    In a bucket the pieces are packed again, as quickly as can be: sending and fetching three times
-    the bytes takes more CPU time than zstd.
+    """Unpack a file once and write each stretch of it to a file of its own. In a bucket the pieces
+    are packed again, as quickly as can be: sending three times the bytes takes more CPU time.
     """
-    piece = 0
+    file = whole.file
     compression: Compression = "zst" if storage.is_remote(folder) else ""
     with PlainStream(
-        whole.path, whole.compression, whole.file.member, whole.file.layout.max_expansion
+        whole.path, whole.compression, file.member, file.layout.max_expansion
     ) as stream:
-        for stretch, damage in _split_stream(stream, size, whole.file.layout):
-            path = storage.join_path(folder, f"{whole.file.number}-{piece:05d}.piece")
+        for piece, (stretch, damage) in enumerate(_split_stream(stream, size, file.layout)):
+            path = storage.join_path(folder, f"{file.number}-{piece:05d}.piece")
             storage.write_bytes(path, QUICK_ZSTD.compress(stretch) if compression else stretch)
-            yield replace(
-                whole,
-                piece=piece,
-                path=path,
-                compression=compression,
-                plain_size=len(stretch),
-                damage=damage,
-            )
-            piece += 1
+            yield Unit(file, piece, path, compression, 0, None, len(stretch), damage)
 
 
 def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[tuple[bytes, str]]:
@@ -388,11 +374,10 @@ def _read_at_least(stream: PlainStream, size: int) -> bytes:
 
 def open_unit(unit: Unit) -> PlainStream:
     """Open the uncompressed bytes of a unit and nothing beyond them."""
-    if unit.path != unit.file.path:
+    file = unit.file
+    if unit.path != file.path:
         return PlainStream(unit.path, unit.compression)
-    stream = PlainStream(
-        unit.path, unit.compression, unit.file.member, unit.file.layout.max_expansion
-    )
+    stream = PlainStream(unit.path, unit.compression, file.member, file.layout.max_expansion)
     if not unit.compression:
         stream.seek(unit.start, unit.stop)
     return stream
@@ -411,9 +396,8 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
         tally.bytes = unit.plain_size
     else:
         with open_unit(unit) as stream:
-            header = unit.piece == 0
             try:
-                yield from detection.read_records(stream, file.layout, tally, header)
+                yield from detection.read_records(stream, file.layout, tally, unit.piece == 0)
             except WrongFile as error:
                 raise UserError(f"{file.name} {error}") from None
             tally.bytes = stream.delivered

@@ -13,21 +13,20 @@ from amazon_electra.beam_jobs.core.copies import load_trained
 from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts, sum_tallies
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
-from amazon_electra.beam_jobs.model_folder.classifier import Classifier
-from amazon_electra.beam_jobs.model_folder.config import shorten_task
-from amazon_electra.beam_jobs.reading.fields import read_label
-from amazon_electra.beam_jobs.reading.label_values import MAX_SPELLINGS, fold
-from amazon_electra.beam_jobs.reading.stars import (
+from amazon_electra.beam_jobs.labels.stars import (
     decide_scale,
     decode_ratings,
     encode_ratings,
     parse_rating,
 )
+from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, TASK, fold
+from amazon_electra.beam_jobs.model_folder.classifier import Classifier
+from amazon_electra.beam_jobs.model_folder.config import shorten_task
+from amazon_electra.beam_jobs.reading.fields import make_label_reader
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit
 from amazon_electra.beam_jobs.scoring.classifier import read_config, read_profile
 
 SAMPLED = 300  # texts of a unit that are compared: 0.1 CPU seconds, for their languages above all
-LABEL = "label:"
 """What the name of a task of the user's own labels begins with; the name of the column follows."""
 GivenLabels = dict[str, dict[str, int]]
 """How often each answer was given, by the label of the record as typed."""
@@ -73,13 +72,13 @@ def count_sample(
     return profile.count(sample, probabilities[chosen], languages).to_json()
 
 
-def make_label_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]], str | None]:
+def make_task_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]], str | None]:
     """Return a function from a record to the label that it has for a task, as text: the value of a
     column of the user's own, or the number of stars with what it is out of.
     """
-    if task.startswith(LABEL):
-        column = task.removeprefix(LABEL)
-        return lambda record: read_label(record, column)
+    if task.startswith(TASK):
+        column = task.removeprefix(TASK)
+        return make_label_reader(column, column)
     stars = dict(file.layout.mapping).get("stars", "")
 
     def read_stars(record: Mapping[str, Any]) -> str | None:

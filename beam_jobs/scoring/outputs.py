@@ -30,7 +30,7 @@ from amazon_electra.beam_jobs.core.files import FORMULAS
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.parquet import open_parquet
 from amazon_electra.beam_jobs.reading.compression import PlainStream
-from amazon_electra.beam_jobs.reading.delimited import Delimited, decode_line, make_dialect
+from amazon_electra.beam_jobs.reading.delimited import Delimited, decode_line
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID
 from amazon_electra.beam_jobs.reading.json_records import JsonLines, parse_json
@@ -55,7 +55,7 @@ def choose_ending(layout: Layout) -> str:
     if is_copied(layout):
         if isinstance(format, Parquet | JsonLines):
             return "parquet" if isinstance(format, Parquet) else "jsonl"
-        return "tsv" if layout.delimiter == "\t" else "csv"
+        return "tsv" if layout.found.delimiter == "\t" else "csv"
     return "csv"
 
 
@@ -123,8 +123,9 @@ class DelimitedAppender:
         self.names, skipped = names, self.layout.prefix.count(b"\n")
         header = lines[skipped:]
         end = self._count_lines(header)
-        read = next(csv.reader(self._decode(header[:end]), **make_dialect(self.layout)), [])
-        missing = len(self.layout.columns) - len(read)  # a delimiter may end each row but this one
+        read = next(csv.reader(self._decode(header[:end]), **self.layout.found.options), [])
+        # a delimiter may end each row but this one
+        missing = len(self.layout.found.columns) - len(read)
         header[end - 1] = self._join(header[end - 1], [*[""] * missing, *names])
         return lines[:skipped] + header
 
@@ -135,7 +136,7 @@ class DelimitedAppender:
         """Return how many lines the first record has."""
         if not any(line.strip() for line in lines[1:]):
             return 1
-        reader = csv.reader(self._decode(lines), **make_dialect(self.layout))
+        reader = csv.reader(self._decode(lines), **self.layout.found.options)
         try:
             next(reader)
         except csv.Error:
@@ -143,12 +144,12 @@ class DelimitedAppender:
         return reader.line_num
 
     def _join(self, line: bytes, cells: Sequence[str]) -> bytes:
-        layout = self.layout
-        if layout.has_quotes:
-            buffer, escape = io.StringIO(), "\\" if layout.has_escapes else None
+        dialect = self.layout.found
+        if dialect.has_quotes:
+            buffer, escape = io.StringIO(), "\\" if dialect.has_escapes else None
             csv.writer(
                 buffer,
-                delimiter=layout.delimiter,
+                delimiter=dialect.delimiter,
                 doublequote=not escape,
                 escapechar=escape,
                 lineterminator="",
@@ -156,11 +157,11 @@ class DelimitedAppender:
             added = buffer.getvalue()
         else:
             added = "".join(
-                layout.delimiter + " ".join(one.replace(layout.delimiter, " ").split())
+                dialect.delimiter + " ".join(one.replace(dialect.delimiter, " ").split())
                 for one in cells
             )
         record = line.rstrip(b"\r\n")
-        return record + added.encode(layout.encoding, "replace") + line[len(record) :]
+        return record + added.encode(self.layout.encoding, "replace") + line[len(record) :]
 
 
 class JsonAppender:

@@ -16,7 +16,7 @@ from amazon_electra.beam_jobs.corpus.plan import WORK_NAME, Folders
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.beam_jobs.reading import work_units
-from amazon_electra.beam_jobs.reading.formats import strip_endings
+from amazon_electra.beam_jobs.reading.formats import find_format, strip_endings
 from amazon_electra.beam_jobs.reading.ids import add_id_column, list_columns
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.classifier import (
@@ -59,7 +59,7 @@ def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     prefixes = tuple("" if is_alone or not task else f"{task}." for task in tasks)
     answers = name_answers(options, prefixes)
     files = [
-        replace(file, layout=replace(file.layout, labels="unknown"))
+        replace(file, layout=find_format(file.layout.name).forget_stars(file.layout))
         for listed in work_units.list_dump_files(options)
         for file in [add_id_column(listed, options.id)]
     ]

@@ -32,7 +32,6 @@ from amazon_electra.beam_jobs.config import (
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.drift import Profile
-from amazon_electra.beam_jobs.corpus.prepare import join_title, make_title
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_review
@@ -50,7 +49,7 @@ from amazon_electra.beam_jobs.scoring.comparison import (
     compare_units,
     count_labels,
     count_sample,
-    make_label_reader,
+    make_task_reader,
     read_model,
 )
 from amazon_electra.beam_jobs.scoring.explanation import describe_weights, weigh_phrases
@@ -63,9 +62,8 @@ from amazon_electra.beam_jobs.scoring.outputs import (
     write_table,
 )
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan
-from amazon_electra.beam_jobs.text import personal_data
 from amazon_electra.beam_jobs.text.cleaning import clean_text
-from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
+from amazon_electra.beam_jobs.text.preparation import TextPreparer, join_title
 
 
 @dataclass
@@ -264,11 +262,11 @@ def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows
     """Return a row for each record of a unit, one that cannot be read as well, with the label that
     it has itself for each of the tasks.
     """
-    readers = [make_label_reader(task, unit.file) for task in tasks]
+    readers = [make_task_reader(task, unit.file) for task in tasks]
     mapping, titles = dict(unit.file.layout.mapping), list[str]()
     rows = Rows(given=[[] for _ in tasks])
     is_text = find_format(unit.file.layout.name).has_only_strings
-    repair = options.repair_run_ons
+    preparer = TextPreparer(options, rows.tally.notes)
     is_kept = not options.output_format and not is_copied(unit.file.layout)
     for item in work_units.read_records(unit, rows.tally):
         record = {} if isinstance(item, Reject) else item[1]
@@ -286,12 +284,8 @@ def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows
         else:
             body = record.get(mapping["text"])
             body, title = choose_text(body, title if options.title else None)
-            if options.repair_mojibake:
-                body, title = (
-                    repair_mojibake(each) if isinstance(each, str) else each
-                    for each in (body, title)
-                )
-            text, reason = prepare_text(body, repair)
+            body = preparer.repair(body) if isinstance(body, str) else body
+            text, reason = prepare_text(body, options.repair_run_ons)
         shown = format_id(value)
         rows.integers += (type(value) is int or is_text) and is_integer(shown or "")
         rows.ids.append(shown)
@@ -301,12 +295,9 @@ def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows
         rows.reasons.append(reason or None)
         for labels, read_given in zip(rows.given, readers, strict=True):
             labels.append(None if reason else read_given(record))
-        has_title = options.title and not reason
-        titles.append(make_title(title, text, repair, options.max_characters) if has_title else "")
-    if options.mask_personal_data:
-        for texts in (titles, rows.texts):
-            for number in personal_data.find_suspects(texts):
-                texts[number] = personal_data.mask_personal_data(texts[number])[0]
+        titles.append("" if reason else preparer.make_title(title, text))
+    preparer.mask(titles)
+    preparer.mask(rows.texts)
     rows.texts = list(map(join_title, titles, rows.texts))
     return rows
 
@@ -333,7 +324,8 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     """
     folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
     check_failed(folders.failed)
-    work_units.check_damage(units, plan.options.max_damaged_files)
+    damaged = (unit.file for unit in units if unit.notes.get("damaged_files"))
+    work_units.check_damage(damaged, plan.options.max_damaged_files)
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:
         units_of[unit.index].append(unit)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
-from amazon_electra.beam_jobs.corpus.classes import MIN_LABELLED
+from amazon_electra.beam_jobs.labels.classes import MIN_LABELLED
+from amazon_electra.beam_jobs.labels.stars import BINARY, decide_scales
+from amazon_electra.beam_jobs.labels.values import decide_values
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.label_values import decide_values
-from amazon_electra.beam_jobs.reading.stars import BINARY, decide_scales
+from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows import policy
 from amazon_electra.flows.configuration.form import Corpus, Dump
@@ -70,21 +71,22 @@ def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
 
 def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
-    rated = []
+    rated, kinds = [], []
     for preview in previews:
+        kind = find_format(preview.file.layout.name).find_stars(preview.file.layout)
         column = dict(preview.file.layout.mapping).get("stars", "")
         is_empty = not any(record.get(column) for record in preview.records)
         has_stars = any(review.rating for review in preview.reviews) or (column and is_empty)
-        if has_stars and preview.file.layout.labels != "unknown":
+        if has_stars and kind != "none":
             rated.append(preview)
+            kinds.append(kind)
     tasks = sorted(list_star_tasks()) if rated else []
     try:
         scale = decide_scales(count_ratings(rated), "the dump", chosen.stars_scale)
         is_binary = scale.name == BINARY
     except UserError:  # the corpus job says what is open, by all ratings
         is_binary = False
-    layouts = [preview.file.layout for preview in rated]
-    if is_binary or all(one.name == "fasttext" and one.labels == "polarity" for one in layouts):
+    if is_binary or {*kinds} == {"polarity"}:
         tasks = [task for task in tasks if task != "stars"]
     return tasks
 

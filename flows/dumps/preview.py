@@ -13,17 +13,9 @@ import numpy as np
 from amazon_electra.beam_jobs.config import DumpOptions
 from amazon_electra.beam_jobs.core import languages, storage
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
-from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.core.progress import format_count
-from amazon_electra.beam_jobs.reading import detection, fields, work_units
-from amazon_electra.beam_jobs.reading.class_order import order_classes
-from amazon_electra.beam_jobs.reading.compression import PlainStream
-from amazon_electra.beam_jobs.reading.format import RowFormat
-from amazon_electra.beam_jobs.reading.formats import find_format
-from amazon_electra.beam_jobs.reading.ids import ID, add_id_column, format_id, warn_of_ids
-from amazon_electra.beam_jobs.reading.label_values import decide_values, describe_values
-from amazon_electra.beam_jobs.reading.lines import Reject, Tally
-from amazon_electra.beam_jobs.reading.stars import (
+from amazon_electra.beam_jobs.labels.classes import order_classes
+from amazon_electra.beam_jobs.labels.stars import (
     BINARY,
     NPS,
     Scale,
@@ -33,6 +25,18 @@ from amazon_electra.beam_jobs.reading.stars import (
     parse_scale,
     show_rating,
 )
+from amazon_electra.beam_jobs.labels.values import (
+    LABEL,
+    decide_values,
+    describe_values,
+    split_classes,
+)
+from amazon_electra.beam_jobs.reading import detection, fields, work_units
+from amazon_electra.beam_jobs.reading.compression import PlainStream
+from amazon_electra.beam_jobs.reading.format import RowFormat
+from amazon_electra.beam_jobs.reading.formats import find_format
+from amazon_electra.beam_jobs.reading.ids import ID, add_id_column, format_id, warn_of_ids
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, list_dump_files
 from amazon_electra.beam_jobs.text import mojibake
 from amazon_electra.flows.configuration.form import Dump
@@ -74,7 +78,9 @@ class Preview:
 
     def count_values(self, column: str) -> Counter[str]:
         """Return how often each value of a label occurs, as typed."""
-        found = (fields.read_label(record, column) for record in self.records)
+        mapping = dict(self.file.layout.mapping)
+        read = fields.make_label_reader(column, mapping.get(f"{LABEL}{column}", column))
+        found = map(read, self.records)
         return Counter(value for value in found if value is not None)
 
     @property
@@ -112,7 +118,7 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
     if title and 10 * missing > len(reviews):
         entry = name_setting("columns", fields.format_entry("text", title))
         yield f"texts     {missing:,} of {len(reviews):,} have none; {entry} reads {title} alone"
-    labels = [column for field, column in layout.mapping if field.startswith(fields.LABEL)]
+    labels = [f.removeprefix(LABEL) for f, _ in layout.mapping if f.startswith(LABEL)]
     for column in labels:
         typed = preview.count_values(column)
         counts = count_classes(typed, fold_labels)
@@ -120,7 +126,7 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         if steps := order_classes([name for name, _ in counts.most_common()]):
             yield f"label     {column}: in the order {' < '.join(steps)}"
         values = decide_values(typed, fold_labels)
-        if line := describe_values(typed, values, len(preview.records)):
+        if line := describe_values(typed, values, len(preview.records), column):
             yield f"label     {column}: {line}"
     if n := preview.decoded_as_cp1252:
         other = f"not in {layout.encoding} and read as cp1252; name another with `encoding`"
@@ -239,7 +245,7 @@ def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
     files = list_dump_files(options, chosen.labels)
     previews = list(map(read_preview, files))
     damaged = {preview.file.name for preview in previews if preview.is_damaged}
-    work_units.refuse_damaged(damaged, chosen.max_damaged_files)
+    work_units.check_damage(damaged, chosen.max_damaged_files)
     texts = (review.text for preview in previews for review in preview.reviews)
     is_whole = all(preview.is_whole for preview in previews)
     if is_whole and not any(isinstance(text, str) and text.strip() for text in texts):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_csv
-from amazon_electra.beam_jobs.core.label_sets import CONTRADICTED
+from amazon_electra.beam_jobs.labels.values import CONTRADICTED
 from amazon_electra.beam_jobs.model_folder.probabilities import (
     take_logarithms,
     take_probabilities,

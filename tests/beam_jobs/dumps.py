@@ -5,6 +5,8 @@ import hashlib
 import json
 import random
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from amazon_electra.beam_jobs.config import (
     ScoringOptions,
     ShardsOptions,
 )
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import read_known_options
 from amazon_electra.beam_jobs.corpus import plan
 from amazon_electra.beam_jobs.corpus.prepare import (
@@ -151,7 +154,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         ]
     if similarity := options.near_duplicates:
         for part in near.list_parts(units, similarity):
-            duplicates["near"] += near.find_in_part(part, folders.prepared, similarity, units)
+            duplicates["near"] += near.find_in_part(part, folders.prepared, units)
     matches, common = [], []
     if preparation.withholds:
         found_runs = [
@@ -196,6 +199,16 @@ def run_shard_steps(argv: list[str]) -> dict[str, Any]:
     for unit in plan.units:
         list(packer.process(unit))
     return shards.finish_shards(plan)
+
+
+@contextmanager
+def refuses(*named: Any, kind: type[Exception] = UserError) -> Iterator[pytest.ExceptionInfo]:
+    """Expect an error of one line that names files, fields or values."""
+    with pytest.raises(kind) as told:
+        yield told
+    line = str(told.value)
+    assert "\n" not in line
+    assert not [name for name in map(str, named) if name not in line], line
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

@@ -1,9 +1,12 @@
 """A title is the first sentence of its review, and decides neither its side nor its copies."""
 
+from collections import Counter
+
 import pytest
 
-from amazon_electra.beam_jobs.corpus.prepare import make_title
+from amazon_electra.beam_jobs.config import TextConfig
 from amazon_electra.beam_jobs.deduplication.held_out import read_held_out_batches
+from amazon_electra.beam_jobs.text.preparation import TextPreparer
 from tests.beam_jobs.dumps import (
     read_as_scored,
     review,
@@ -31,7 +34,8 @@ TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now
     ],
 )
 def test_a_title_is_a_sentence_or_nothing(title, text, sentence):
-    assert make_title(title, text, repair_run_ons=True, max_characters=50) == sentence
+    preparer = TextPreparer(TextConfig(max_characters=50), Counter())
+    assert preparer.make_title(title, text) == sentence
 
 
 def write_dump(folder, titles=TITLES, count=120):

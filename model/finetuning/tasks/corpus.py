@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.label_sets import split_classes
 from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.labels.values import split_classes
 from amazon_electra.model.finetuning.examples import (
     CLASS_METRICS,
     SET_METRICS,

@@ -6,7 +6,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
-from amazon_electra.beam_jobs.deduplication.overlaps import RUN
+from amazon_electra.beam_jobs.deduplication.held_out import RUN
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 
@@ -95,9 +95,3 @@ def units_of(reviews, runs=0):
 def test_runs_of_other_files_count_too(monkeypatch):
     monkeypatch.setattr(buckets.BucketedFiles, "count_rows", lambda _: 2 * held_out.BUCKET_RUNS)
     assert len(list(held_out.list_run_parts(units_of(9)))) == 4
-
-
-def test_the_most_buckets():
-    assert buckets.count_buckets((1 << 20) - 1, 1 << 20) == 1
-    assert buckets.count_buckets(1 << 20, 1 << 20) == 2
-    assert buckets.count_buckets(1 << 40, 1 << 20) == buckets.MOST_BUCKETS

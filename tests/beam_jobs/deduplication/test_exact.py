@@ -62,18 +62,16 @@ def find_starts(rows):
 
 
 def write_units(folder, texts_of):
-    """The hashes and signatures of units' texts, and their counts, as the first pass leaves them;
-    keys count up over the units.
+    """The hashes and bands of units' texts, and their counts, as the first pass leaves them; keys
+    count up over the units.
     """
     counts, key = [], 0
     for unit, texts in texts_of.items():
         rows = packed([hash_text(t) for t in texts], list(range(key, key + len(texts))))
         key += len(texts)
         (folder / f"{unit}.hashes").write_bytes(rows.tobytes())
-        signatures = near.compute_signatures(texts)
-        (folder / f"{unit}.signatures").write_bytes(signatures.tobytes())
         bands = buckets.BucketedRows(near.BAND)
-        for band in near.list_band_rows(signatures, rows, 0.8):
+        for band in near.list_band_rows(near.hash_bands(texts, 0.8), rows):
             bands.add_rows(band)
         starts = bands.save(str(folder / f"{unit}.bands"))
         write_starts(folder, unit, hashes=find_starts(rows), bands=starts)

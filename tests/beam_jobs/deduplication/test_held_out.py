@@ -7,12 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.limits import Limits
-from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out, overlaps
+from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from amazon_electra.beam_jobs.deduplication.held_out import HELD_RUN
-from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.deduplication.word_texts import (
     draw_copies,
     draw_texts,
@@ -46,7 +44,7 @@ def write_own_matches(folder, counts, part=(0, 1, 1)):
 
 def mark_rows(name, sizes, counts, files):
     """Yield which rows are near copies, a few at a time as they stand in batches."""
-    matches = held_out.UnitMatches(held_out.list_blocks(counts)[name], files)
+    matches = held_out.UnitMatches([unit.unit for unit in counts].index(name), files)
     for first in range(0, len(sizes), 70):
         yield from matches.mark_near(first, sizes[first : first + 70]).tolist()
 
@@ -67,9 +65,7 @@ def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, most_pa
     texts, is_held = reviews
     monkeypatch.setattr(buckets, "MAX_PARTS", most_parts)
     if of == 4:
-        monkeypatch.setattr(overlaps, "MATCHES", 16)
-        monkeypatch.setattr(held_out, "BLOCK_ROWS", 100)
-        monkeypatch.setattr(held_out, "BLOCK_MATCHES", 3_000)  # two blocks or so
+        monkeypatch.setattr(held_out, "MATCHES", 16)
     units = [
         write_unit(tmp_path, name, texts[part], is_held[part])
         for name, part in (("u1", slice(600, None)), ("u0", slice(600)))
@@ -84,53 +80,12 @@ def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, most_pa
     assert 80 < sum(expected) < 300
 
 
-@pytest.mark.parametrize(("most", "groups"), [(1, 10), (10**9, 1)])
-def test_as_many_matches_are_read_at_once_as_fit(tmp_path, reviews, most, groups, monkeypatch):
-    monkeypatch.setattr(held_out, "BLOCK_ROWS", 100)
-    monkeypatch.setattr(held_out, "BLOCK_MATCHES", most)
-    texts, is_held = reviews
-    counts, sizes = write_unit(tmp_path, "u0", texts, is_held)
-    path = write_own_matches(tmp_path, counts)
-    places = []
-    read_range = storage.read_range
-
-    def note_place(read, first, last):
-        if read == path:
-            places.append((first, last))
-        return read_range(read, first, last)
-
-    monkeypatch.setattr(storage, "read_range", note_place)
-    assert len(texts) == 1000
-    assert sum(mark_rows("u0", sizes, [counts], [path])) > 10
-    assert len(places) == groups
-    assert [first for first, _ in places[1:]] == [last for _, last in places[:-1]]
-    assert (places[0][0], places[-1][1]) == (0, os.path.getsize(path))
-
-
 @pytest.mark.parametrize("words", [MIN_WORDS - 1, MIN_WORDS, 7, 8])
 def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
     text = " ".join(f"w{i}" for i in range(words))
     texts = [text, text.upper(), f"{text} more"]
     unit = write_unit(tmp_path, "u", texts, np.array([True, False, False]))
     assert find_near(tmp_path, [unit], 4) == {"u": [False, words >= MIN_WORDS, words > 7]}
-
-
-@pytest.mark.parametrize("copies", [1, 2, 101, 1000])
-def test_copies_of_a_held_out_text_take_nothing_from_its_protection(tmp_path, copies):
-    """Against the definition, which knows no limit: a review that differs by one word, by half of
-    the words, and another one; copies stand in two units, some with other signs.
-    """
-    text, other = draw_texts(2, 6, 20, 30)
-    words = text.split()
-    held = [text if i % 3 else f"{text.title()}!" for i in range(copies)]
-    reviews = [" ".join([*words[:-1], "x"]), " ".join([*words[:18], *(f"z{i}" for i in range(30))])]
-    texts = [*held, *reviews, other]
-    expected = [False] * copies + [overlap(review, text) for review in [*reviews, other]]
-    is_held = np.arange(len(texts)) < copies
-    units = [write_unit(tmp_path, f"u{number}", texts, is_held) for number in range(2)]
-    for of in (1, 8):
-        assert find_near(tmp_path, units, of) == {"u0": expected, "u1": expected}
-    assert expected[-3:] == [True, True, False]
 
 
 PHRASE = "I received this product for free in exchange for my honest and unbiased review"
@@ -218,14 +173,6 @@ def test_many_are_a_share_of_the_reviews(tmp_path, monkeypatch):
         assert not any(found[start + 126 : start + 126 + 28])
 
 
-def test_a_run_that_a_review_repeats_counts_once(tmp_path):
-    """The held-out text has four runs, of which the review has one again and again."""
-    words = [f"w{i}" for i in range(11)]
-    again = " ".join(words[:8] + [f"x{i}" for i in range(9)])
-    unit = write_unit(tmp_path, "u", [" ".join(words), f"{again} {again}"], np.array([True, False]))
-    assert find_near(tmp_path, [unit], 1) == {"u": [False, False]}
-
-
 def test_held_out_reviews_of_another_corpus_are_held_out(tmp_path):
     """What near-duplicates lost is not held out."""
     texts = draw_texts(40, 3, 10)
@@ -258,28 +205,3 @@ def test_held_out_reviews_of_another_corpus_are_held_out(tmp_path):
         assert found["a"][10:] == [*of_other, *of_first, *of_second]
         assert found["b"][10:] == [*of_other, *of_first, *of_second]
         assert not any(found["a"][:10] + found["b"][:10])
-
-
-def test_matches_of_a_bucket_are_written_once(tmp_path, reviews):
-    texts, is_held = reviews
-    unit, _ = write_unit(tmp_path, "u", texts, is_held)
-    first = write_own_matches(tmp_path, unit, (0, 2, 2))
-    (tmp_path / "u.runs").unlink()
-    assert write_own_matches(tmp_path, unit, (0, 2, 2)) == first
-
-
-def test_matches_beyond_four_billion_keep_their_places(tmp_path, monkeypatch):
-    """Of a part whose matches before the unit's own are 2^33: of a sparse file's end."""
-    monkeypatch.setattr(held_out, "BLOCK_ROWS", 4)
-    own = np.zeros(2, held_out.MATCH)
-    own["row"], own["size"], own["shared"] = (1, 6), 10, 9
-    path, before = tmp_path / "000.matches", 1 << 33
-    starts = buckets.compute_starts(np.array([before - 5, 5, 1, 1]))
-    (tmp_path / "000.matches.starts").write_bytes(starts.tobytes())
-    with path.open("wb") as file:
-        file.seek(before * own.itemsize)
-        file.write(own.tobytes())
-    counts = [PreparedUnit("a", 8), PreparedUnit("b", 8)]
-    blocks = held_out.list_blocks(counts)["b"]
-    near = held_out.UnitMatches(blocks, [str(path)]).mark_near(0, np.full(8, 10))
-    assert np.flatnonzero(near).tolist() == [1, 6]

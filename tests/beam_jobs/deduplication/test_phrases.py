@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from amazon_electra.beam_jobs.deduplication import overlaps
+from amazon_electra.beam_jobs.deduplication import held_out
 from amazon_electra.beam_jobs.deduplication.phrases import count_phrases, describe_withheld
 from amazon_electra.beam_jobs.text.word_runs import split_words
 from tests.beam_jobs.deduplication.word_texts import draw_texts
@@ -24,5 +24,5 @@ def test_the_n_grams_of_several_texts_are_joined_to_phrases():
 
 def test_common_n_grams_are_not_named():
     texts = [f"{text} {PHRASE}." for text in draw_texts(20, 1, 20, 30)]
-    common, _, _ = overlaps.list_ngrams(split_words([PHRASE]))
+    common, _, _ = held_out.list_ngrams(split_words([PHRASE]))
     assert not [p for p in count_phrases(texts, common) if p in WORDS]

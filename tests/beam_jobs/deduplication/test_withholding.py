@@ -44,14 +44,3 @@ def test_a_text_is_withheld_whatever_the_job_makes_of_it(tmp_path):
         (folder := tmp_path / str(repair)).mkdir()
         found = find_withheld(folder, "\n".join(texts), [*cleaned, *masked, text_of(3, 5)])
         assert found == [*[True] * 6, False]
-
-
-def test_half_of_the_runs_of_the_shorter_text_decide(tmp_path):
-    words = [f"w{i}" for i in range(100)]
-    little = " ".join(words[:15] + [f"x{i}" for i in range(85)])
-    much = " ".join(words[:70] + [f"x{i}" for i in range(30)])
-    inside = " ".join(words[40:52])
-    punctuated = ", ".join(words).upper()
-    reviews = [little, much, inside, punctuated, "w1 w2 w3"]
-    found = find_withheld(tmp_path, " ".join(words), reviews)
-    assert found == [False, True, True, True, False]

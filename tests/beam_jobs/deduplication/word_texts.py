@@ -20,8 +20,7 @@ def find_withheld(folder, evaluation, reviews):
     unit, sizes = write_unit(folder, "u", reviews, np.zeros(len(reviews), bool))
     counts = buckets.join_unit_starts([unit], str(folder))
     [path] = write_matches(folder, folder, counts, [(0, 1, 1)], (), others)
-    blocks = held_out.list_blocks(counts)["u"]
-    return held_out.UnitMatches(blocks, [path]).mark_near(0, sizes).tolist()
+    return held_out.UnitMatches(0, [path]).mark_near(0, sizes).tolist()
 
 
 def write_matches(folder, matches, counts, parts, copies=(), others=buckets.NO_FILES):

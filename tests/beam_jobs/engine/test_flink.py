@@ -5,6 +5,7 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.engine import flink
 from amazon_electra.beam_jobs.engine.flink import FlinkJob
+from tests.beam_jobs.dumps import refuses
 from tests.beam_jobs.engine.rest import serve_flink
 
 USER_ERROR = (
@@ -45,7 +46,7 @@ def test_a_job_that_does_not_end_well_is_told(state, stacktrace, kind, named):
         server.stacktrace = stacktrace
         if state == "gone":
             server.jobs.clear()
-        with pytest.raises(kind, match=named):
+        with refuses(named, kind=kind):
             job.has_finished()
 
 
@@ -53,10 +54,10 @@ def test_a_job_manager_that_is_away_is_waited_for_and_told_in_the_end(monkeypatc
     with serve_flink(jobs=["nightly"]) as server:
         job = FlinkJob(server.address, "nightly")
     assert not job.has_finished()
-    with pytest.raises(TransientError, match=server.address):
+    with refuses(server.address, kind=TransientError):
         job.raise_failure()  # the job server has given the job up
     monkeypatch.setattr(flink, "AWAY_SECONDS", 0.0)
-    with pytest.raises(TransientError, match=server.address):
+    with refuses(server.address, kind=TransientError):
         job.has_finished()
 
 
@@ -86,5 +87,5 @@ def test_an_address_without_a_job_server_is_told_in_one_line(address, kind):
 
 def test_a_server_of_another_kind_is_told_in_one_line(monkeypatch):
     monkeypatch.setattr(flink, "CONNECT_SECONDS", 1.0)
-    with serve_flink() as server, pytest.raises(UserError, match="job_endpoint"):
+    with serve_flink() as server, refuses("job_endpoint"):
         flink.check_job_server(server.address, "job_endpoint")

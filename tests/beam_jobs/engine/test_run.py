@@ -12,9 +12,9 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.errors import TransientError
 from amazon_electra.beam_jobs.engine import beam_options, run
-from tests.beam_jobs.dumps import digests, review, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import digests, refuses, review, run_job, text_of, write_lines
 from tests.beam_jobs.engine.job_servers import start_job_server
 from tests.beam_jobs.engine.rest import serve_flink
 from tests.beam_jobs.engine.test_flink import USER_ERROR
@@ -99,7 +99,7 @@ def test_a_cancelled_job_is_cancelled_on_the_engine(tmp_path, server):
     ("state", "end"),
     [
         ("FINISHED", nullcontext()),
-        ("FAILED", pytest.raises(UserError, match=r"^d\.json")),
+        ("FAILED", refuses("d.json")),
     ],
 )
 def test_the_end_of_a_job_is_what_flink_says(tmp_path, server, state, end):
@@ -115,7 +115,7 @@ def test_the_end_of_a_job_is_what_flink_says(tmp_path, server, state, end):
 def test_a_killed_job_server_is_told_at_once(tmp_path):
     with (
         start_job_server(tmp_path / "server") as (process, port),
-        pytest.raises(TransientError, match="job server"),
+        refuses("job server", kind=TransientError),
     ):
         run_waiting_graph(tmp_path, port, process.kill)
 

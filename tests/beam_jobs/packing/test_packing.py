@@ -109,42 +109,6 @@ def test_fill(max_length):
     assert counts.pieces / len(documents) <= {128: 1.77, 512: 1.04}[max_length]
 
 
-def lengths_of_rows(documents: list[list[int]], max_length: int) -> list[list[int]]:
-    """The text tokens of each piece, row by row."""
-    table, _ = pack_documents(tokens_of(documents), max_length, CLS, SEP, SCHEMA)
-    return [
-        [
-            end - start - 2
-            for start, end in zip(
-                row["document_starts"],
-                [*row["document_starts"][1:], len(row["input_ids"])],
-                strict=True,
-            )
-        ]
-        for row in table.to_pylist()
-    ]
-
-
-def test_where_only_long_documents_are_left_a_beginning_leaves_room_for_a_second():
-    """Of 30 and 40 tokens, 30: the other 40 would leave a gap of 18 that nothing fits into."""
-    assert lengths_of_rows([[30, 10, 40], [30, 10, 40]], 64) == [[30, 30], [50], [50]]
-    assert lengths_of_rows([[36, 4, 40], [24, 16, 40]], 64) == [[36, 24], [44], [56]]
-
-
-def test_a_beginning_that_nearly_fills_a_sequence_stays_alone():
-    assert lengths_of_rows([[59, 40], [60, 40]], 64) == [[59], [40], [60], [40]]
-
-
-def test_a_whole_document_goes_where_it_leaves_the_least_room():
-    """Longest first: 29 fits beside 30 alone, 19 beside 40 alone, and 12 beside neither pair."""
-    assert lengths_of_rows([[40], [30], [29], [19], [12]], 64) == [[40, 19], [30, 29], [12]]
-
-
-def test_nothing_gives_nothing():
-    table, counts = pack_documents(tokens_of([[], [0, 0]]), 64, CLS, SEP, SCHEMA)
-    assert (table.num_rows, counts.empty_documents, counts.tokens) == (0, 2, 0)
-
-
 def test_ids_in_the_narrowest_type():
     small, _ = pack_documents(tokens_of([[5]]), 64, CLS, SEP, build_shard_schema(65_536))
     large, _ = pack_documents(tokens_of([[5]]), 64, CLS, SEP, build_shard_schema(65_537))

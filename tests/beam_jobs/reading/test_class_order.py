@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from amazon_electra.beam_jobs.corpus.classes import choose_classes
-from amazon_electra.beam_jobs.reading.class_order import order_classes
+from amazon_electra.beam_jobs.labels.classes import choose_classes, order_classes
 
 ORDERED = (
     ["poor", "Fair", "GOOD", "Very  good"],

@@ -4,13 +4,13 @@ import datetime
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading.dates import (
     count_dates,
     decide_order,
     parse_day,
     resolve_days,
 )
+from tests.beam_jobs.dumps import refuses
 
 DAY = 16528  # 2015-04-03
 DAY_SECONDS = 86_400
@@ -76,16 +76,16 @@ def test_the_column_decides_the_order(form, order):
 
 def test_an_open_order_is_asked_for_and_taken():
     counts = count_dates(write_days("{d}/{m}/{y}", range(1, 12)))
-    with pytest.raises(UserError, match=r"shop.csv: date: .*dates"):
+    with refuses("shop.csv", "date", "dates"):
         decide_order(counts, "shop.csv: date")
     days, unread = resolve_days(counts, decide_order(counts, "", "DMY"))
-    assert (sorted(days), unread) == ([*range(DAY - 2, DAY + 9)], 0)
+    assert (sorted(days), unread) == ([*range(DAY - 2, DAY + 9)], [])
     assert decide_order(count_dates(write_days("{d}.{m}.{y}", range(1, 12))), "") == "DMY"
 
 
 def test_two_orders_in_one_column_are_refused():
     values = write_days("{d}/{m}/{y}") + write_days("{m}/{d}/{y}")
-    with pytest.raises(UserError, match=r"shop.csv: date"):
+    with refuses("shop.csv", "date"):
         decide_order(count_dates(values), "shop.csv: date")
 
 
@@ -93,9 +93,9 @@ def test_a_column_that_is_read_in_part_is_refused():
     read, missing = write_days("{y}-{m}-{d}") * 10, ["", None, "N/A", float("nan")] * 20
     few = decide_order(count_dates([*read, *missing, "soon", "03/04/2015"]), "shop.csv: date")
     assert few is None
-    with pytest.raises(UserError, match=r"shop.csv: date"):
+    with refuses("shop.csv", "date"):
         decide_order(count_dates([*read, *["soon", "never"] * 2]), "shop.csv: date")
-    with pytest.raises(UserError, match="42097"):
+    with refuses("42097"):
         decide_order(count_dates([*read, *["42097"] * 9]), "shop.csv: date")
 
 

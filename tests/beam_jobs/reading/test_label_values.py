@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from amazon_electra.beam_jobs.reading.label_values import decide_values, describe_values
+from amazon_electra.beam_jobs.labels.values import decide_values, describe_values
 from amazon_electra.flows.dumps.preview import count_classes
 from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
 

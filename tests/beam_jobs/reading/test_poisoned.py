@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.corpus import prepare
 from amazon_electra.beam_jobs.reading import delimited, detection, fields, work_units
 from amazon_electra.beam_jobs.reading.formats import FORMATS
 from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import BLOCK_BYTES, Reject, Tally
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import rejects_of, review, run_job, texts_in, write_lines
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -75,19 +75,6 @@ def test_every_poisoned_record_is_counted_by_its_reason(tmp_path):
     expected = {2 + i: reason for i, (_, reason) in enumerate(POISON.values())}
     unread = {"text is not a string", "no text", "empty text", "too long"}
     assert lines == {line: reason for line, reason in expected.items() if reason not in unread}
-
-
-def test_giant_integers_of_python_dicts_end_no_job(tmp_path):
-    giant = "0x" + "f" * 5_000
-    lines = [
-        "{'reviewText': 'good one'}",
-        f"{{'reviewText': 'giant item', 'asin': {giant}}}",
-        f"{{'reviewText': 'giant stars', 'overall': {giant}}}",
-    ]
-    result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", lines))
-    kept = {"good one", "giant item", "giant stars"}
-    assert set(texts_in(tmp_path / "corpus")) == kept
-    assert result["notes"]["identifiers_left_out"] == 1
 
 
 OTHERS = {
@@ -162,13 +149,16 @@ LINE = st.one_of(
 )
 
 
+FOUND = {"delimited": delimited.Dialect(("text", "stars")), "text": True}
+
+
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(
     content=st.lists(LINE, max_size=12).map(b"\n".join),
     name=st.sampled_from([n for n in FORMATS if n not in ("parquet", "excel")]),
 )
 def test_readers_never_crash_on_any_bytes(content, name):
-    found = Layout(name, columns=("text", "stars"), max_record_bytes=100)
+    found = Layout(name, found=FOUND.get(name), max_record_bytes=100)
     read = fields.make_review_reader({"text": "reviewText", "stars": "overall"}, Counter())
     records, rejects, tally = read_all(content, found, header=False)
     for record in records:
@@ -199,16 +189,6 @@ def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
 
 
 LAYOUT = (("text", "reviewText"), ("stars", "overall"))
-
-
-@pytest.mark.parametrize("spare", [-1, 0, 1])
-def test_lines_that_end_where_blocks_do(spare):
-    """A line end just before, at and after the end of a block that is read."""
-    lines = [b"a" * (BLOCK_BYTES + spare - 1), b"b" * 10, b"c" * (BLOCK_BYTES - 11), b"d"]
-    found = Layout("fasttext", max_record_bytes=BLOCK_BYTES)
-    _, rejects, tally = read_all(b"\n".join(lines), found)
-    assert [(one.line, one.size) for one in rejects] == list(enumerate(map(len, lines), 1))
-    assert tally.lines == 4
 
 
 def middle(record: str) -> int:
@@ -269,7 +249,7 @@ def rows_with(delimiter: str, quoted: bool, *others: tuple[int, str]) -> bytes:
 @pytest.mark.parametrize("places", [[0], [200], [200, 201], [200, 330], [398], [399]])
 def test_a_quote_that_never_ends_costs_its_own_record_only(delimiter, quoted, places):
     content = rows_with(delimiter, quoted, *((i, 'r|3|"this one never ends') for i in places))
-    found = delimited.detect_delimited_layout(
+    found = delimited.detect_dialect(
         b'id,stars,text\n1,5,"a"\n'.replace(b",", delimiter.encode()), Layout("delimited")
     )
     records, rejects, tally = read_all(content, found)
@@ -285,21 +265,8 @@ def test_texts_of_many_lines_with_commas_stay_in_one_piece():
         "First, this.\nIt broke, of course, again.\nNo, thanks.\nHe said, she said, nothing.\n" * 40
     )
     content = f'id,stars,text\n1,5,"{text}"\n2,4,short\n3,3,"{text}'.encode()
-    records, _, _ = read_all(content, Layout("delimited", columns=("id", "stars", "text")))
+    records, _, _ = read_all(
+        content, Layout("delimited", found=delimited.Dialect(("id", "stars", "text")))
+    )
     assert records[0]["text"] == text
     assert records[1] == {"id": "2", "stars": "4", "text": "short"}
-
-
-def test_a_text_far_too_long_is_dropped_before_it_is_cleaned(tmp_path, monkeypatch):
-    dump = write_lines(
-        tmp_path / "d.json",
-        [review(0, "<b> " * 300), review(1, "short"), review(2, "<b> " * 20 + "fine")],
-    )
-    cleaned = []
-    clean = prepare.clean_text
-    monkeypatch.setattr(
-        prepare, "clean_text", lambda text, *rest: cleaned.append(text) or clean(text, *rest)
-    )
-    result = run_job(tmp_path / "corpus", "--input", dump, "--max_characters", 119)
-    assert len(cleaned) == 2
-    assert result["dropped"] == {"too long": 1}

@@ -16,6 +16,7 @@ from amazon_electra.beam_jobs.reading.fields import choose_text
 from tests.beam_jobs.dumps import (
     look_at,
     read_as_scored,
+    refuses,
     rows_of,
     run_job,
     text_of,
@@ -82,7 +83,7 @@ def test_two_columns_are_one_text(tmp_path, name):
     }
     dump = write_table(tmp_path / name, table)
     if name != "own.parquet":  # of which only the footer is read
-        with pytest.raises(UserError, match=rf"{name}.*text=pros\+cons"):
+        with refuses(f"{name}", "text=pros+cons"):
             look_at(dump)
     result = run_job(tmp_path / "corpus", "--input", dump, "--columns", "text=pros+cons")
     assert result["kept"] == 40
@@ -99,7 +100,7 @@ def test_a_column_with_a_plus_in_its_name_is_one(tmp_path):
     )
     run_job(tmp_path / "corpus", "--input", dump, "--columns", "text=pros+cons")
     assert [row["sentences"] for row in rows_of(tmp_path / "corpus")] == [["It boils."]]
-    with pytest.raises(UserError, match="lid"):
+    with refuses("lid"):
         look_at(dump, columns="text=pros+lid")
 
 
@@ -145,7 +146,7 @@ def test_a_column_that_stands_twice_is_none_unless_it_is_named(tmp_path):
     rows = [f"{text_of(i)},lid,handle\n" for i in range(20)]
     dump = tmp_path / "own.csv"
     dump.write_text("Description,Comment,Comment\n" + "".join(rows))
-    with pytest.raises(UserError, match="text=Description"):
+    with refuses("text=Description"):
         look_at(dump)
-    with pytest.raises(UserError, match="Comment"):
+    with refuses("Comment"):
         look_at(dump, columns="text=Comment")

@@ -17,20 +17,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
-from tests.beam_jobs.dumps import look_at, rejects_of, review, run_job, write_lines
+from tests.beam_jobs.dumps import look_at, refuses, rejects_of, review, run_job, write_lines
 from tests.beam_jobs.reading.three_reviews import REVIEWS, lines, mcauley
 
 
 def test_a_label_that_shows_the_others_to_be_stars_is_the_users_mistake(tmp_path):
     (tmp_path / "d.txt").write_text("__label__2 T: good text\n" * 12_000 + "__label__5 T: better\n")
-    with pytest.raises(UserError, match=r"d\.txt.*shuf"):
+    with refuses("d.txt", "shuf"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d.txt")
 
 
 def test_a_file_that_begins_with_too_long_a_record_is_named(tmp_path):
     write_lines(tmp_path / "d.json", [review(0, "x" * 700_000), review(1)])
-    with pytest.raises(UserError, match=r"d\.json.*max_record_bytes"):
+    with refuses("d.json", "max_record_bytes"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--max_record_bytes", 100_000)
 
 
@@ -113,7 +112,7 @@ REFUSED = {
     "zip with nothing": (zipped(), ""),
     "Parquet in gz": (gzip.compress(parquet(["a b"])), "parquet"),
     "broken JSON": (b'{"text" "a"}\n' * 3, "line 1"),
-    "texts in objects": (b'{"text": {"en": "Good phone"}, "n": 1}\n', r"text\.en"),
+    "texts in objects": (b'{"text": {"en": "Good phone"}, "n": 1}\n', "text.en"),
     "Arrow stream": (b"\xff\xff\xff\xff\x10\0\0\0", ""),
     "cut Parquet": (parquet(["a b"] * 100)[:-50], "Parquet"),
     "a column of Parquet twice": (parquet(["a b"], [5], names=("text", "text")), "text"),
@@ -128,7 +127,7 @@ def test_what_cannot_be_read_is_named(tmp_path, what):
     """With the line, column or setting, where there is one."""
     content, named = REFUSED[what]
     (tmp_path / "given").write_bytes(content)
-    with pytest.raises(UserError, match=f"given.*{named}") as told:
+    with refuses("given", named) as told:
         look_at(tmp_path / "given")
     assert "\n" not in str(told.value)
 
@@ -150,7 +149,7 @@ def test_a_single_review_is_no_answer_of_a_server(tmp_path, review, columns):
 
 def test_what_is_no_parquet_is_named(tmp_path):
     (tmp_path / "json").write_bytes(GOOD)
-    with pytest.raises(UserError, match=r"/json\b"):
+    with refuses("/json"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "json", "--format", "parquet")
 
 

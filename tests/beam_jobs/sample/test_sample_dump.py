@@ -87,16 +87,6 @@ def test_the_mess_is_exactly_as_documented(reviews: int) -> None:
     assert sum("[[VIDEOID:" in body for body in bodies) == expected["video_marker"]
 
 
-def test_repeated_text_comes_from_another_reviewer() -> None:
-    distinct = {line for line in generate_lines(4_000, 0) if line.endswith("}")}
-    reviewers: dict[str, set[str]] = {}
-    for record in map(json.loads, distinct):
-        if len(record.get("reviewText", "").split()) > 1:
-            reviewers.setdefault(record["reviewText"], set()).add(record["reviewerID"])
-    repeated = sum(len(who) - 1 for who in reviewers.values())
-    assert repeated == count_mess(4_000)["repeated_text"]
-
-
 def test_records_have_the_fields_and_the_stars_of_a_2018_dump() -> None:
     read = records(5_000)
     names = {"overall", "verified", "reviewTime", "reviewerID", "asin", "summary", "unixReviewTime"}

@@ -1,7 +1,6 @@
 """Suggested reviews teach more than others: of a rare class above all; shuffled ones do not."""
 
 import json
-import re
 
 import numpy as np
 import pandas as pd
@@ -9,10 +8,10 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.reading.fields import read_label
-from amazon_electra.beam_jobs.reading.label_values import hash_value
+from amazon_electra.beam_jobs.labels.values import hash_value
+from amazon_electra.beam_jobs.reading.fields import make_label_reader
 from amazon_electra.beam_jobs.scoring.suggestion import choose_rows, suggest, write_suggestions
+from tests.beam_jobs.dumps import refuses
 
 GOOD = ["superb", "lovely", "solid", "perfect", "handy", "sturdy", "neat", "bright"]
 BAD = ["broke", "leaked", "refund", "useless", "cracked", "faulty", "smelly", "torn"]
@@ -74,8 +73,9 @@ def test_rows_are_written_for_labelling_tools_and_read_back(tmp_path):
     write_suggestions(chosen, tmp_path / "to_label.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "to_label.jsonl").read_text().splitlines()]
     assert [line["row"] for line in lines] == [row["row"] for row in chosen]
-    assert read_label(lines[0] | {"label": ["bad"]}, "label") == "bad"
-    assert hash_value(read_label(lines[0], "label"), folds=True) == 0  # nobody has labelled it
+    read = make_label_reader("label", "label")
+    assert read(lines[0] | {"label": ["bad"]}) == "bad"
+    assert hash_value(read(lines[0]), folds=True) == 0  # nobody has labelled it
     write_suggestions(chosen, tmp_path / "tasks.json")
     assert json.loads((tmp_path / "tasks.json").read_text())[0]["data"]["text"] == lines[0]["text"]
     assert len(suggest(tmp_path / "scores", 500)) == 50  # a copy has the label of the other
@@ -96,5 +96,5 @@ def test_scores_of_other_formats_are_read(ending, tmp_path):
 def test_unfit_scores_are_refused(columns, tmp_path):
     if columns:
         (tmp_path / "x.scores.csv").write_text(f"{columns}\n{'1,' * columns.count(',')}1\n")
-    with pytest.raises(UserError, match=re.escape(str(tmp_path))):
+    with refuses(str(tmp_path)):
         suggest(tmp_path, 10)

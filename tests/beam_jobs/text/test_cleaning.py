@@ -46,10 +46,6 @@ def test_clean(raw, expected):
     assert clean_text(raw) == expected
 
 
-def test_run_ons_are_repaired_only_if_wanted():
-    assert clean_text("great!It is", repair_run_ons=False) == "great!It is"
-
-
 @settings(max_examples=300)
 @given(st.text(st.characters(blacklist_categories=()), max_size=200))
 def test_any_text_becomes_one_clean_line(text):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tokenize.punkt import (
-    PunktLanguageVars,
     PunktParameters,
     PunktSentenceTokenizer,
     PunktTrainer,
@@ -39,17 +38,6 @@ def test_training_gives_nltks_parameters():
     assert {"mr", "jan"} <= TRAINED.abbrev_types
 
 
-@given(st.text(st.sampled_from("aB1 .,-!?'\"()[]{}`:;&#*@…“”‘«\u00a0\u2028\t\n\x1cé"), max_size=30))
-@settings(max_examples=300)
-def test_words_are_nltks(text):
-    assert punkt.LanguageVars().word_tokenize(text) == PunktLanguageVars().word_tokenize(text)
-
-
-def test_parameters_survive_json():
-    again = punkt.decode_punkt(punkt.encode_punkt(TRAINED))
-    assert vars(again) == vars(TRAINED)
-
-
 MESS = [
     "",
     " ",
@@ -68,14 +56,6 @@ MESS = [
     "a.b.c. D. e.g. This vs. That etc. And",
     "?.! .?! Hm",
 ]
-
-
-def test_special_cases_in_one_batch():
-    texts = [*MESS, *(" ".join(text.split()) for text in MESS)]
-    assert split(OURS, texts) == [NLTK.tokenize(text) for text in texts]
-    assert OURS.split(pa.array(texts, pa.string())[5:9]).to_pylist() == [
-        NLTK.tokenize(text) for text in texts[5:9]
-    ]
 
 
 PIECES = st.sampled_from(
@@ -114,18 +94,6 @@ def parameters(draw) -> PunktParameters:
     bits = st.sampled_from(range(0, 128, 2))
     drawn.ortho_context.update(draw(st.dictionaries(st.sampled_from(KINDS), bits)))
     return drawn
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    parameters(),
-    st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map("".join),
-    st.lists(st.sampled_from(WORDS), min_size=1, max_size=6),
-)
-def test_what_breaks_alone_breaks_before_every_word(drawn, word, following):
-    theirs = PunktSentenceTokenizer(drawn)
-    if punkt.Breaks(drawn).breaks_after(word):
-        assert all(theirs.text_contains_sentbreak(f"{word} {other}") for other in following)
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,16 +1,30 @@
-"""The classes of a label that a task can have, by how many reviews of a corpus each has."""
+"""The classes of a label that a task can have, by how many reviews of a corpus each has, and their
+order where it is certain.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from amazon_electra.beam_jobs.core.label_sets import split_classes
-from amazon_electra.beam_jobs.reading.class_order import order_classes
-from amazon_electra.beam_jobs.reading.fields import MAX_CLASSES
+from amazon_electra.beam_jobs.labels.stars import (
+    BEST,
+    NUMBERED,
+    PLAIN,
+    REVERSED,
+    TABLES,
+    parse_rating,
+)
+from amazon_electra.beam_jobs.labels.values import split_classes
 
+MAX_CLASSES = 200
 MIN_LABELLED = 10  # reviews to train on that a class needs
+MIN_STEPS = 3  # of two classes an order says nothing
 SHOWN_CLASSES = 20
 TRAINED_SPLITS = ("pretrain", "train")
+STEPS = tuple(
+    {name.strip(): step for step, names in enumerate(scale.split(",")) for name in names.split("/")}
+    for scale in TABLES["scales"]
+)
 
 
 def count_labels(
@@ -65,3 +79,30 @@ def warn_of_label(column: str, found: Mapping[str, Any]) -> str:
     if not left_out:
         return ""
     return f"label {column}: left out, with fewer than {MIN_LABELLED} reviews to train on: {shown}"
+
+
+def order_classes(classes: Sequence[str]) -> list[str]:
+    """Return the classes from the lowest step to the highest where it is certain that they are
+    steps: words of a known scale, or ratings with words or signs. Bare numbers and numbered topics
+    ("1. Billing") may be names.
+    """
+    if len(classes) < MIN_STEPS:
+        return []
+    folded = [" ".join(name.split()).casefold() for name in classes]
+    for steps in STEPS:
+        if ordered := _sort(classes, [steps.get(name) for name in folded]):
+            return ordered
+    ratings = [parse_rating(name) for name in classes]
+    numbered = [found for name in classes if (found := NUMBERED.fullmatch(name))]
+    is_scale = any(BEST.match(found[2]) for found in numbered) if numbered else True
+    if not is_scale or all(PLAIN.fullmatch(name) and name[-1:].isdigit() for name in classes):
+        return []
+    sign = -1 if any(rating and rating[1] == REVERSED for rating in ratings) else 1
+    return _sort(classes, [rating and sign * rating[0] for rating in ratings])
+
+
+def _sort(classes: Sequence[str], steps: Sequence[float | None]) -> list[str]:
+    """Return the classes by their steps; nothing where one has none, or two have the same."""
+    if None in steps or len({*steps}) < len(steps):
+        return []
+    return [name for _, name in sorted(zip(steps, classes, strict=True))]

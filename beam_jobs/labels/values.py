@@ -11,58 +11,68 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import xxhash
 
-from amazon_electra.beam_jobs.core.label_sets import SEVERAL
 from amazon_electra.beam_jobs.core.progress import format_count
+from amazon_electra.beam_jobs.labels.stars import TABLES, strip_quotes
 
+LABEL = "label."  # what the column of a label begins with, in a mapping and in a corpus
+TASK = "label:"  # what its task begins with
+SEVERAL = "\x1f"  # between the classes of a text, which are in order; by itself an empty list
+CONTRADICTED = "contradictions"
+"""Folder of JSON lines with the places of texts whose copies have several classes."""
 MIN_SEVERAL = 0.01  # of the cells with a value, from which on a column is multi-label
-MISSING = frozenset(
-    {
-        *("n/a", "na", "n.a.", "n.a", "#n/a", "#na", "<na>", "null", "none", "nan", "nil"),
-        *(
-            "-",
-            "--",
-            "---",
-            "–",
-            "—",
-            "(null)",
-            "(none)",
-            "\\n",
-            "#name?",
-            "#ref!",
-            "#value!",
-            "#div/0!",
-        ),
-    }
-)
-"""What stands for no value, folded."""
+MISSING = frozenset(TABLES["missing"])  # folded
 INVISIBLE = dict.fromkeys([0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0xAD])
 AROUND_SIGNS = re.compile(r"\s*([>/|])\s*")  # spaces around the signs of a path
 PATH_SIGNS = (">", "/")
 NUMBER = re.compile(r"([-+]?)0*(\d+)(?:[.,]0+)?")
+WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
 DECIMAL = re.compile(r"[-+]?\d+,\d+")
 TRUTH = {"true": "1", "false": "0"}
 DELIMITERS = {"|": any, ";": any, ",": all}
 """How many of the values in a cell with one must stand alone in another cell: a class may have a
-comma of its own.
-"""
-MIN_SINGLE = 0.9
-"""Of the values with a delimiter consist of other values of the column, or none is a list."""
-MAX_SPELLINGS = 1_000
-"""Distinct values of a column that a unit reports, the most frequent ones: one with more holds no
-classes."""
+comma of its own."""
+MIN_SINGLE = 0.9  # of the cells with a delimiter consist of other values, or none is a list
+MAX_SPELLINGS = 1_000  # distinct values that a unit reports: a column with more holds no classes
+MAX_CHARACTERS = 200  # of a class
 SHOWN = 5
+
+
+def split_classes(found: str) -> list[str]:
+    """Return the classes that a multi-label column of a corpus has in a cell, none for ""."""
+    return found.split(SEVERAL) if found else []
+
+
+def join_values(values: Iterable[Any]) -> str:
+    """Return several values, or one, as one text; the order and copies do not count."""
+    return SEVERAL.join(sorted({str(value) for value in values if value is not None})) or SEVERAL
+
+
+def parse_label(value: Any) -> str | None:
+    """Return a class as text, None for no value: 1, 1.0 and "1" are one class, and so are a boolean
+    and its name. What is nested or too long is no class.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, (str, int, float, Decimal)) or value != value:  # NaN
+        return None
+    text = strip_quotes(str(value).strip())
+    if whole := WHOLE_NUMBER.fullmatch(text):
+        text = whole[1]
+    if text.lower() in ("true", "false"):
+        text = text.lower()
+    return text if 0 < len(text) <= MAX_CHARACTERS else None
 
 
 def clean(value: str) -> str:
     """Return a value as it is shown: composed (NFC), without characters that nobody sees, with one
     space for any.
     """
-    composed = unicodedata.normalize("NFC", value).translate(INVISIBLE)
-    return " ".join(composed.split())
+    return " ".join(unicodedata.normalize("NFC", value).translate(INVISIBLE).split())
 
 
 def fold(value: str) -> str:
@@ -75,13 +85,23 @@ def fold(value: str) -> str:
     return TRUTH.get(folded, folded)
 
 
+def take_first_level(value: str | None, sign: str) -> str | None:
+    """Return the first level of a path such as `Refund > Refused`; a list of values has none."""
+    if value is None or SEVERAL in value:
+        return None
+    return clean(value.partition(sign)[0]) or None
+
+
+def _is_list(value: str, delimiter: str) -> bool:
+    return delimiter in value and not DECIMAL.fullmatch(value.strip())
+
+
 @dataclass(frozen=True)
 class LabelValues:
     """What the values of a column are: by their folded form the class."""
 
     folds: bool = True
-    delimiters: str = ""
-    """Signs between several values in a cell; empty: there are none, or they are lists."""
+    delimiters: str = ""  # between several values in a cell
     names: Mapping[str, str] = field(default_factory=dict)
     is_multilabel: bool = False  # whether a text may have several of the classes
 
@@ -91,13 +111,11 @@ class LabelValues:
         """
         if not value:
             return None
-        names = {self._name(part) for part in self.split_cell(value)}
+        parts = self.split_cell(value)
+        names = {self.names.get(fold(part), part) if self.folds else part for part in parts}
         if self.is_multilabel:
             return SEVERAL.join(sorted(names)) if names or value == SEVERAL else None
         return names.pop() if len(names) == 1 else None
-
-    def _name(self, part: str) -> str:
-        return self.names.get(fold(part), part) if self.folds else part
 
     def split_cell(self, value: str) -> list[str]:
         """Return the values of a cell, as typed; none for a sign of a missing one."""
@@ -112,28 +130,22 @@ def decide_values(counts: Mapping[str, int], folds: bool = True) -> LabelValues:
     """Return what the values of a column are, by how often each occurs."""
     known = LabelValues(folds, _find_delimiters(counts) if folds else "")
     sizes = Counter[bool]()
-    for value, n in counts.items():
-        if parts := known.split_cell(value):
-            sizes[len(set(parts)) > 1] += n
-    known = replace(known, is_multilabel=0 < MIN_SEVERAL * sizes.total() <= sizes[True])
     spellings: dict[str, Counter[str]] = {}
     for value, n in counts.items():
-        for part in known.split_cell(value):
+        parts = known.split_cell(value)
+        if parts:
+            sizes[len(set(parts)) > 1] += n
+        for part in parts:
             spelling = clean(part) if folds else part
             spellings.setdefault(fold(part) if folds else part, Counter())[spelling] += n
-    names = {
-        folded: min(typed, key=lambda name: (-typed[name], name))
-        for folded, typed in spellings.items()
-    }
-    return replace(known, names=names)
-
-
-def hash_value(value: str | None, folds: bool) -> int:
-    """Return 32 bits that spellings of a class share; 0 for no value."""
-    if value is None or value == SEVERAL or (folds and fold(value) in MISSING):
-        return 0
-    parts = {fold(part) for part in re.split(r"[|;\x1f]", value)} if folds else {value}
-    return xxhash.xxh32_intdigest(SEVERAL.join(sorted(parts)).encode("utf-8", "surrogatepass"))
+    return replace(
+        known,
+        is_multilabel=0 < MIN_SEVERAL * sizes.total() <= sizes[True],
+        names={
+            folded: min(typed, key=lambda name: (-typed[name], name))
+            for folded, typed in spellings.items()
+        },
+    )
 
 
 def _find_delimiters(counts: Mapping[str, int]) -> str:
@@ -144,21 +156,24 @@ def _find_delimiters(counts: Mapping[str, int]) -> str:
     for delimiter, enough in DELIMITERS.items():
         alone = {fold(value) for value in counts if delimiter not in value}
         cells = [value for value in counts if _is_list(value, delimiter)]
-        known = [
-            cell
-            for cell in cells
-            if enough(part in alone for part in map(fold, cell.split(delimiter)) if part)
-        ]
+        parts = [[fold(part) for part in cell.split(delimiter) if part] for cell in cells]
+        known = [each for each in parts if enough(part in alone for part in each)]
         if cells and len(known) >= MIN_SINGLE * len(cells):
             found += delimiter
     return found
 
 
-def _is_list(value: str, delimiter: str) -> bool:
-    return delimiter in value and not DECIMAL.fullmatch(value.strip())
+def hash_value(value: str | None, folds: bool) -> int:
+    """Return 32 bits that spellings of a class share; 0 for no value."""
+    if value is None or value == SEVERAL or (folds and fold(value) in MISSING):
+        return 0
+    parts = {fold(part) for part in re.split(r"[|;\x1f]", value)} if folds else {value}
+    return xxhash.xxh32_intdigest(SEVERAL.join(sorted(parts)).encode("utf-8", "surrogatepass"))
 
 
-def describe_values(counts: Mapping[str, int], values: LabelValues, reviews: int = 0) -> str:
+def describe_values(
+    counts: Mapping[str, int], values: LabelValues, reviews: int = 0, column: str = "NAME"
+) -> str:
     """Return a line about what becomes of the values of a column, by how often each occurs as
     typed, of so many reviews; nothing where all are as they were typed.
     """
@@ -177,10 +192,8 @@ def describe_values(counts: Mapping[str, int], values: LabelValues, reviews: int
     said = []
     if folded := {name: typed for name, typed in by_class.items() if len(typed) > 1}:
         before = sum(map(len, by_class.values()))
-        shown = "; ".join(
-            f"{', '.join(sorted(typed)[:SHOWN])} → {name}"
-            for name, typed in sorted(folded.items())[:SHOWN]
-        )
+        joined = sorted(folded.items())[:SHOWN]
+        shown = "; ".join(f"{', '.join(sorted(of)[:SHOWN])} → {name}" for name, of in joined)
         said.append(
             f"{before:,} spellings are {len(by_class):,} classes, as case, spaces, zeros around a "
             f"number and ways to write an accent do not count ({shown})"
@@ -191,19 +204,17 @@ def describe_values(counts: Mapping[str, int], values: LabelValues, reviews: int
     if said:
         said.append("`fold_labels=False` keeps values as typed")
     for sign in PATH_SIGNS:
-        paths = [name for name in by_class if sign in name]
-        if 2 * len(paths) > len(by_class):
-            first = sorted({clean(name.split(sign)[0]) for name in by_class})
+        if 2 * sum(sign in name for name in by_class) > len(by_class):
+            first = sorted({take_first_level(name, sign) or "" for name in by_class})
             shown = ", ".join(first[:SHOWN]) + ", …" * (len(first) > SHOWN)
             said.append(
-                f"most values are paths: a column of their first levels ({shown}) is a task of "
-                f"{len(first)} classes"
+                f"most values are paths: `labels={f'{column}{sign}'!r}` is a task of their "
+                f"{len(first)} first levels ({shown})"
             )
             break
     if several := {n: cells[n] for n in sorted(cells) if n > 1}:
-        several = {1: cells[1], **several}
-        none = max(reviews - sum(several.values()), 0)
-        texts = [format_count(several.pop(1), "text") + " have one value"]
+        none = max(reviews - cells[1] - sum(several.values()), 0)
+        texts = [format_count(cells[1], "text") + " have one value"]
         texts += [f"{count:,} have {n}" for n, count in several.items()]
         said.append(
             ", ".join([*texts, f"{none:,} none"])
@@ -232,9 +243,3 @@ def keep_frequent(counts: Mapping[str, int]) -> dict[str, int]:
     """Return MAX_SPELLINGS values at most, the most frequent ones."""
     chosen = sorted(counts, key=lambda value: (-counts[value], value))[:MAX_SPELLINGS]
     return {value: counts[value] for value in sorted(chosen)}
-
-
-def join_values(values: Iterable[Any]) -> str:
-    """Return several values, or one, as one text; the order and copies do not count."""
-    distinct = sorted({str(value) for value in values if value is not None})
-    return SEVERAL.join(distinct) or SEVERAL

@@ -6,67 +6,55 @@ alike. What the values leave open ends in one line with the choices for `--stars
 
 import math
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
 
-NUMBER = r"([0-9]+(?:[.,][0-9]+)?)"
-UNIT = (
-    r"stars?(?: rating)?|sternen?|étoiles?|estrellas?|estrelas?|stell[ae]|points?|punkte?|sterren"
-    r"|gwiazdk[ai]|gwiazdek|stjärn(?:a|or)|yıldız|(?:颗|つ)?星|점|[★⭐]\ufe0f?"
+TABLES: dict[str, Any] = tomllib.loads(
+    resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8")
 )
-OF = r"/|out of|von|sur|de|di|su|van|z|av|af|，最多"
-OUT_OF = re.compile(rf"{NUMBER}\s*(?:{UNIT})?\s*(?:{OF})\s*{NUMBER}\D*", re.IGNORECASE)
+NUMBER = r"([0-9]+(?:[.,][0-9]+)?)"
+PLAIN = re.compile(rf"([-+]?{NUMBER[1:]}(?:[\s-]*(?:{TABLES['unit']}))?", re.IGNORECASE)
+PERCENT = re.compile(rf"{NUMBER}\s*%")
+OUT_OF = re.compile(
+    rf"{NUMBER}\s*(?:{TABLES['unit']})?\s*(?:{TABLES['out_of']})\s*{NUMBER}\D*", re.IGNORECASE
+)
 TOP_FIRST = re.compile(rf"{NUMBER}\s*(?:つ星のうち|yıldız üzerinden)\s*{NUMBER}\D*")
-PLAIN = re.compile(rf"([-+]?{NUMBER[1:]}(?:[\s-]*(?:{UNIT}))?", re.IGNORECASE)
 LEAD = re.compile(r"(?:rated|rating)\s*:?\s*(?=\d)", re.IGNORECASE)
 WORD = re.compile(r"(one|two|three|four|five)(?:[\s-]*stars?)?")
 WORDS = {word: number for number, word in enumerate(["one", "two", "three", "four", "five"], 1)}
-PERCENT = re.compile(rf"{NUMBER}\s*%")
 SYMBOLS = re.compile(r"([★⭐]\ufe0f?|\s)+([☆✩]|\s)*")
 SCALE = re.compile(rf"(-?{NUMBER[1:]}-(-?{NUMBER[1:]}")
 NUMBERED = re.compile(rf"{NUMBER}\s*(?:[-–—:=.)]\s*){{1,2}}([^\W\d_][^\d/%]*)")
 """A number and what it stands for, as forms write it: "5 - Excellent", "1: very bad"."""
-BEST = re.compile(
-    r"(excellent|very good|great|best|outstanding|perfect|(very|extremely) satisfied|strongly agree"
-    r"|sehr (gut|zufrieden)|hervorragend|très (bon|bien|satisfait)|excelente|muy (buen|satisf)"
-    r"|eccellente|ottimo|ótimo|muito bom|uitstekend|zeer goed)",
-    re.IGNORECASE,
-)
+BEST = re.compile(f"({TABLES['best']})", re.IGNORECASE)
 REVERSED = -1  # instead of what a number is out of: it is 1, and its words call it the best
-FACES = {
-    **dict.fromkeys("😡😠🤬👿💀😤🤮", 1),
-    **dict.fromkeys("🙁😞😟😕😔😢☹😦😒", 2),
-    **dict.fromkeys("😐😑😶🤔", 3),
-    **dict.fromkeys("🙂😊😀☺😃😌", 4),
-    **dict.fromkeys("😍😁😄🤩🥰😆❤", 5),
-}
+FACES = {face: int(stars) for stars, faces in TABLES["faces"].items() for face in faces}
 THUMBS = {"👍": True, "👎": False}
-STYLE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
-"""Of an emoji: as text or in colour, and of which skin."""
-MAX_CHARACTERS = 40  # what is longer is no number of stars, and not worth remembering
+STYLE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")  # of an emoji, and its colour of skin
+MAX_CHARACTERS = 40  # what is longer is no number of stars
 NO, YES = 1e6, 1e6 + 1  # what booleans stand for among numbers
-MIN_SHARE = 0.99
-"""Of a column's numbers that 1 to 5 must hold: others, such as 0 for "not rated", are unknown."""
-MIN_VALUES = 100
-"""Ratings from which on it is evidence that none is five stars, or how a single file is."""
+MIN_SHARE = 0.99  # of a column's numbers that 1 to 5 must hold; others, such as 0, are unknown
+MIN_VALUES = 100  # ratings that show that none is five stars, or how a single file is
 MAX_SHOWN = 12  # values in a message
 BINARY = "binary"
-NPS = "nps"
-"""Answers from 0 to 10 whether one would recommend: up to 6 detractors, from 9 on promoters."""
+NPS = "nps"  # answers from 0 to 10: up to 6 detractors, from 9 on promoters
 SCALES = (
     *(("0-1", 0), ("0.1-1", 0.1), ("0.2-1", 0.2), ("0.5-5", 0.5)),
     *(("0-10", 0), ("1-10", 0), ("2-10", 2)),
     *(("0-100", 0), ("1-100", 0), ("10-100", 10), ("20-100", 20)),
 )
 """Scales that are looked for besides 1 to 5, 0 to 4 and 0 to 5, and their steps; 0: any."""
+Rating = tuple[float, float]  # a number, and what it is out of (0: it does not say)
 
 
 @dataclass(frozen=True)
@@ -99,16 +87,12 @@ FIVE = Scale("1-5")
 
 
 def parse_scale(name: str) -> tuple[float, float]:
-    """Return the worst and the best of a scale such as 1-10, or 6-1 where 1 is the best; UserError
-    for what is none.
-    """
+    """Return the worst and the best of a scale such as 1-10, or 6-1 where 1 is the best."""
     match = SCALE.fullmatch(name)
     worst, best = (float(part.replace(",", ".")) for part in match.groups()) if match else (0, 0)
     if worst == best:
         raise UserError(
-            f"write WORST-BEST, for example 1-10, or 6-1 where 1 is the best, or {BINARY} or {NPS}",
-            "stars_scale",
-            name,
+            f"write WORST-BEST, such as 1-10 or 6-1, or {BINARY} or {NPS}", "stars_scale", name
         )
     return worst, best
 
@@ -120,15 +104,12 @@ def is_reversed(name: str) -> bool:
 
 
 def check_scale(name: str | None) -> None:
-    """Raise UserError for what is no scale."""
     if name not in (None, BINARY, NPS):
         parse_scale(name)
 
 
 def describe_scale(scale: Scale, numbers: Iterable[float]) -> str:
-    """Return which of the numbers of a column are negative, neither and positive; nothing of 1 to
-    5.
-    """
+    """Return which numbers of a column are negative, neither and positive; nothing of 1 to 5."""
     ordered = np.array(sorted(numbers))
     codes = scale.map_ratings(ordered)
     if scale.name in (FIVE.name, BINARY) or not codes.any():
@@ -146,7 +127,7 @@ def describe_scale(scale: Scale, numbers: Iterable[float]) -> str:
 
 
 @lru_cache(4096, typed=True)  # True is not 1
-def parse_rating(value: Any) -> tuple[float, float] | None:
+def parse_rating(value: Any) -> Rating | None:
     """Return the number that a value says and what it is out of, 0 where it does not say, REVERSED
     where 1 is the best; None for no number: 4, 4.0, "4,5", "4/5", "80%", "4 Sterne", "FOUR",
     "Rated 4 out of 5", "★★★★☆", True, "4 - Good", "🙂".
@@ -188,16 +169,12 @@ def strip_quotes(text: str) -> str:
 
 
 def show_rating(number: float) -> str:
-    """Return a rating as a user would write it."""
     return {NO: "false", YES: "true"}.get(number, f"{number:g}")
 
 
-def decide_scale(
-    counts: Mapping[tuple[float, float], int], where: str, given: str | None = None
-) -> Scale:
-    """Return the scale of numbers, each with what it is out of and how often it occurs.
-
-    Raises UserError where they leave it open; `given` is the user's word, `where` names the column.
+def decide_scale(counts: Mapping[Rating, int], where: str, given: str | None = None) -> Scale:
+    """Return the scale of ratings, by how often each occurs; `given` is the user's word, `where`
+    names the column. Raises UserError where they leave it open.
     """
     if given or not counts:
         return Scale(given or FIVE.name)
@@ -206,16 +183,14 @@ def decide_scale(
         counts = rated  # -1 says beside them that there is no rating
     values, total = {number for number, _ in counts}, sum(counts.values())
     if any(top == REVERSED for _, top in counts):
-        raise _tell_choices(values, where, [f"{max(5, *values):g}-1"])
+        raise _ambiguous_scale(values, where, [f"{max(5, *values):g}-1"])
     tops = {top for _, top in counts if top}
     bare = any(number and not top for number, top in counts)
     if len(tops) > 1 or (bare and tops - {5}):
-        shown = (
-            " and ".join(f"out of {top:g}" for top in sorted(tops)) + " and without a scale" * bare
-        )
+        shown = " and ".join(f"out of {top:g}" for top in sorted(tops))
         raise UserError(
-            f"{where}: its stars are on two scales, {shown}; write them on one, or give another "
-            "column with `columns='stars=NAME'`"
+            f"{where}: its stars are on two scales, {shown}{' and without a scale' * bare}; "
+            "write them on one, or give another column with `columns='stars=NAME'`"
         )
     whole = values <= {0, 1, NO, YES} and values & {0, NO}
     if (whole or values == {-1, 1}) and not tops:
@@ -224,30 +199,35 @@ def decide_scale(
     if fitting >= MIN_SHARE * total and tops <= {5}:
         largest = max((number for number in values if number <= 5), default=5)
         if largest in (2, 3, 4) and not tops and len(values) > 1 and total >= MIN_VALUES:
-            raise _tell_choices(values, where, [f"1-{largest:g}", "1-5"])
+            raise _ambiguous_scale(values, where, [f"1-{largest:g}", "1-5"])
         return FIVE
     low, high = min(values), max(values | tops)
     if low < 0:
-        raise _tell_choices(values, where, [f"{low:g}-{high:g}"])
+        raise _ambiguous_scale(values, where, [f"{low:g}-{high:g}"])
     if (low, high) == (0, 4) and values == {0, 1, 2, 3, 4}:
         return Scale("0-4")
     if low == 0 and high in (3, 4, 5):
-        raise _tell_choices(values, where, [f"0-{high:g}", "1-5"])
-    found = [Scale(name) for name, step in SCALES if _holds(name, step, values, high)]
+        raise _ambiguous_scale(values, where, [f"0-{high:g}", "1-5"])
+    found = []  # scales that end where the values do, hold all, and have them on their steps
+    for name, step in SCALES:
+        least, most = parse_scale(name)
+        steps = [v / step for v in values] if step else []
+        on_steps = all(math.isclose(n, round(n), abs_tol=1e-6) for n in steps)
+        if most == high and least <= low and on_steps:
+            found.append(Scale(name))
     if exact := [scale for scale in found if parse_scale(scale.name)[0] == low]:
         return exact[0]
-    mapped = {tuple(scale.map_ratings(np.array(sorted(values)))) for scale in found}
-    if len(mapped) == 1:
+    if len({tuple(scale.map_ratings(np.array(sorted(values)))) for scale in found}) == 1:
         return found[0]
     first = f"{min(low, 1):g}"
     others = [f"{first}-{high:g}", f"{high:g}-{first}"] if 5 < high < 10 else []
     ten = [f"{first}-10"] if high >= 7 or not others else []  # which 4 stars begin with
     names = dict.fromkeys([*others, *ten, *([] if low < 1 else ["1-5"])])
-    raise _tell_choices(values, where, [s.name for s in found] or list(names))
+    raise _ambiguous_scale(values, where, [s.name for s in found] or list(names))
 
 
-def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserError:
-    """Return the mistake that says which scales a column may have."""
+def _ambiguous_scale(values: set[float], where: str, choices: list[str]) -> UserError:
+    """Build the error that lists the possible scales."""
     shown = [show_rating(value) for value in sorted(values)]
     if len(shown) > MAX_SHOWN:
         shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
@@ -260,24 +240,13 @@ def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserErr
     )
 
 
-def _holds(name: str, step: float, values: set[float], high: float) -> bool:
-    """Return whether a scale ends where the values do, holds all, and has them on its steps."""
-    low, top = parse_scale(name)
-    return (
-        high == top
-        and min(values) >= low
-        and all(not step or math.isclose(v / step, round(v / step), abs_tol=1e-6) for v in values)
-    )
-
-
 def decide_scales(
-    ratings: Mapping[str, Mapping[tuple[float, float], int]], where: str, given: str | None = None
+    ratings: Mapping[str, Mapping[Rating, int]], where: str, given: str | None = None
 ) -> Scale:
-    """Return the scale of a dump by the ratings of each of its files.
-
-    Raises UserError where it is open, or where a file by itself has another scale.
+    """Return the scale of a dump by the ratings of each of its files; UserError where it is open,
+    or where a file by itself has another scale.
     """
-    together: Counter[tuple[float, float]] = Counter()
+    together: Counter[Rating] = Counter()
     for counts in ratings.values():
         together.update(counts)
     scale = decide_scale(together, where, given)
@@ -290,12 +259,11 @@ def decide_scales(
     return scale
 
 
-def encode_ratings(counts: Mapping[tuple[float, float], int]) -> dict[str, int]:
+def encode_ratings(counts: Mapping[Rating, int]) -> dict[str, int]:
     """Return counts of ratings with names that JSON can have."""
     return {f"{number!r}/{top!r}": n for (number, top), n in sorted(counts.items())}
 
 
-def decode_ratings(counts: Mapping[str, int]) -> dict[tuple[float, float], int]:
-    """Return what `encode_ratings` took."""
+def decode_ratings(counts: Mapping[str, int]) -> dict[Rating, int]:
     parts = ((name.partition("/"), n) for name, n in counts.items())
     return {(float(number), float(top)): n for (number, _, top), n in parts}

@@ -44,6 +44,8 @@ class Terminal:
         self.console = Console(stderr=True, highlight=False, emoji=False)
         self._bars = ProgressBars(self.console, transient=True)
         self._lock, self._printed_at = threading.Lock(), dict[str, float]()
+        self._left: dict[str, float] = {}
+        """Label of a stage that is being made → the seconds that its job still takes."""
 
     def __enter__(self) -> "Terminal":
         if self.console.is_terminal:
@@ -68,6 +70,7 @@ class Terminal:
             self.print_line(f"{stage.label}: started")
 
     def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None:
+        self._left[stage.label] = progress.get("seconds_left") or 0
         if self.console.is_terminal:
             about = f": {progress['description']}" if progress["description"] else ""
             self._bars.show(stage.fingerprint, f"{stage.label}{about}", progress)
@@ -79,7 +82,7 @@ class Terminal:
                 self.print_line(f"{stage.label}: {format_report(progress)}")
 
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
-        self._bars.remove(stage.fingerprint)
+        self._remove(stage)
         how = "found complete" if found else f"{manifest.get('seconds', 0.0):,.1f} s"
         text = f"{stage.label:<32} {how:<16} "
         self.print_line(format_marked_line("✓", "green", text, summarize_manifest(manifest)))
@@ -87,12 +90,16 @@ class Terminal:
             self.print_line(format_marked_line("!", "yellow", f"{stage.label}: {warning}"))
 
     def on_failure(self, stage: Stage, cause: str) -> None:
-        self._bars.remove(stage.fingerprint)
+        self._remove(stage)
         self.print_line(format_marked_line("✗", "red", f"{stage.label:<32} {cause}"))
 
     def on_stop(self, stage: Stage) -> None:
-        self._bars.remove(stage.fingerprint)
+        self._remove(stage)
         self.print_line(format_marked_line("■", "yellow", f"{stage.label:<32} stopped"))
+
+    def _remove(self, stage: Stage) -> None:
+        self._bars.remove(stage.fingerprint)
+        self._left.pop(stage.label, None)
 
     def on_wait(self, stage: Stage) -> None:
         self.print_line(f"{stage.label}: another run is making it; waiting")
@@ -100,11 +107,14 @@ class Terminal:
     def on_link(self, stage: Stage, address: str) -> None:
         self.print_line(f"{stage.label}: {address}")
 
-    def on_answer(self, row: Mapping[str, str]) -> None:
-        task, arm, seconds = (row[name] for name in ("task", "arm", "seconds"))
+    def on_answer(self, row: Mapping[str, str], best: str) -> None:
+        task, arm = row["task"], row["arm"]
         [metric] = [name for name in row if name not in ("task", "arm", "gain", "seconds")]
-        gain = f", {row['gain']}" if row["gain"] else ""
-        line = f"{task}: {arm} has {row[metric]} {metric} on test{gain}, after {seconds} s"
+        line = f"{arm}, {task}: {row[metric]} {metric}; {best}"
+        if self._left:
+            label, seconds = max(self._left.items(), key=lambda one: one[1])
+            minutes = max(1, round(seconds / 60))
+            line += f"; {label}: {minutes} minute{'s' * (minutes > 1)} left"
         self.print_line(format_marked_line("→", "cyan", line))
 
 

@@ -43,8 +43,8 @@ class ProgressListener(Protocol):
 
     def on_link(self, stage: Stage, address: str) -> None: ...
 
-    def on_answer(self, row: Mapping[str, str]) -> None:
-        """Show the new row of the table of answers, by column."""
+    def on_answer(self, row: Mapping[str, str], best: str) -> None:
+        """Show the new row of the table of answers, by column, and the best answers so far."""
 
 
 listeners: ContextVar[tuple[ProgressListener, ...]] = ContextVar("listeners", default=())

@@ -14,7 +14,12 @@ from amazon_electra.flows.ui import artifacts
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.evaluation.significance import compare_arms
-from amazon_electra.model.report.formats import format_change, format_with_interval, get_title
+from amazon_electra.model.report.formats import (
+    format_change,
+    format_number,
+    format_with_interval,
+    get_title,
+)
 
 
 class Answers:
@@ -25,6 +30,8 @@ class Answers:
         self._seconds: dict[str, float] = {}
         self._first: dict[str, tuple[str, Stage]] = {}
         self._rows: dict[tuple[str, ...], dict[str, str]] = {}
+        self._best: dict[str, tuple[float, str]] = {}
+        """Task → rank of its best answer on test, and the arm with its value."""
 
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
         self._seconds[stage.fingerprint] = manifest.get("seconds", 0.0)
@@ -55,7 +62,12 @@ class Answers:
         self._runner.tracking.log_metrics({**values, f"answers.{arm}.{task}.seconds": seconds})
         about = "The arms that are evaluated so far, on test, with 95% intervals"
         artifacts.publish_table("answers", list(self._rows.values()), about)
-        self._runner.notify("on_answer", row)
+        value = metrics[metric]["value"]
+        rank = value if METRICS[metric].better == "higher" else -value
+        named = f"{name}, {format_number(metric, value)}"
+        self._best[task] = max(self._best.get(task, (rank, named)), (rank, named))
+        best = "; ".join(f"{text} ({task})" for task, (_, text) in self._best.items())
+        self._runner.notify("on_answer", row, f"best so far: {best}")
 
     def _compare(self, metric: str, stage: Stage, other: Stage) -> str:
         """Return the difference of two evaluations with its interval."""

@@ -1,8 +1,11 @@
 """A shop's own CSV, made of the real reviews in a folder: 5,000 rows with German column names, a
-scale of 1 to 10, dates, titles, its own order numbers, and a tenth of the rows in Spanish.
+scale of 1 to 10, dates, titles, its own order numbers, and a tenth of the rows in Spanish; and how
+long `run` takes on it until each answer, each model and the end.
 
-    python tests/bench/shop.py --reviews ../shared/data/reviews --output shop.csv
-    amazon-electra run --dump shop.csv
+    python tests/bench/shop.py --reviews ../shared/data/reviews --dump shop.csv
+    python tests/bench/shop.py --dump shop.csv --store /tmp/new [--code CHECKOUT] [-- OPTIONS]
+
+Without `--reviews` the dump may be any; what stands after `--` goes to `run`.
 """
 
 import argparse
@@ -10,12 +13,20 @@ import csv
 import gzip
 import io
 import json
+import os
 import random
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+SHOWN = ("corpus", "contrastive-adaptation", "pretraining", "evaluation", "model", "report")
+SAMPLE_SECONDS = 1.0
 ROWS, SPANISH = 5_000, 500
 COLUMNS = ("Bestellnummer", "Artikel", "Datum", "Betreff", "Kommentar", "Note")
 ENGLISH = ("mcauley_2023/Books.jsonl", "mcauley_2018/Pet_Supplies.json")
@@ -68,9 +79,48 @@ def write_shop(folder: Path, output: Path) -> None:
             )
 
 
+def run_shop(dump: str, store: Path, code: Path, options: list[str]) -> None:
+    """Run a checkout on a dump, and print seconds and CPU seconds until each stage was there."""
+    if store.exists():
+        sys.exit(f"{store} is there already; a run would continue it")
+    module = ["-m", "amazon_electra.flows.cli.main", "run"]
+    command = [sys.executable, *module, "--dump", dump, "--store", str(store), *options]
+    places = {"PYTHONPATH": str(code / "deploy" / "package")}
+    began, used = time.time(), [(time.time(), 0.0)]
+    run = psutil.Popen(command, env=os.environ | places, cwd=code)
+    while run.poll() is None:
+        used.append((time.time(), max(measure_cpu(run), used[-1][1])))
+        time.sleep(SAMPLE_SECONDS)
+    made = [json.loads(file.read_text()) for file in store.glob("*/*/manifest.json")]
+    print(f"{'seconds':>9} {'CPU s':>9}  what")
+    for one in sorted(made, key=lambda made: made["finished"]):
+        if one["stage"] in SHOWN:
+            then = datetime.fromisoformat(one["finished"]).timestamp()
+            cpu = next((cpu for at, cpu in used if at >= then), used[-1][1])
+            print(f"{then - began:9.1f} {cpu:9.1f}  {one['title']}")
+    print(f"{used[-1][0] - began:9.1f} {used[-1][1]:9.1f}  end, exit code {run.returncode}")
+
+
+def measure_cpu(run: psutil.Process) -> float:
+    """Return the CPU seconds of a process and all that it started, over or not."""
+    total = 0.0
+    with suppress(psutil.Error):
+        for process in [run, *run.children(recursive=True)]:
+            with suppress(psutil.Error):
+                total += sum(process.cpu_times()[:4])  # its own and those of children that are over
+    return total
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--reviews", type=Path, required=True, help="folder of real reviews")
-    parser.add_argument("--output", type=Path, required=True, help="CSV that is written")
+    parser.add_argument("--reviews", type=Path, help="folder of real reviews, to write the dump")
+    parser.add_argument("--dump", required=True, help="CSV that is written, and run on")
+    parser.add_argument("--store", type=Path, help="new folder of the run's results")
+    parser.add_argument("--code", type=Path, default=Path(__file__).parents[2], help="checkout")
+    parser.add_argument("options", nargs="*", help="options of `run`, after --")
     arguments = parser.parse_args()
-    write_shop(arguments.reviews, arguments.output)
+    if arguments.reviews:
+        write_shop(arguments.reviews, Path(arguments.dump))
+    if arguments.store:
+        code = arguments.code.resolve()
+        run_shop(arguments.dump, arguments.store.resolve(), code, arguments.options)

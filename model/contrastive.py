@@ -11,12 +11,15 @@ import json
 import math
 import os
 import signal
+import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -56,11 +59,14 @@ from amazon_electra.model.processes import check_processes, run_processes
 from amazon_electra.model.report.document import render_template
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
+T = TypeVar("T")
 SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
 """Where `epochs` is not set, passes until so many pairs were seen: 10,089 once gained 1.2 to 4.7
 points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170.
 """
 CHECKPOINT_SECONDS = 60.0
+SPARE_PRIORITY = 5
+"""Nice value of threads that should take idle cores alone: beside another job a quarter of one."""
 CPU_ROWS = 32
 """Texts of about one length that a CPU encodes at once: short ones are then padded little."""
 
@@ -159,15 +165,43 @@ def compute_loss(
     return (both[0] + both[1]) / 2, found
 
 
+class Workers:
+    """Threads that compute the parts of a batch, each with one core; `spare` ones take what cores
+    others leave idle.
+    """
+
+    def __init__(self, threads: int, spare: int = 0) -> None:
+        self._places = iter(range(threads + spare))
+        self._threads = threads
+        self._pool = None
+        if threads + spare > 1:  # one alone computes in this thread, as accelerators need it
+            self._pool = ThreadPoolExecutor(threads + spare, initializer=self._begin)
+
+    def _begin(self) -> None:
+        if next(self._places) >= self._threads and sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARE_PRIORITY)
+
+    def map(self, compute: Callable[..., T], *given: Iterable[Any]) -> Iterator[T]:
+        """Yield what is computed, in order."""
+        return self._pool.map(compute, *given) if self._pool else map(compute, *given)
+
+
 class Contrast:
     """The network, its texts and its optimizer; `take_step` moves it forward, and raises Stopped
     where there is a signal in `stopping`; of several processes none stops within a step.
     """
 
     def __init__(
-        self, config: ContrastiveConfig, network: Any, texts: Texts, device: Device, steps: int
+        self,
+        config: ContrastiveConfig,
+        network: Any,
+        texts: Texts,
+        device: Device,
+        steps: int,
+        workers: Workers,
     ) -> None:
         self.config, self.texts, self.device, self.steps = config, texts, device, steps
+        self.workers = workers
         self.totals, self.stopping = ContrastTotals(), list[int]()
         self.network = network.to(device.torch).eval()  # no dropout
         self.network.set_attn_implementation("eager")  # fused ones are slower for such short texts
@@ -199,27 +233,33 @@ class Contrast:
         holds_all = (config.device_batch or share) >= share
         parts = self._cut(rows, share if holds_all else config.device_batch or share)
 
-        with torch.set_grad_enabled(holds_all), open_autocast(device):
-            found = [self._embed(rows, part) for part in parts]
-        order = torch.as_tensor(np.argsort(np.concatenate(parts)), device=device.torch)
-        embedded = torch.cat(found)[order]
+        def embed(part: np.ndarray, keeps_graph: bool = holds_all) -> Tensor:
+            with torch.set_grad_enabled(keeps_graph), open_autocast(device):
+                return self._embed(rows, part)
 
-        every = self._gather(embedded.detach(), share).requires_grad_()
+        found = list(self.workers.map(embed, parts))
+        order = torch.as_tensor(np.argsort(np.concatenate(parts)), device=device.torch)
+        embedded = torch.cat([one.detach() for one in found])[order]
+
+        every = self._gather(embedded, share).requires_grad_()
         numbers = torch.as_tensor(texts.title_numbers[chosen], device=device.torch)
         half = len(chosen)
         loss, accuracy = compute_loss(every[:half], every[half:], numbers, config.temperature)
         [wanted] = torch.autograd.grad(loss, every)
         wanted = torch.cat([wanted[:half][mine], wanted[half:][mine]])
 
-        if holds_all:
-            embedded.backward(wanted)
-        else:
-            for part in parts:
-                with open_autocast(device):
-                    again = self._embed(rows, part)
-                again.backward(wanted[torch.as_tensor(part, device=device.torch)])
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        device.all_reduce_sum(gradients)
+        def differentiate(one: Tensor, part: np.ndarray) -> Sequence[Tensor | None]:
+            one = one if holds_all else embed(part, True)
+            own = wanted[torch.as_tensor(part, device=device.torch)]
+            return torch.autograd.grad(one, self.parameters, own, allow_unused=True)
+
+        # added in the order of the parts, so that the number of workers changes no byte
+        for gradients in self.workers.map(differentiate, found, parts):
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+                if gradient is not None:
+                    before = parameter.grad
+                    parameter.grad = gradient if before is None else before.add_(gradient)
+        device.all_reduce_sum([p.grad for p in self.parameters if p.grad is not None])
         nn.utils.clip_grad_norm_(self.parameters, config.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -282,9 +322,14 @@ def adapt_contrastively(
     corpora: Sequence[str | Path],
     output: str | Path,
     resources: TrainingResources = ALL_CORES,
+    *,
+    spare: int = 0,
 ) -> ContrastiveResult:
     """Adapt the encoder of a folder to the pairs of the corpora's pretrain splits, and write it to
     `output/encoder`; continue from the last checkpoint there, if there is one.
+
+    On a CPU `spare` threads more than those of `resources` take what other jobs leave of the cores;
+    how many there are changes no byte.
 
     Raise UserError where there are too few pairs, or the folder has no encoder that can be adapted.
     A SIGTERM ends it with a checkpoint and exit status 143.
@@ -294,11 +339,15 @@ def adapt_contrastively(
     if processes > 1 and "RANK" not in os.environ:
         check_processes(resources.device, processes)
         return ContrastiveResult(**run_processes(_adapt_as_rank, asked, processes))
-    if resources.threads or processes > 1:
-        torch.set_num_threads(resources.threads or max(1, (os.cpu_count() or 1) // processes))
+    threads = resources.threads or max(1, (os.cpu_count() or 1) // processes)
     device = open_device(resources.device, config.precision)
+    if device.kind == "cpu":
+        torch.set_num_threads(1)
+    workers = Workers(threads, spare) if device.kind == "cpu" else Workers(1)
     try:
-        return _adapt(config, Path(encoder), list(map(Path, corpora)), Path(output), device)
+        return _adapt(
+            config, Path(encoder), list(map(Path, corpora)), Path(output), device, workers
+        )
     finally:
         device.close()
 
@@ -313,6 +362,7 @@ def _adapt(
     corpora: Sequence[Path],
     output: Path,
     device: Device,
+    workers: Workers,
 ) -> ContrastiveResult:
     network = load_network(encoder)
     tokenizer = load_tokenizer(str(encoder))
@@ -329,7 +379,8 @@ def _adapt(
         raise UserError(f"{device.world_size} processes cannot share it", "batch", config.batch)
     epochs = config.epochs or min(MAX_EPOCHS, math.ceil(SEEN_PAIRS / len(pairs)))
     texts = Texts(pairs, tokenizer, config)
-    contrast = Contrast(config, network, texts, device, epochs * (len(pairs) // batch))
+    steps = epochs * (len(pairs) // batch)
+    contrast = Contrast(config, network, texts, device, steps, workers)
     identity = {
         "contrastive": CONTRASTIVE_VERSION,
         **{n: v for n, v in config.model_dump().items() if n not in FREE_CONTRASTIVE_SETTINGS},

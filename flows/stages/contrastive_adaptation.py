@@ -41,15 +41,16 @@ class ContrastiveAdaptation(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.contrastive import adapt_contrastively
 
-        return asdict(
-            adapt_contrastively(
-                self.config,
-                locate_origin(store, self.inputs["origin"]),
-                [Path(locate_stage(store, self.inputs["corpus"]))],
-                folder,
-                divide_cores(self.resources),
-            )
+        resources = divide_cores(self.resources)
+        made = adapt_contrastively(
+            self.config,
+            locate_origin(store, self.inputs["origin"]),
+            [Path(locate_stage(store, self.inputs["corpus"]))],
+            folder,
+            resources,
+            spare=self.resources.beside if resources.threads else 0,
         )
+        return asdict(made)
 
 
 def build_contrastive_stage(

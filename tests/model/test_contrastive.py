@@ -158,6 +158,22 @@ def test_a_smaller_device_batch_gives_the_same_losses(encoder, corpus, tmp_path,
     assert read_losses(tmp_path / "parts") == pytest.approx(expected, rel=2e-4)
 
 
+def test_more_threads_give_the_same_bytes(encoder, corpus, tmp_path):
+    made = [
+        adapt_contrastively(
+            SMALL.replace(device_batch=4),
+            encoder,
+            [corpus],
+            tmp_path / str(spare),
+            TrainingResources(device="cpu", threads=1),
+            spare=spare,
+        )
+        for spare in (0, 3)
+    ]
+    one, other = (Path(each.encoder) / "model.safetensors" for each in made)
+    assert one.read_bytes() == other.read_bytes()
+
+
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_interrupted_it_continues_to_the_same_bits(
     encoder, corpus, tmp_path, monkeypatch, is_killed

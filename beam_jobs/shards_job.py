@@ -18,19 +18,19 @@ The command adds them up; of a template, which no command waits for, a last step
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated
 
 import apache_beam as beam
+from typing_extensions import Doc
 
 from amazon_electra.beam_jobs import corpus_job
 from amazon_electra.beam_jobs.config import CorpusConfig, Place, ShardsConfig, ShardsOptions
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import ShardsResult
-from amazon_electra.beam_jobs.core.settings import build_settings, read_known_options
-from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.core.settings import build_settings
+from amazon_electra.beam_jobs.engine.beam_options import describe_engine, is_staged_only
 from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from amazon_electra.beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
 from amazon_electra.beam_jobs.packing.shards import (
@@ -40,33 +40,39 @@ from amazon_electra.beam_jobs.packing.shards import (
     update_bar,
 )
 
-DESCRIPTION = "Pack a corpus into sequences of token ids. Any Beam option may follow."
 MAX_DOCUMENT = 200_000
 """Characters of a document of general text; longer ones are dropped and counted."""
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Make the shards that a command line asks for."""
-    options, flags = read_known_options(ShardsOptions, argv, "shards_job", DESCRIPTION)
-    return _make_with(options, flags)
-
-
 def make_shards(
     config: ShardsConfig,
-    vocabulary: Place,
-    output: Place,
+    vocabulary: Annotated[Place, Doc("Folder that model.vocabulary wrote")],
+    output: Annotated[Place, Doc("Folder of the shards")],
     *,
-    corpus: Place | None = None,
-    general_text: Sequence[Place] = (),
-    punkt: Place | None = None,
-    withhold: Sequence[Place] = (),
-    withhold_corpus: Place | None = None,
+    corpus: Annotated[Place | None, Doc("Folder that corpus_job wrote")] = None,
+    general_text: Annotated[
+        Sequence[Place],
+        Doc("Instead of a corpus: text files, plain or compressed, with one document a block"),
+    ] = (),
+    punkt: Annotated[
+        Place | None,
+        Doc(
+            "With general text: Punkt parameters, such as punkt.json of a corpus; none: trained on "
+            "the text"
+        ),
+    ] = None,
+    withhold: Annotated[
+        Sequence[Place], Doc("With general text: evaluation files, whose texts are left out")
+    ] = (),
+    withhold_corpus: Annotated[
+        Place | None,
+        Doc("With general text: corpus whose dev and test reviews are left out"),
+    ] = None,
     beam_options: Sequence[str] = (),
 ) -> ShardsResult:
-    """Pack a corpus, or general text, into shards, in the folder `output`.
+    """Pack a corpus, or general text, into sequences of token ids. Any Beam option may follow.
 
-    `punkt`, `withhold` and `withhold_corpus` belong to general text; see make_corpus. Raises
-    UserError for inputs that cannot be read or that exclude each other.
+    Raises UserError for inputs that cannot be read or that exclude each other.
     """
     options = build_settings(
         ShardsOptions,
@@ -81,15 +87,11 @@ def make_shards(
             "withhold_corpus": str(withhold_corpus) if withhold_corpus else None,
         },
     )
-    return ShardsResult.of(_make_with(options, list(beam_options)))
-
-
-def _make_with(options: ShardsOptions, flags: list[str]) -> dict[str, Any]:
-    measure = start_clock()
+    flags, measure = list(beam_options), start_clock()
     packing = prepare_output(options)
     corpus = options.corpus or make_general_corpus(options, flags)
     plan = plan_shards(options, flags, packing, corpus)
-    engine, units = beam_options.describe_engine(plan.engine), len(plan.units)
+    engine, units = describe_engine(plan.engine), len(plan.units)
     remove_strays(plan.packing, plan.units)
     with Progress(units, "units", f"shards ({engine})") as bar:
         run_beam_graph(
@@ -98,10 +100,10 @@ def _make_with(options: ShardsOptions, flags: list[str]) -> dict[str, Any]:
             plan.packing.output,
             lambda: update_bar(bar, plan),
         )
-        if beam_options.is_staged_only(plan.engine):
-            return {"staged": engine, "units": units}
+        if is_staged_only(plan.engine):
+            return ShardsResult.of({"staged": engine, "units": units})
         update_bar(bar, plan, units)
-    return finish_shards(plan, measure)
+    return ShardsResult.of(finish_shards(plan, measure))
 
 
 def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PCollection:
@@ -112,7 +114,7 @@ def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PColle
         | "List units" >> beam.Create(units)
         | "Pack into shards" >> beam.ParDo(PackIntoShards(plan.packing))
     )
-    if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
+    if is_staged_only(plan.engine):  # where nobody waits to add up
         _ = (
             packed
             | "Count units" >> beam.combiners.Count.Globally()
@@ -149,11 +151,13 @@ def make_general_corpus(options: ShardsOptions, flags: list[str]) -> str:
     if made.staged:
         raise UserError(
             "its corpus has to be there before the shards are staged; make it "
-            "with corpus_job and `format='text'`, and give it as `corpus`",
+            "with corpus_job and `format text`, and give it as `corpus`",
             "general_text",
         )
     return folder
 
 
 if __name__ == "__main__":
-    main(run, ShardsOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(make_shards)

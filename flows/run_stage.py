@@ -214,7 +214,7 @@ def make_with_log(store: Store, path: str, events: int) -> int:
     """Make a stage whose output goes to its log; write what happens to it as events, and return
     the exit code.
     """
-    log, errors = dict[str, Any](), list[str]()
+    log, why = dict[str, Any](), dict[str, Any]()
 
     def tell(event: str, **more: Any) -> None:
         if event == "begun":
@@ -226,7 +226,9 @@ def make_with_log(store: Store, path: str, events: int) -> int:
         try:
             make(store, load_stage(store, path), tell)
         except (UserError, JobFailed) as error:  # of others the log says more
-            errors.append(describe_error(error)[:MAX_ERROR])
+            why["error"] = describe_error(error)[:MAX_ERROR]
+            if isinstance(error, UserError):
+                why["mistake"] = error.describe() | {"message": error.message[:MAX_ERROR]}
             raise
         return {}
 
@@ -235,7 +237,7 @@ def make_with_log(store: Store, path: str, events: int) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     if code:
-        tell("failed", code=code, error="".join(errors))
+        tell("failed", code=code, **why)
     else:
         tell("made")
     return code

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from pydantic import Field
 
-from amazon_electra.flows.configuration.form import Parameters, Pretraining, RecipeName
+from amazon_electra.flows.configuration.form import STUDY_SECTIONS, Parameters, StudyForm
 from amazon_electra.flows.configuration.form_tools import take_fields
-from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.runner.stage_runner import allocate_threads
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
@@ -128,30 +126,8 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
     return at_once, max(1, (os.cpu_count() or 1) // at_once)
 
 
-class StudyForm(Parameters):
-    """What a run of a study is asked to do."""
-
-    study: StudyChoice = StudyChoice()
-    recipe: RecipeName = Field(default="sample", description="Size of the encoder.")
-    pretraining: Pretraining = Field(
-        default=Pretraining(), description="Of the encoder that the study's arms start from."
-    )
-
-
-FORM_SECTIONS = (
-    "dump",
-    "recipe",
-    "corpus",
-    "vocabulary",
-    "shards",
-    "pretraining",
-    "engine",
-    "store",
-)
-
-
 @flow(name="study", flow_run_name=name_run)
-@take_fields(StudyForm, "study", *FORM_SECTIONS)
+@take_fields(StudyForm, "study", *STUDY_SECTIONS)
 def study(**given: Any) -> dict[str, Any]:
     """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired
     test.

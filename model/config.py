@@ -6,12 +6,14 @@ README); bert is Devlin et al. 2019, arXiv 1810.04805.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.pretraining.objectives import check_objective, find_objective
 
 Objective = Annotated[str, AfterValidator(check_objective)]
@@ -26,6 +28,18 @@ RecipeName = Literal["sample", "published", "small", "base", "large", "amazon-ba
 RecipeChoice = Literal["auto", RecipeName]
 
 AUTO_PRECISION = "auto: bf16 where the device multiplies it fast, else fp32"
+MIN_VOCABULARY = 200  # fewer entries leave no room for words beside letters
+DEV_REVIEWS = 20_000  # to measure a vocabulary on: enough for the third digit of a rate
+
+Device = Literal["auto", "cpu", "cuda", "xla"]
+PretrainingDevice = Literal["auto", "cpu", "cuda", "xla", "xla-spmd"]
+DEVICE = Doc("device to compute on: auto takes a GPU if there is one; xla is one core of a TPU")
+TASK = Doc("name of a task (model/finetuning/tasks/README.md)")
+DATA = Doc("folder or file of the task's data")
+TARGET_ACCURACY = (
+    "Least share of right answers, for example 0.97, that must be promised of what `score` calls "
+    "decided; it writes ask where the model is less sure. Empty: no such column"
+)
 
 
 class PretrainingConfig(Settings):
@@ -310,3 +324,97 @@ class AdaptationConfig(Settings):
         description="share of the loaded weights in the trunk that is written; the trained ones "
         "have the rest (WiSE-FT, Wortsman et al. 2022, arXiv 2109.01903)",
     )
+
+
+class VocabularyConfig(Settings):
+    """What decides a vocabulary besides its corpus."""
+
+    size: int = Field(
+        default=50_000, ge=MIN_VOCABULARY, description="entries, special tokens included"
+    )
+    lower_case: bool = Field(default=True, description="fold case and accents")
+    strip_accents: bool | None = Field(
+        default=None, description="remove accents; none: as `lower_case` says"
+    )
+    unused: int = Field(default=100, ge=0, description="number of [unused…] entries to reserve")
+    sample_reviews: int = Field(
+        default=1_000_000, ge=1, description="train on about this many reviews"
+    )
+
+
+class PretrainConfig(Settings):
+    """What decides a pre-training besides its shards and the weights that it begins with."""
+
+    recipe: RecipeName = Field(description="size of the model and length of its training")
+    steps: int | None = Field(
+        default=None, ge=1, description="optimizer steps, instead of the recipe's number"
+    )
+    budget: str | None = Field(
+        default=None,
+        description="instead of `steps`: a time (30min), or operations in matrix products "
+        "(1.5e15flops)",
+    )
+    settings: dict[str, str] = Field(
+        default={}, description="what differs from the recipe: any field of `others`"
+    )
+    others: ClassVar = (PretrainingConfig, AdaptationConfig, Architecture)
+
+
+class TrainingResources(Settings):
+    """Where and with what a training runs. Nothing here changes its result."""
+
+    device: PretrainingDevice = Field(
+        default="auto", description=f"{DEVICE.documentation}, xla-spmd all of them"
+    )
+    processes: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="processes on this machine that share each batch: one for each GPU, or for "
+        "each group of CPU cores; none: one",
+    )
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="CPU threads of each process; none: all cores, shared by the processes",
+    )
+
+
+ALL_CORES = TrainingResources()
+
+
+class ContrastiveConfig(Settings):
+    """What decides the result of a contrastive adaptation; docs/results.md has what was tried."""
+
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="decides the order of the pairs")
+    epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="passes; none: until 10,000 pairs were seen, at most 3",
+    )
+    batch: int = Field(default=128, ge=2, le=65_536, description="pairs in one step")
+    device_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="pairs whose activations a device holds at once; fewer take less memory and a "
+        "third more time, and change no negative; none: the batch",
+    )
+    learning_rate: float = Field(default=1e-4, gt=0, le=1, description="peak, of AdamW")
+    warmup: float = Field(default=0.1, ge=0, le=1, description="share of the steps")
+    weight_decay: float = Field(default=0.01, ge=0, le=1, description="of matrices")
+    clip: float = Field(default=1.0, gt=0, description="largest global norm of the gradient")
+    temperature: float = Field(
+        default=0.05, gt=0, le=10, description="the cosines are divided by it"
+    )
+    title_tokens: int = Field(default=24, ge=4, le=65_535, description="of a title at most")
+    body_tokens: int = Field(default=64, ge=4, le=65_535, description="of a body at most")
+    precision: Precision = Field(default="auto", description=AUTO_PRECISION)
+    log_every: int = Field(default=10, ge=1, description="steps")
+    keep_checkpoints: int = Field(default=1, ge=1, description="number of checkpoints to keep")
+
+
+CONTRASTIVE_VERSION = 1
+"""Version of the output; raise it when the numbers of a step change."""
+FREE_CONTRASTIVE_SETTINGS = {"device_batch", "log_every", "keep_checkpoints"}
+"""These change how the work is cut up or what is written, not what is learned."""

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,12 +27,18 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
+from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.progress import Progress
-from amazon_electra.beam_jobs.core.settings import read_options, replace_settings
+from amazon_electra.model.config import (
+    ALL_CORES,
+    CONTRASTIVE_VERSION,
+    FREE_CONTRASTIVE_SETTINGS,
+    ContrastiveConfig,
+    TrainingResources,
+)
 from amazon_electra.model.device import Device, open_device
 from amazon_electra.model.encoders.config import TRAINED_LENGTH, count_positions
 from amazon_electra.model.encoders.export import write_folder
@@ -41,14 +47,6 @@ from amazon_electra.model.finetuning.network import (
     load_tokenizer,
     open_autocast,
     pool_tokens,
-)
-from amazon_electra.model.options import (
-    ALL_CORES,
-    CONTRASTIVE_VERSION,
-    FREE_CONTRASTIVE_SETTINGS,
-    ContrastiveConfig,
-    ContrastiveOptions,
-    TrainingResources,
 )
 from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
@@ -318,23 +316,27 @@ class Contrast:
 
 def adapt_contrastively(
     config: ContrastiveConfig,
-    encoder: str | Path,
-    corpora: Sequence[str | Path],
-    output: str | Path,
+    encoder: Annotated[
+        str | Path,
+        Doc("encoder to adapt: a folder that model.origin wrote, or one of model.pretrain"),
+    ],
+    corpus: Annotated[
+        Sequence[str | Path], Doc("folders that corpus_job wrote; their pretrain splits give pairs")
+    ],
+    output: Annotated[str | Path, Doc("folder for checkpoints, metrics.jsonl and the encoder")],
     resources: TrainingResources = ALL_CORES,
     *,
-    spare: int = 0,
+    spare: Annotated[
+        int, Doc("threads more, on a CPU, which take what other jobs leave of the cores")
+    ] = 0,
 ) -> ContrastiveResult:
-    """Adapt the encoder of a folder to the pairs of the corpora's pretrain splits, and write it to
-    `output/encoder`; continue from the last checkpoint there, if there is one.
+    """Adapt an encoder by contrast; continue from the last checkpoint, if there is one.
 
-    On a CPU `spare` threads more than those of `resources` take what other jobs leave of the cores;
-    how many there are changes no byte.
-
-    Raise UserError where there are too few pairs, or the folder has no encoder that can be adapted.
-    A SIGTERM ends it with a checkpoint and exit status 143.
+    The encoder goes to `output/encoder`. How many threads there are changes no byte. Raise
+    UserError where there are too few pairs, or the folder has no encoder that can be adapted. A
+    SIGTERM ends it with a checkpoint and exit status 143.
     """
-    processes, asked = resources.processes or 1, (config, encoder, corpora, output, resources)
+    processes, asked = resources.processes or 1, (config, encoder, corpus, output, resources)
     # this process starts the others, and is none of them
     if processes > 1 and "RANK" not in os.environ:
         check_processes(resources.device, processes)
@@ -345,9 +347,7 @@ def adapt_contrastively(
         torch.set_num_threads(1)
     workers = Workers(threads, spare) if device.kind == "cpu" else Workers(1)
     try:
-        return _adapt(
-            config, Path(encoder), list(map(Path, corpora)), Path(output), device, workers
-        )
+        return _adapt(config, Path(encoder), list(map(Path, corpus)), Path(output), device, workers)
     finally:
         device.close()
 
@@ -585,17 +585,7 @@ def render_card(config: ContrastiveConfig, result: ContrastiveResult, start: dic
     )
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Adapt as a command line says; return the result."""
-    options = read_options(
-        ContrastiveOptions, argv, "python -m amazon_electra.model.contrastive", __doc__
-    )
-    [config] = replace_settings([ContrastiveConfig()], options.settings, "contrastive")
-    resources = TrainingResources(**options.pick(TrainingResources))
-    return asdict(
-        adapt_contrastively(config, options.encoder, options.corpus, options.output, resources)
-    )
-
-
 if __name__ == "__main__":
-    main(run, ContrastiveOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(adapt_contrastively)

@@ -6,26 +6,26 @@ interval, and the confusion matrix) and mistakes.jsonl (the hundred worst, with 
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from amazon_electra.beam_jobs.core.command import main
-from amazon_electra.beam_jobs.core.settings import read_options
+from typing_extensions import Doc
+
+from amazon_electra.model.config import DATA, DEVICE, TASK, Device
 from amazon_electra.model.evaluation.evaluate import evaluate_model
 from amazon_electra.model.finetuning.examples import Split
 from amazon_electra.model.finetuning.head import read_task_head
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.options import EvaluateOptions
 from amazon_electra.model.results import EvaluationResult
 
 
 def evaluate(
-    model: str | Path,
-    task: str,
-    data: str | Path,
-    output: str | Path,
+    model: Annotated[str | Path, Doc("folder that model.finetune wrote")],
+    task: Annotated[str, TASK],
+    data: Annotated[str | Path, DATA],
+    output: Annotated[str | Path, Doc("folder for predictions and metrics")],
     *,
-    split: Split = "test",
-    device: str = "auto",
+    split: Annotated[Split, Doc("split of the task to evaluate on")] = "test",
+    device: Annotated[Device, DEVICE] = "auto",
 ) -> EvaluationResult:
     """Evaluate a folder of `model.finetune` on a split of a task's data; write the predictions and
     metrics to `output`.
@@ -35,13 +35,7 @@ def evaluate(
     return EvaluationResult.of(evaluate_model(model, found, data, output, split, device))
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Read the options and call `evaluate`."""
-    options = read_options(
-        EvaluateOptions, argv, "python -m amazon_electra.model.evaluate", __doc__
-    )
-    return evaluate(**dict(options)).content
-
-
 if __name__ == "__main__":
-    main(run, EvaluateOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(evaluate)

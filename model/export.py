@@ -13,15 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.copies import save_sketches
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature, take_logarithms
 from amazon_electra.beam_jobs.model_folder.words import Words
@@ -29,7 +28,7 @@ from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Resources, write_config
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.check import check_folder, choose_examples, load_folder
-from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.config import DATA, TARGET_ACCURACY, TASK, FinetuningSettings
 from amazon_electra.model.encoders.known import describe_start
 from amazon_electra.model.evaluation.choice import (
     apply_calibration,
@@ -51,7 +50,6 @@ from amazon_electra.model.finetuning.examples import Example, Split, Task, load_
 from amazon_electra.model.finetuning.head import NETWORK
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.options import ExportOptions
 from amazon_electra.model.questions.drift import MAX_KNOWN, write_profile
 from amazon_electra.model.questions.of_model import answer_questions
 from amazon_electra.model.questions.of_sets import answer_set_questions
@@ -128,37 +126,35 @@ class ExportCell:
 
 
 def export(
-    cells: Sequence[ExportCell],
-    task: str,
-    data: str | Path,
-    output: str | Path,
+    cells: Annotated[
+        Sequence[str | ExportCell],
+        Doc("[ARM=]DIR: folders that model.finetune wrote; those of one arm differ in the seed"),
+    ],
+    task: Annotated[str, TASK],
+    data: Annotated[str | Path, DATA],
+    output: Annotated[str | Path, Doc("folder for the model")],
     *,
-    target_accuracy: float | None = None,
-    cache: str | Path | None = None,
+    evaluations: Annotated[
+        Sequence[str | Path],
+        Doc("evaluations of the cells on test, in the same order; none: no test results"),
+    ] = (),
+    target_accuracy: Annotated[float | None, Doc(TARGET_ACCURACY)] = None,
+    cache: Annotated[
+        str | Path | None, Doc("folder of tokens and states that model.finetune filled")
+    ] = None,
 ) -> ExportResult:
     """Write the model folder of the best arm by dev to `output`, results.json last.
 
-    `cells` are the fine-tuned folders of one task, and the evaluations of all of them or of none;
-    those of one arm differ in the seed. `data` is the folder or file of the task. With a target
-    accuracy config.json has the probability from which on so many answers are right. `cache` is the
-    one that `finetune` filled.
+    With a target accuracy config.json has the probability from which on so many answers are right.
     """
     data, output = Path(data), Path(output)
+    cells = read_cells(cells, evaluations)
     check_cells(cells)
     found = find_task(task, data, tuple(cells[0].described["labels"]))
     if found.shape not in ("classification", "multilabel"):
         raise UserError(f"task: {task} is {found.shape}; only classifiers are exported")
     folder = Path(cache) if cache else None
     return write_model(cells, found, data, output, target_accuracy, folder)
-
-
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Read the options and call `export`."""
-    options = read_options(ExportOptions, argv, "python -m amazon_electra.model.export", __doc__)
-    cells = read_cells(options.cells, options.evaluations)
-    about = options.task, options.data, options.output
-    found = export(cells, *about, target_accuracy=options.target_accuracy, cache=options.cache)
-    return found.content
 
 
 def write_model(
@@ -269,15 +265,20 @@ def find_words(fitted: Arm, cells: Sequence[ExportCell]) -> Words | None:
     return fitted.words
 
 
-def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[ExportCell]:
+def read_cells(
+    given: Sequence[str | ExportCell], evaluations: Sequence[str | Path]
+) -> list[ExportCell]:
     """Return the cells of ARM=DIR, or DIR alone, whose arm has the folder's name."""
-    if evaluations and len(evaluations) != len(texts):
-        raise UserError(f"give one for each of the {len(texts)} `cells`, or none", "evaluations")
+    if evaluations and len(evaluations) != len(given):
+        raise UserError(f"give one for each of the {len(given)} `cells`, or none", "evaluations")
     cells = []
-    for place, text in enumerate(texts):
+    for place, text in enumerate(given):
+        if isinstance(text, ExportCell):
+            cells.append(text)
+            continue
         arm, equals, folder = text.rpartition("=")
         path = Path(folder)
-        evaluation = evaluations[place] if evaluations else None
+        evaluation = Path(evaluations[place]) if evaluations else None
         cells.append(ExportCell(arm if equals else path.name, path, evaluation))
     return cells
 
@@ -435,4 +436,6 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
 
 
 if __name__ == "__main__":
-    main(run, ExportOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(export)

@@ -1,5 +1,5 @@
-"""Fine-tune an encoder on a task: `python -m amazon_electra.model.finetune --encoder DIR|random
---task NAME --data DIR --output DIR`. `--encoder ARM` or `--encoder ARM:DIR` fits another arm.
+"""Fine-tune an encoder on a task: `python -m amazon_electra.model.finetune --encoder DIR --task
+NAME --data DIR --output DIR`. `--arm` fits something else.
 
 Every learning rate is trained from the same start and the best on held-out examples is kept.
 """
@@ -12,14 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.settings import format_value, read_options
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.model.arms import find_arm, list_ours
 from amazon_electra.model.arms.arm import WORK, Arm, Diverged, Resources
@@ -30,15 +29,14 @@ from amazon_electra.model.arms.out_of_fold import (
     list_labels,
     predict_by_folds,
 )
+from amazon_electra.model.config import DATA, DEVICE, Device
 from amazon_electra.model.finetuning.config import (
     FinetuneConfig,
     check_request,
     make_request,
-    read_encoder_option,
 )
 from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.request import Request, load_split
-from amazon_electra.model.options import FinetuneOptions
 from amazon_electra.model.results import FinetuneResult
 
 ONE_FIT_FROM = 2_000
@@ -50,26 +48,37 @@ TRIED = 9
 
 def finetune(
     config: FinetuneConfig,
-    data: str | Path,
-    output: str | Path,
+    data: Annotated[str | Path, DATA],
+    output: Annotated[str | Path, Doc("folder for the fitted model")],
     *,
-    encoder: str | Path | None = None,
-    architecture: str | Path | None = None,
-    teacher: str | Path | None = None,
-    parts: Sequence[str | Path] = (),
-    evaluation: str | Path | None = None,
-    cache: str | Path | None = None,
-    device: str = "auto",
+    encoder: Annotated[
+        str | Path | None, Doc("model folder, or name on the hub, for an arm that reads one")
+    ] = None,
+    architecture: Annotated[
+        str | Path | None,
+        Doc("with start random: folder with the config.json and the tokenizer to use"),
+    ] = None,
+    teacher: Annotated[
+        str | Path | None, Doc("distil: also learn from the outputs of this fine-tuned folder")
+    ] = None,
+    parts: Annotated[
+        Sequence[str | Path], Doc("for the arm stack: the fitted folders that it combines")
+    ] = (),
+    evaluation: Annotated[
+        str | Path | None, Doc("also evaluate on test and write the evaluation into this folder")
+    ] = None,
+    cache: Annotated[
+        str | Path | None,
+        Doc(
+            "folder in which tokens, and states of frozen encoders, are kept for other "
+            "fine-tunings; none: not kept"
+        ),
+    ] = None,
+    device: Annotated[Device, DEVICE] = "auto",
 ) -> FinetuneResult:
-    """Fit an arm to a task and write it to the folder `output`.
+    """Fit an arm to a task: fine-tune an encoder, or train another classifier.
 
-    `data` is the folder or file of the task; `encoder` a model folder or a name on the hub;
-    `architecture` the folder whose config.json and tokenizer random weights take; `teacher` a
-    fine-tuned folder to distil from; `parts` are the fitted folders that an arm combines. With
-    `evaluation` the model is also evaluated on test, into that folder, and the result has the
-    metrics as `test`. `cache` keeps tokens and states for other calls. `device` is auto, cpu, cuda
-    or xla. UserError names a wrong parameter or field.
-
+    With `evaluation` the result has the metrics on test. UserError names a wrong argument or field.
     A call that was killed continues; killed during its evaluation, it does not train again.
     """
     from amazon_electra.model.evaluation.evaluate import evaluate_model  # loads torch
@@ -252,28 +261,7 @@ def read_current_result(request: Request, output: Path) -> dict[str, Any] | None
     return result if wanted == {name: result.get(name) for name in wanted} else None
 
 
-def read_config(options: FinetuneOptions) -> tuple[FinetuneConfig, dict[str, Any]]:
-    """Return what a command line asks for: the config, and `encoder`, `architecture`, `teacher` and
-    `cache` as `finetune` takes them.
-    """
-    texts = dict(options.settings)
-    if options.learning_rate:
-        texts["learning_rates"] = format_value(options.learning_rate)
-    fields, encoder = read_encoder_option(options.encoder)
-    config = FinetuneConfig(**options.pick(FinetuneConfig) | {"settings": texts, **fields})
-    names = ("architecture", "teacher", "parts", "cache")
-    return config, {"encoder": encoder, **{name: getattr(options, name) for name in names}}
-
-
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Read the options and call `finetune`."""
-    options = read_options(
-        FinetuneOptions, argv, "python -m amazon_electra.model.finetune", __doc__
-    )
-    config, sources = read_config(options)
-    more: dict[str, Any] = {"evaluation": options.evaluation, "device": options.device}
-    return finetune(config, options.data, options.output, **sources, **more).content
-
-
 if __name__ == "__main__":
-    main(run, FinetuneOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(finetune)

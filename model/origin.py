@@ -6,24 +6,25 @@ beam_jobs.shards_job as vocabulary. `package:MODULE` is an installed package wit
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from amazon_electra.beam_jobs.core.command import main
+from typing_extensions import Doc
+
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder
-from amazon_electra.beam_jobs.core.settings import read_options
 from amazon_electra.model.encoders.origin import write_origin
-from amazon_electra.model.options import OriginOptions
+from amazon_electra.model.encoders.places import FORMS
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Write the folder; return origin.json."""
-    options = read_options(OriginOptions, argv, "python -m amazon_electra.model.origin", __doc__)
-    return load_origin(options.place, options.output, options.generator)
-
-
-def load_origin(place: str, output: Path, generator: str | None = None) -> dict[str, Any]:
-    """Copy a published encoder, with its `generator` if named, and return its origin.json."""
+def load_origin(
+    place: Annotated[str, Doc(f"the published encoder: {FORMS}")],
+    output: Annotated[str | Path, Doc("folder to copy it into")],
+    generator: Annotated[
+        str | None, Doc("published generator of an ELECTRA, in the same notation")
+    ] = None,
+) -> dict[str, Any]:
+    """Copy a published encoder into a folder; return its licence, training data and shape."""
+    output = Path(output)
     if output.exists() and not output.is_dir():
         raise UserError(f"{output} is a file; give a folder", "output")
     make_writable_folder("output", output.absolute().parent)
@@ -31,4 +32,6 @@ def load_origin(place: str, output: Path, generator: str | None = None) -> dict[
 
 
 if __name__ == "__main__":
-    main(run, OriginOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(load_origin)

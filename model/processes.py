@@ -176,10 +176,8 @@ def _run_rank(rank: int, run: Run, arguments: Any, processes: int, folder: Path)
         try:
             return run(arguments)
         except (UserError, JobFailed) as error:
-            about = {"message": getattr(error, "message", str(error))}
-            about |= {name: getattr(error, name, None) for name in ("field", "value")}
-            text = json.dumps(about, default=str)
-            (folder / f"{rank}.json").write_text(text, encoding="utf-8")
+            about = error.describe() if isinstance(error, UserError) else {"message": str(error)}
+            (folder / f"{rank}.json").write_text(json.dumps(about), encoding="utf-8")
             raise
 
     main(run_and_report)

@@ -11,23 +11,17 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
+from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.settings import read_options
-from amazon_electra.model.options import (
-    DEV_REVIEWS,
-    MIN_VOCABULARY,
-    VocabularyConfig,
-    VocabularyOptions,
-)
+from amazon_electra.model.config import DEV_REVIEWS, MIN_VOCABULARY, VocabularyConfig
 from amazon_electra.model.results import VocabularyResult
 from amazon_electra.model.wordpiece import (
     SPECIAL,
@@ -42,20 +36,15 @@ MIN_COUNT = 2  # a pair seen once is not merged
 BATCH_ROWS = 4096
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train the vocabulary that a command line asks for."""
-    description = "Train a WordPiece vocabulary on the pretrain split of a corpus."
-    options = read_options(
-        VocabularyOptions, argv, "python -m amazon_electra.model.vocabulary", description
-    )
-    config = options.narrow(VocabularyConfig)
-    return train_vocabulary(config, options.corpus, options.output).content
-
-
 def train_vocabulary(
-    config: VocabularyConfig, corpus: str | Path, output: str | Path
+    config: VocabularyConfig,
+    corpus: Annotated[str | Path, Doc("folder that corpus_job wrote")],
+    output: Annotated[str | Path, Doc("folder for vocab.txt and tokenizer.json")],
 ) -> VocabularyResult:
-    """Train WordPiece on a pretrain split; write tokenizer and vocabulary.json into `output`."""
+    """Train a WordPiece vocabulary on the pretrain split of a corpus.
+
+    Writes vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json into `output`.
+    """
     corpus, output = Path(corpus), Path(output)
     make_writable_folder("output", output)
     if config.size - config.unused < MIN_VOCABULARY:
@@ -202,4 +191,6 @@ def measure_fit(tokenizer: Tokenizer, batches: Iterable[list[str]]) -> dict[str,
 
 
 if __name__ == "__main__":
-    main(run, VocabularyOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(train_vocabulary)

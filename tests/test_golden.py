@@ -17,6 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from amazon_electra.beam_jobs import shards_job
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model import pretrain, vocabulary
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.beam_jobs.dumps import run_job
@@ -80,7 +81,7 @@ def corpus(tmp_path_factory) -> Path:
 def words(corpus) -> Path:
     output = corpus.with_name("vocabulary")
     folders = ["--corpus", str(corpus), "--output", str(output)]
-    vocabulary.run([*folders, "--size=300", "--unused=10"])
+    call_job(vocabulary.train_vocabulary, [*folders, "--size=300", "--unused=10"])
     return output
 
 
@@ -88,7 +89,7 @@ def words(corpus) -> Path:
 def shards(corpus, words) -> Path:
     output = corpus.with_name("shards")
     folders = ["--corpus", str(corpus), "--vocabulary", str(words), "--output", str(output)]
-    shards_job.run([*folders, "--max-length", "32"])
+    call_job(shards_job.make_shards, [*folders, "--max-length", "32"])
     return output
 
 
@@ -143,7 +144,7 @@ def test_shards_of_general_text(words, tmp_path):
     things = enumerate(THINGS * 20)
     text.write_text("\n\n".join(f"A {thing} is one. It has {i} parts." for i, thing in things))
     folders = ["--vocabulary", str(words), "--output", str(tmp_path / "shards")]
-    shards_job.run([*folders, "--general-text", str(text), "--max-length", "32"])
+    call_job(shards_job.make_shards, [*folders, "--general-text", str(text), "--max-length", "32"])
     assert hash_rows(tmp_path / "shards", "shard-*.parquet") == "6e2949ecfbf2ea64"
 
 
@@ -151,8 +152,10 @@ def test_a_pre_training(shards, tmp_path):
     sets = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 16, "batch": 8}
     sets |= {"dropout": 0.0, "log_every": 1, "precision": "fp32", "seed": 7}
     folders = ["--shards", str(shards), "--output", str(tmp_path), "--recipe", "sample"]
-    given = [f"--set={name}={value}" for name, value in sets.items()]
-    result = pretrain.run([*folders, "--device=cpu", "--threads=1", "--steps=6", *given])
+    given = [f"--{name}={value}" for name, value in sets.items()]
+    result = call_job(
+        pretrain.pretrain, [*folders, "--device=cpu", "--threads=1", "--steps=6", *given]
+    )
     assert {name: result[name] for name in ("steps", "sequences", "tokens")} == {
         "steps": 6,
         "sequences": 48,

@@ -22,20 +22,15 @@ from amazon_electra.beam_jobs.core.errors import (
     UserError,
     describe_error,
     is_network_error,
-    spell_settings,
 )
-from amazon_electra.beam_jobs.core.settings import Settings, make_option_speller
 from amazon_electra.beam_jobs.core.terminal import escape_controls, print
 
 USER_ERROR = 2
 MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
 
 
-def main(run: Callable[[], dict[str, Any]], options: type[Settings] | None = None) -> NoReturn:
+def main(run: Callable[[], dict[str, Any]]) -> NoReturn:
     """Run a job with the arguments of this process, print its result and end the process.
-
-    `options` are those of its command line, by which messages name settings. Without them the
-    messages stay as they are, for the process that started this one.
 
     The process ends by `os._exit`: a Beam runner whose worker was killed leaves threads that never
     end and would keep the process alive.
@@ -44,7 +39,7 @@ def main(run: Callable[[], dict[str, Any]], options: type[Settings] | None = Non
         run()
     signal.signal(signal.SIGTERM, exit_at_signal)
     with redirect_stdout_to_stderr() as real_stdout:
-        code = run_to_exit_code(run, real_stdout, options)
+        code = run_to_exit_code(run, real_stdout)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -67,15 +62,11 @@ def redirect_stdout_to_stderr() -> Iterator[int]:
         os.close(real)
 
 
-def run_to_exit_code(
-    run: Callable[[], dict[str, Any]], real_stdout: int, options: type[Settings] | None = None
-) -> int:
+def run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
     """Write what `run` returns to the descriptor, or its error to stderr; return the exit code."""
 
     def print_error(error: BaseException) -> None:
-        line = describe_error(error)
-        spelled = spell_settings(line, make_option_speller(options)) if options else line
-        print(f"error: {spelled}", file=sys.stderr)
+        print(f"error: {describe_error(error)}", file=sys.stderr)
 
     try:
         result = run()
@@ -88,7 +79,7 @@ def run_to_exit_code(
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
-    except SystemExit as leaving:  # argparse: --help ends with 0, a wrong option with 2
+    except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except Exception as error:
         may_pass = is_network_error(error)

@@ -2,11 +2,9 @@
 which errors of others another attempt may not meet.
 """
 
-import ast
 import errno
-import re
-from collections.abc import Callable
-from contextlib import suppress
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 NETWORK_ERRORS = {
@@ -25,51 +23,41 @@ AWAY_STATUSES = {408, 429, *range(500, 600)}  # answers of a server that may ans
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-NAMED = re.compile(r"`([a-z]\w*(?:\.\w+)*)(?:=([^`]+))?`")
-"""A setting in a message, as Python writes it: `encoding='cp1252'`, or `encoding` by itself."""
-
-
 class UserError(ValueError):
     """Only the user can put this right; the message names file, line or field, and the remedy.
 
     `field` is the path of the config field that is wrong, if one is, and `value` what it was given.
-    The text names settings as Python does; a front end spells them its own way (`spell_settings`).
     """
 
     def __init__(self, message: str, field: str = "", value: Any = None) -> None:
         super().__init__(f"{name_setting(field, value)}: {message}" if field else message)
         self.message, self.field, self.value = message, field, value
-        if not field and (named := NAMED.match(message)):  # from another process it comes as text
-            self.field = named[1]
-            # so that a front end that names it by another path does not name it twice
-            if message.startswith(": ", named.end()):
-                self.message = message[named.end() + 2 :]
-            with suppress(ValueError, SyntaxError):
-                self.value = ast.literal_eval(named[2]) if named[2] else None
+
+    def describe(self) -> dict[str, Any]:
+        """Return its arguments, as JSON takes them to another process."""
+        value = None if self.value is None else [format_value(one) for one in listed(self.value)]
+        return {"message": self.message, "field": self.field, "value": value}
 
 
 def name_setting(field: str, value: Any = None) -> str:
-    """Return how a message names a field of a config, with its value if there is one."""
+    """Return a field of a config with its value, if it has one, as a command line takes it."""
     if value is None:
-        return f"`{field}`"
-    kept = value if isinstance(value, bool | int | float | str | list | tuple) else str(value)
-    text = repr(kept).replace("`", r"\x60")
-    return f"`{field}={text}`"
+        return field
+    return f"{field} {shlex.join(map(format_value, listed(value)))}"
 
 
-def spell_settings(text: str, spell: Callable[[str, Any], str | None]) -> str:
-    """Return a message with the settings that it names as a front end has them. `spell` gets a
-    field and a value, None where the field is named alone, and returns None for what is no setting.
-    """
+def listed(value: Any) -> Sequence[Any]:
+    """Return a value as a list: itself, if it is one."""
+    return value if isinstance(value, list | tuple) else [value]
 
-    def replace(named: re.Match[str]) -> str:
-        try:
-            value = ast.literal_eval(named[2]) if named[2] else None
-        except (ValueError, SyntaxError):
-            return named[0]
-        return spell(named[1], value) or named[0]
 
-    return NAMED.sub(replace, text)
+def format_value(value: Any) -> str:
+    """Return a value as a command line takes it; a list as `a,b`."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(format_value, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
 
 
 class JobFailed(RuntimeError):

@@ -171,8 +171,8 @@ def check_job_server(options: PipelineOptions) -> None:
     if runner == "FlinkRunner" and not endpoint and not shutil.which("java"):
         raise UserError(
             "starts a job server in Java, and there is no java on PATH; "
-            "install Java 17, or start the job server elsewhere and give `runner='PortableRunner'` "
-            "and `job_endpoint='HOST:PORT'`",
+            "install Java 17, or start the job server elsewhere and give `runner PortableRunner` "
+            "and `job_endpoint HOST:PORT`",
             "runner",
             "FlinkRunner",
         )

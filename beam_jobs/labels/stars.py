@@ -122,7 +122,7 @@ def describe_scale(scale: Scale, numbers: Iterable[float]) -> str:
             parts.append(f"{'–'.join(ends)} {what}")
     line = ", ".join(parts) + " (polarity leaves out what is neither)"
     if scale.name == "0-10":
-        line += f"; answers to a question for NPS are read by `stars_scale={NPS!r}`"
+        line += f"; answers to a question for NPS are read by `dump.stars_scale {NPS}`"
     return line
 
 
@@ -190,7 +190,7 @@ def decide_scale(counts: Mapping[Rating, int], where: str, given: str | None = N
         shown = " and ".join(f"out of {top:g}" for top in sorted(tops))
         raise UserError(
             f"{where}: its stars are on two scales, {shown}{' and without a scale' * bare}; "
-            "write them on one, or give another column with `columns='stars=NAME'`"
+            "write them on one, or give another column with `dump.columns stars=NAME`"
         )
     whole = values <= {0, 1, NO, YES} and values & {0, NO}
     if (whole or values == {-1, 1}) and not tops:
@@ -231,12 +231,12 @@ def _ambiguous_scale(values: set[float], where: str, choices: list[str]) -> User
     shown = [show_rating(value) for value in sorted(values)]
     if len(shown) > MAX_SHOWN:
         shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
-    ways = " or ".join(f"`stars_scale={choice!r}`" for choice in choices)
+    ways = " or ".join(f"`dump.stars_scale {choice}`" for choice in choices)
     for choice in filter(is_reversed, choices):
         ways += f" ({choice}: {choice.rpartition('-')[2]} is the best)"
     return UserError(
         f"{where}: its values {', '.join(shown)} fit more than one scale of stars; give {ways}, or "
-        "another column with `columns='stars=NAME'`"
+        "another column with `dump.columns stars=NAME`"
     )
 
 

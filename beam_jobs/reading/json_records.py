@@ -317,7 +317,7 @@ def unwrap_records(head: bytes, layout: Layout, overrides: Mapping[str, str], sh
         if len(lists) > 1:
             raise UserError(
                 f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
-                f"{name_setting('records', next(iter(lists)))}"
+                f"{name_setting('dump.records', next(iter(lists)))}"
             )
         [wanted] = lists
     return replace(layout, name=JsonObjects.name, prefix=head[: lists[wanted]], records=wanted)

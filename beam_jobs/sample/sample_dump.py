@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
-from amazon_electra.beam_jobs.config import SampleOptions
+from typing_extensions import Doc
+
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.beam_jobs.core.files import make_writable_folder
 
 LEXICON: dict[str, Any] = json.loads(
     resources.files(__package__).joinpath("lexicon.json").read_text(encoding="utf-8")
@@ -297,11 +297,16 @@ def is_sample(path: str | Path) -> bool:
     return any(first.rstrip() == next(generate_lines(1, s)).encode() for s in range(10))
 
 
-def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:
-    """Write the dump and return what `run` prints."""
+def write_sample(
+    output: Annotated[str | Path, Doc("File to write, gzip if it ends in .gz")] = "sample.json.gz",
+    reviews: Annotated[int, Doc("Lines to write, messy ones included")] = 20_000,
+    seed: Annotated[int, Doc("The same seed gives the same bytes")] = 0,
+) -> dict[str, Any]:
+    """Write a synthetic dump of reviews; return its numbers. UserError where that is impossible."""
     if reviews < 1:
-        raise ValueError(f"reviews is {reviews}; it must be at least 1")
-    path = Path(path)
+        raise UserError("must be at least 1", "reviews", reviews)
+    path = Path(output)
+    make_writable_folder("output", path.absolute().parent)
     lines = (f"{line}\n".encode() for line in generate_lines(reviews, seed))
     with storage.atomic_path(path) as temporary, open(temporary, "wb") as file:
         if path.suffix == ".gz":  # without time and name, so the same reviews give the same bytes
@@ -318,14 +323,7 @@ def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:
     }
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
-    program = "python -m amazon_electra.beam_jobs.sample.sample_dump"
-    options = read_options(SampleOptions, argv, program, "Write a synthetic review dump.")
-    try:
-        return write_sample(options.output, options.reviews, options.seed)
-    except OSError as error:
-        raise UserError(f"{error}", "output", options.output) from error
-
-
 if __name__ == "__main__":
-    main(run, SampleOptions)
+    from amazon_electra.beam_jobs.core.command_line import run_as_command
+
+    run_as_command(write_sample)

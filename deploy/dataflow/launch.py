@@ -2,10 +2,11 @@
 as its options.
 """
 
-import importlib
 import os
 
-from amazon_electra.beam_jobs.core.command import main
+from amazon_electra.beam_jobs.core.command_line import run_as_command
+from amazon_electra.beam_jobs.corpus_job import make_corpus
+from amazon_electra.beam_jobs.shards_job import make_shards
 
 if __name__ == "__main__":
-    main(importlib.import_module(f"amazon_electra.beam_jobs.{os.environ['JOB']}").run)
+    run_as_command({"corpus_job": make_corpus, "shards_job": make_shards}[os.environ["JOB"]])

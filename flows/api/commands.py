@@ -6,7 +6,6 @@ stay out of the caller's memory; and Ctrl-C ends the run as in a terminal, so th
 continues it.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -83,7 +82,7 @@ def run(
     `dump` is a file, folder, glob or address of reviews, a list of these, `sample:NUMBER`, or all
     fields of the section: `{"paths": ["shop.csv"], "columns": "text=body,stars=score"}`. `store` is
     the folder or address of all results (default: AMAZON_ELECTRA_STORE, else `store`), `labels` are
-    columns with classes of your own. `sections` are those of `--set`, for example
+    columns with classes of your own. `sections` are those of the form, for example
     `finetuning={"seeds": [0, 1]}`.
 
     Prints what the command prints. The same call continues a run that was interrupted, and makes
@@ -123,7 +122,7 @@ def score(
     Each file is a copy of its input with the answers beside its columns; with `format` parquet, csv
     or jsonl a table with the probability of each class, and with the column `id` (empty: found by
     its name). `explain` adds the phrases with the largest weight for each answer. `sections` are
-    those of `--set`. Raises as `run`.
+    those of the form. Raises as `run`.
     """
     output = str(output) if storage.is_remote(str(output)) else str(Path(output).absolute())
     given: dict[str, Any] = {
@@ -186,7 +185,9 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
         result = Path(folder) / RESULT
         made = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
         if process.returncode:
-            raise_failure(process.returncode, made.get("mistake", last))
+            if "mistake" in made:
+                raise UserError(**made["mistake"])
+            raise_failure(process.returncode, last)
         return dict(made)
 
 
@@ -208,7 +209,7 @@ def main() -> None:
     command, folder = sys.argv[1], Path(sys.argv[2])
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
 
-    def work(arguments: argparse.Namespace) -> None:
+    def work() -> None:
         made: dict[str, Any] = {}
         try:
             if command == "run":
@@ -217,14 +218,13 @@ def main() -> None:
                 made = score_with_folder(request["model"], Scoring(**request["form"]))
             else:
                 made = label_dump(Scoring(**request["form"]))
-        except UserError as mistake:  # it is printed with the names that options have
-            made = {"mistake": str(mistake)}
+        except UserError as mistake:
+            made = {"mistake": mistake.describe()}
             raise
         finally:
             write_json(folder / RESULT, made)
 
-    store = request["form"]["store"]
-    sys.exit(attempt(argparse.Namespace(command=command, store=store, do=work)))
+    sys.exit(attempt(work, request["form"]["store"]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """`amazon-electra run` and `score`: a model of a dump, and labels for one."""
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -8,33 +7,30 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from typing_extensions import Doc
+
+from amazon_electra.beam_jobs.core.command_line import make_command
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import format_count
-from amazon_electra.beam_jobs.core.settings import OptionParser
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli import terminal
-from amazon_electra.flows.cli.options import (
-    add_command,
-    add_dump_options,
-    add_setting_option,
-    add_start_option,
+from amazon_electra.flows.cli.stores import (
+    SHORT,
+    DryRun,
+    StorePlace,
     build_store,
     open_store,
     require_dump,
 )
-from amazon_electra.flows.configuration.form import (
-    Dump,
-    Parameters,
-    Scoring,
-    spell_for_commands,
-)
+from amazon_electra.flows.configuration.form import Dump, Parameters, Scoring
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.dumps import preview
 from amazon_electra.flows.plan import RunPlan, plan_run, planned
-from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.flows.servers import prefect_server
+from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage, list_files
 from amazon_electra.flows.store.group import list_stages
@@ -48,90 +44,30 @@ from amazon_electra.model.report.owner import list_short_answers
 SHOWN_LANGUAGES = 4
 
 
-def add_run_options(run: OptionParser) -> None:
-    add_command(
-        run,
-        run_from_arguments,
-        "Dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. Stages that "
-        "the store has already are not made again; the same command continues an interrupted run.",
-    )
-    add_dump_options(run, "pretraining.steps=500 or finetuning.seeds=0,1")
-    add_start_option(run)
-    run.shortcuts |= {"recipe": "--recipe", "effort": "--effort"}
-    run.add_argument(
-        "--recipe",
-        metavar="NAME|FILE",
-        help=f"size of the model and length of its training: {', '.join(RECIPES)}, or a YAML file "
-        "with sections of --set (default: sample for sample:N, else published, which starts from "
-        "--start-from or an installed MiniLM)",
-    )
-    about = "least share of right answers to promise of what `score` then calls decided, not ask"
-    target = "finetuning.target_accuracy"
-    add_setting_option(run, "--target-accuracy", target, "SHARE", about)
-    run.add_argument(
-        "--effort",
-        choices=("auto", "quick", "full"),
-        help="quick: only the arms that take seconds; full: fine-tuning too; auto: fine-tuning "
-        f"with {MIN_FINETUNED:,} labels or more (default: auto)",
-    )
-    run.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the settings, what each file of the dump holds, and which stages are complete",
-    )
-
-
-def add_score_options(score: OptionParser) -> None:
-    add_command(
-        score,
-        score_dump,
-        "Write a row for every record of each file, in order: file, row, id, label, probabilities, "
-        "model version, and the reason if there is no label. Files that the model has scored "
-        "before are not scored again.",
-    )
-    add_dump_options(score, "dump.columns=text=body or model.workers=4", with_labels=False)
-    which = score.add_mutually_exclusive_group()
-    which.add_argument("--alias", help="alias of the model (default: champion, else the newest)")
-    score.shortcuts["model.alias"] = "--alias"
-    about = "task whose model labels the records (default: all that have the alias)"
-    add_setting_option(score, "--task", "model.task", "TASK", about)
-    which.add_argument(
-        "--model", metavar="FOLDER", help="model folder to use instead of the registry's"
-    )
-    score.add_argument(
-        "--output", default="scores", help="folder or address for the scores (default: scores)"
-    )
-    about = "with --format: column of the input to copy (default: found by its name)"
-    add_setting_option(score, "--id", "scores.id", "COLUMN", about)
-    about = (
-        "write a table with all probabilities: parquet, csv or jsonl (default: the input's copy)"
-    )
-    add_setting_option(score, "--format", "scores.format", "FORMAT", about)
-    score.add_argument(
-        "--explain",
-        action="append_const",
-        dest="settings",
-        const="scores.explain=true",
-        help="write the phrases with the largest weight for each answer (scores.explain)",
-    )
-    score.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the model, what each file of the dump holds, and which stages are complete",
-    )
-
-
-def run_from_arguments(arguments: argparse.Namespace) -> None:
-    """Run the graph, or print what it would make."""
-    form = build_form(arguments)
-    (print_plan if arguments.dry_run else execute_graph)(form)
-
-
-def build_form(arguments: argparse.Namespace) -> Parameters:
-    """Return the form of a run."""
-    given = {"store": build_store(arguments).address, **require_dump(arguments)}
-    given |= {"recipe": arguments.recipe or "auto", "effort": arguments.effort or "auto"}
-    return fill_form(Parameters, arguments.settings, **given)
+def run_graph(
+    given: Annotated[dict[str, Any], Parameters],
+    *,
+    recipe: Annotated[
+        str,
+        Doc(
+            f"Size of the model and length of its training: {', '.join(RECIPES)}, or a YAML file "
+            "with sections of settings; auto: sample for sample:N, else published, which starts "
+            "from --start-from or an installed MiniLM"
+        ),
+    ] = "auto",
+    store: StorePlace = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. Stages that the
+    store has already are not made again; the same command continues an interrupted run.
+    """
+    require_dump(given)
+    form = fill_form(Parameters, **given, recipe=recipe, store=build_store(store).address)
+    if dry_run:
+        print_plan(form)
+    else:
+        restrict_store(Store(form.store).root)
+        execute_graph(form)
 
 
 def print_plan(form: Parameters) -> None:
@@ -145,28 +81,23 @@ def print_plan(form: Parameters) -> None:
     print_files(form.dump, plan.previews)
     stages = list_stages(domain_adaptation.graph(plan), plan.store)
     print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
-    show("\n".join([*list_lines(stages), *(f"note: {note}" for note in plan.notes)]))
-
-
-def show(text: str) -> None:
-    """Print lines about a dump, with settings as these commands have them."""
-    print(spell_for_commands(text))
+    print("\n".join([*list_lines(stages), *(f"note: {note}" for note in plan.notes)]))
 
 
 def print_files(chosen: Dump, previews: Sequence[preview.Preview]) -> None:
     """Print what each file of a dump holds, by its first records."""
     scale, about_scale = preview.find_scale(previews, chosen.stars_scale)
     for file in previews:
-        show("\n".join(preview.describe_file(file, scale, chosen.fold_labels)))
+        print("\n".join(preview.describe_file(file, scale, chosen.fold_labels)))
     if about_scale:
-        show(about_scale)
+        print(about_scale)
     if not chosen.repair_mojibake and (line := preview.describe_mojibake(previews)):
-        show(line)
+        print(line)
     languages = preview.count_languages(previews)
     total = sum(languages.values())
     shown = [f"{name} {n / total:.0%}" for name, n in languages.items() if n / total >= 0.005]
     if shown:
-        show(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
+        print(f"languages {', '.join(shown[:SHOWN_LANGUAGES])}")
 
 
 def print_scored_files(form: Scoring, dump: ListedDump) -> None:
@@ -175,7 +106,7 @@ def print_scored_files(form: Scoring, dump: ListedDump) -> None:
     print_files(form.dump, previews)
     for file in previews:
         if line := preview.describe_ids(file, form.scores.id):
-            show(line)
+            print(line)
 
 
 def execute_graph(form: Parameters) -> dict[str, Any]:
@@ -239,31 +170,34 @@ def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
     return made | {"registered": registered}
 
 
-def score_dump(arguments: argparse.Namespace) -> None:
-    """Label the records of a dump; or print the plan."""
-    output = arguments.output
-    given = {
-        "store": build_store(arguments).address,
-        "output": output if is_remote(output) else str(Path(output).absolute()),
-        "model": {"alias": arguments.alias},
-        **require_dump(arguments),
-    }
-    form = fill_form(Scoring, arguments.settings, **given)
-    if arguments.model:
-        if arguments.dry_run:
-            print_folder_plan(arguments.model, form)
-        else:
-            score_with_folder(arguments.model, form)
+def score_dump(
+    given: Annotated[dict[str, Any], Scoring],
+    *,
+    model: Annotated[str | None, Doc("Model folder to use instead of the registry's")] = None,
+    output: Annotated[str, Doc("Folder or address for the scores")] = "scores",
+    store: StorePlace = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Write a row for every record of each file, in order: file, row, id, label, probabilities,
+    model version, and the reason if there is no label. Files that the model has scored before are
+    not scored again.
+    """
+    require_dump(given)
+    if model and "alias" in given.get("model", {}):
+        raise UserError("give a folder or an alias of the registry", "model", model)
+    output = output if is_remote(output) else str(Path(output).absolute())
+    form = fill_form(Scoring, **given, output=output, store=build_store(store).address)
+    if model:
+        (print_folder_plan if dry_run else score_with_folder)(model, form)
         return
-    if not arguments.dry_run:
+    if not dry_run:
         label_dump(form)
         return
-    open_store(arguments)  # refuses one that is not there
-    store = Store(form.store, is_dry=True)
-    dump = build_dump_stage(form.dump, store)  # refuses wrong paths
-    models = scoring.find_models(form, store)
+    opened = Store(open_store(store).address, is_dry=True)
+    dump = build_dump_stage(form.dump, opened)  # refuses wrong paths
+    models = scoring.find_models(form, opened)
     print_scored_files(form, dump)
-    print_scoring_plan(form, dump, models, store)
+    print_scoring_plan(form, dump, models, opened)
 
 
 def label_dump(form: Scoring) -> dict[str, Any]:
@@ -316,7 +250,7 @@ def score_with_folder(model: str, form: Scoring) -> dict[str, Any]:
         print(f"            {records:,} {reason}")
     show_drift(made["files"])
     for warning in made.get("warnings", ()):
-        show(f"warning: {warning}")
+        print(f"warning: {warning}")
     return made
 
 
@@ -333,4 +267,8 @@ def print_scoring_plan(
     new = scoring.leave_out_files(dump, scoring.find_scores(models, form, store))
     print(f"models    {scoring.describe_models(models)}")
     print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
-    show("\n".join(list_lines(list_stages(scoring.graph(models, form, dump, new), store))))
+    print("\n".join(list_lines(list_stages(scoring.graph(models, form, dump, new), store))))
+
+
+run = make_command(run_graph, SHORT)
+score = make_command(score_dump, SHORT)

@@ -1,13 +1,25 @@
-"""`amazon-electra runs`, `show` and `prune`: what a store holds."""
+"""`amazon-electra runs`, `show`, `prune`, `up`, `promote` and `suggest`."""
 
-import argparse
 import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
 
-import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+from typing_extensions import Doc
+
+from amazon_electra.beam_jobs.core.command_line import make_command
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import OptionParser
+from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.cli.options import add_command, open_registries, open_store
+from amazon_electra.flows.cli.stores import (
+    StorePlace,
+    TaskName,
+    build_store,
+    open_registries,
+    open_registry,
+    open_store,
+)
+from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.store.flatten import flatten_parameters, summarize_manifest
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.store.usage import (
@@ -22,51 +34,30 @@ SHOWN = 88
 """Characters of a value that `show` prints; manifest.json has all of it."""
 
 
-def add_runs_options(runs: OptionParser) -> None:
-    add_command(runs, print_runs, "List the runs of a store, oldest first.")
-    runs.add_argument("--stages", action="store_true", help="list every complete stage instead")
+def list_all(
+    *,
+    stages: Annotated[bool, Doc("List every complete stage instead")] = False,
+    store: StorePlace = None,
+) -> None:
+    """List the runs of a store, oldest first."""
+    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
 
-
-def add_show_options(show: OptionParser) -> None:
-    add_command(show, show_stage, "Show a stage: its inputs, its result and its settings.")
-    show.add_argument("fingerprint", help="of a stage, or its first digits")
-
-
-def add_prune_options(prune: OptionParser) -> None:
-    add_command(
-        prune,
-        prune_store,
-        "List unfinished stages and stages of runs that are not kept; remove them with --yes. "
-        "Stages that are being made stay, and those of runs that did not end.",
-    )
-    prune.add_argument(
-        "--keep",
-        nargs="+",
-        default=[],
-        metavar="FINGERPRINT",
-        help="keep only these runs and studies, and the registry's models (default: every run)",
-    )
-    prune.add_argument("--yes", action="store_true", help="remove, instead of listing")
-
-
-def print_runs(arguments: argparse.Namespace) -> None:
-    """Print a line per run, or per stage."""
-    store = open_store(arguments)
-    if arguments.stages:
-        for manifest in store.list_manifests():
+    opened = open_store(store)
+    if stages:
+        for manifest in opened.list_manifests():
             path = f"{manifest['stage']}/{manifest['fingerprint']}"
             when = f"{manifest['finished']}  {path:<36}"
             cost = f"{manifest.get('seconds', 0):>9,.1f} s"
             print(f"{when}  {cost}  {manifest['title']:<36} {summarize_manifest(manifest)}")
         return
-    runs, living = list_runs(store), list_living_runs(store)
-    if not runs and not living:
+    found, living = list_runs(opened), list_living_runs(opened)
+    if not found and not living:
         print(
-            f"no run yet in {store.address}; start one: amazon-electra run --store "
-            f"{store.address} --dump …"
+            f"no run yet in {opened.address}; start one: amazon-electra run --store "
+            f"{opened.address} --dump …"
         )
-    for run in runs:
-        size = sum(store.measure(name_folder(manifest)) for manifest in run.lineage)
+    for run in found:
+        size = sum(opened.measure(name_folder(manifest)) for manifest in run.lineage)
         print(format_run(run, size))
     for name in living:
         print(f"running     {name}")
@@ -96,16 +87,23 @@ def format_bytes(size: float) -> str:
     return f"{size:.1f} GB"
 
 
-def show_stage(arguments: argparse.Namespace) -> None:
-    """Print a stage: what it was made of, its result and its settings."""
-    store = open_store(arguments)
-    if not (found := store.find(arguments.fingerprint)):
+def show_stage(
+    fingerprint: Annotated[str, Doc("Of a stage, or its first digits")],
+    /,
+    *,
+    store: StorePlace = None,
+) -> None:
+    """Show a stage: its inputs, its result and its settings."""
+    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+
+    opened = open_store(store)
+    if not (found := opened.find(fingerprint)):
         raise UserError(
-            f"no complete stage {arguments.fingerprint} in {store.address}; "
-            f"`amazon-electra runs --stages --store {store.address}` lists them"
+            f"no complete stage {fingerprint} in {opened.address}; "
+            f"`amazon-electra runs --stages --store {opened.address}` lists them"
         )
     for manifest in found:
-        print("\n".join(format_stage(store, manifest)))
+        print("\n".join(format_stage(opened, manifest)))
 
 
 def format_stage(store: Store, manifest: Manifest) -> list[str]:
@@ -121,19 +119,106 @@ def format_stage(store: Store, manifest: Manifest) -> list[str]:
     return lines
 
 
-def prune_store(arguments: argparse.Namespace) -> None:
-    """List what may go, or remove it."""
-    store, total = open_store(arguments), 0
+def prune_store(
+    *,
+    keep: Annotated[
+        tuple[str, ...],
+        Doc("Keep only runs and studies of these fingerprints, and the registry's models"),
+    ] = (),
+    yes: Annotated[bool, Doc("Remove, instead of listing")] = False,
+    store: StorePlace = None,
+) -> None:
+    """List unfinished stages and stages of runs that are not kept; remove them with --yes. Stages
+    that are being made stay, and those of runs that did not end.
+    """
+    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+
+    opened, total = open_store(store), 0
     registered = list[str]()
-    if (store.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
-        tags = [one for registry in open_registries(arguments) for one in registry.list_tags()]
+    if (opened.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
+        tags = [one for registry in open_registries(opened) for one in registry.list_tags()]
         registered = [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]
-    for name in list_prunable(store, arguments.keep, registered):
-        size = store.measure(name)
-        if not arguments.yes or store.remove(name):
+    for name in list_prunable(opened, keep, registered):
+        size = opened.measure(name)
+        if not yes or opened.remove(name):
             print(f"{format_bytes(size):>8}  {name}")
             total += size
-    if arguments.yes:
-        print(f"removed {format_bytes(total)} from {store.address}")
+    if yes:
+        print(f"removed {format_bytes(total)} from {opened.address}")
     else:
-        print(f"{format_bytes(total)} may go from {store.address}; add --yes to remove it")
+        print(f"{format_bytes(total)} may go from {opened.address}; add --yes to remove it")
+
+
+def start_servers(
+    *,
+    prefect_port: Annotated[int, Doc("Port of the Prefect server")] = 4200,
+    mlflow_port: Annotated[int, Doc("Port of the MLflow server")] = 5000,
+    store: StorePlace = None,
+) -> None:
+    """Start the Prefect server and the MLflow server on 127.0.0.1 and serve the deployments; Ctrl-C
+    stops all of it.
+    """
+    from amazon_electra.flows.servers.up import run_servers
+
+    opened = build_store(store)
+    restrict_store(opened.root)
+    opened.check_access()
+    run_servers(opened.root, prefect_port, mlflow_port)
+
+
+def promote_version(
+    version: Annotated[
+        str,
+        Doc("Version number in the MLflow registry, or first digits of the encoder's fingerprint"),
+    ],
+    /,
+    *,
+    task: TaskName = None,
+    reason: Annotated[str, Doc("Reason to keep with the model")] = "by hand",
+    store: StorePlace = None,
+) -> None:
+    """Make a version the champion; a run on the store's Prefect server may wait for this."""
+    from amazon_electra.flows.servers import prefect_server, settings
+
+    opened = open_store(store)
+    registry = open_registry(opened, task)
+    try:
+        found = registry.resolve_version(version)
+    except ValueError as unknown:
+        raise UserError(str(unknown)) from None
+    with suppress(KeyError):
+        os.environ.setdefault(
+            "PREFECT_API_URL", f"{prefect_server.find_running_servers(opened.root)['prefect']}/api"
+        )
+    os.environ.update(settings.build_client_environment(opened.root))
+
+    from amazon_electra.flows.runs.champion import approve_version
+
+    waited = approve_version(registry, found, reason)
+    about = "; the run that waited for it continues" if waited else ""
+    print(f"champion is version {found}{about}")
+
+
+def suggest_reviews(
+    *,
+    scores: Annotated[str, Doc("Folder of scores")] = "scores",
+    number: Annotated[int, Doc("Of reviews")] = 200,
+    output: Annotated[
+        str, Doc("File: .jsonl for doccano, .json for Label Studio")
+    ] = "to_label.jsonl",
+) -> None:
+    """Choose reviews from a table of scores (`score --format parquet`) that the model is unsure of,
+    a rare class first and none like another, and write them for a labelling tool.
+    """
+    from amazon_electra.beam_jobs.scoring import suggestion
+
+    if number < 1:
+        raise UserError("give 1 or more", "number", number)
+    rows = suggestion.suggest(scores, number)
+    suggestion.write_suggestions(rows, Path(output))
+    print(f"{output}: {format_count(len(rows), 'review')} to label")
+
+
+runs, show, prune = make_command(list_all), make_command(show_stage), make_command(prune_store)
+up, promote = make_command(start_servers), make_command(promote_version)
+suggest = make_command(suggest_reviews)

@@ -21,7 +21,6 @@ from rich.text import Text
 
 from amazon_electra.beam_jobs.core.progress import ProgressBars, format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls
-from amazon_electra.flows.configuration.form import spell_for_commands
 from amazon_electra.flows.store.flatten import summarize_manifest
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
@@ -120,8 +119,9 @@ class Terminal:
 
 def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Text:
     """Return a line with a coloured mark before it and dim text after it."""
-    shown = escape_controls(spell_for_commands(text))
-    return Text.assemble((mark, colour), " ", shown, (escape_controls(aside), "dim"))
+    return Text.assemble(
+        (mark, colour), " ", escape_controls(text), (escape_controls(aside), "dim")
+    )
 
 
 def run_in_terminal(

@@ -1,5 +1,5 @@
-"""Everything a user sets: the form in the Prefect UI, which `--set section.field=value` fills too,
-and its validation.
+"""Everything a user sets: the form in the Prefect UI, which `--section.field` and YAML files fill
+too, and its validation.
 
 Every field has a description, bounds and a default that works; None means that the recipe or the
 data decide. Sections and fields appear in the order written here, those of inherited configs of
@@ -7,58 +7,53 @@ jobs from the last to the first.
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from amazon_electra.beam_jobs.config import (
-    CorpusOptions,
+    CorpusConfig,
     FormatConfig,
     LabelConfig,
     LimitConfig,
     RepairConfig,
     ScoreFormat,
-    ScoringOptions,
+    ScoringConfig,
     ScoringPrecision,
-    ShardsOptions,
+    ShardsConfig,
     SplitConfig,
 )
-from amazon_electra.beam_jobs.core.errors import UserError, spell_settings
-from amazon_electra.beam_jobs.core.settings import (
-    Settings,
-    format_value,
-    replace_settings,
-    spell_as_option,
-)
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
 from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES, read_shares
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.engine import Engine
-from amazon_electra.flows.configuration.form_tools import fill_form, make_form_field
+from amazon_electra.flows.configuration.form_tools import make_form_field
 from amazon_electra.flows.configuration.study_file import (
     MAX_AT_ONCE,
     Seed,
     Seeds,
+    StudyChoice,
     refuse_duplicates,
 )
+from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.arms import list_arms, list_ours
 from amazon_electra.model.config import (
+    TARGET_ACCURACY,
+    AdaptationConfig,
+    ContrastiveConfig,
+    Device,
     PretrainingConfig,
+    PretrainingDevice,
     RecipeChoice,
     RecipeName,
+    TrainingResources,
+    VocabularyConfig,
 )
 from amazon_electra.model.encoders.places import FORMS, find_kind, parse_place
 from amazon_electra.model.finetuning.tasks import corpus, list_star_tasks
-from amazon_electra.model.options import (
-    ContrastiveConfig,
-    Device,
-    ExportOptions,
-    PretrainingDevice,
-    PretrainOptions,
-    VocabularyOptions,
-)
 from amazon_electra.model.pretraining.objectives import check_objective, find_objective
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
@@ -294,7 +289,7 @@ class Finetuning(Settings):
         default=[],
         description="Learning rates to try; the best on dev is kept. Empty: as the recipe says",
     )
-    target_accuracy: float | None = make_form_field(ExportOptions, "target_accuracy")
+    target_accuracy: float | None = Field(default=None, gt=0.5, lt=1, description=TARGET_ACCURACY)
     at_once: int = Field(
         default=2,
         ge=1,
@@ -342,8 +337,8 @@ class Corpus(SplitConfig):
         default=[],
         description="Keep only reviews in these languages, for example en; empty: all. Slow",
     )
-    title: bool = make_form_field(CorpusOptions, "title")
-    near_duplicates: float = make_form_field(CorpusOptions, "near_duplicates", default=0.0)
+    title: bool = make_form_field(CorpusConfig, "title")
+    near_duplicates: float = make_form_field(CorpusConfig, "near_duplicates", default=0.0)
     workers: int | None = Field(
         default=None,
         ge=1,
@@ -368,20 +363,20 @@ class Vocabulary(Settings):
     """WordPiece, trained on the pretrain split; an encoder that is adapted keeps its own."""
 
     size: int | None = make_form_field(
-        VocabularyOptions,
+        VocabularyConfig,
         "size",
         default=None,
         le=200_000,
         description="Entries; none: as the recipe says (sample 4,000, amazon-base 50,000)",
     )
-    lower_case: bool = make_form_field(VocabularyOptions, "lower_case")
+    lower_case: bool = make_form_field(VocabularyConfig, "lower_case")
 
 
 class Shards(Settings):
     """Reviews packed into sequences of token ids."""
 
     max_length: int | None = make_form_field(
-        ShardsOptions,
+        ShardsConfig,
         "max_length",
         default=None,
         le=512,
@@ -423,9 +418,9 @@ class Pretraining(Settings):
         le=10_000_000,
         description="Optimizer steps; none: as the recipe says",
     )
-    device: PretrainingDevice = make_form_field(PretrainOptions, "device")
+    device: PretrainingDevice = make_form_field(TrainingResources, "device")
     processes: int = make_form_field(
-        PretrainOptions,
+        TrainingResources,
         "processes",
         default=1,
         description="Processes on the worker's machine that share each batch: one for each GPU, "
@@ -437,6 +432,7 @@ class Pretraining(Settings):
         description="Any other setting of pre-training or of the architecture, for example "
         '{"learning_rate": "5e-4"}',
     )
+    others: ClassVar = (PretrainingConfig, AdaptationConfig, ContrastiveConfig, Architecture)
 
     @property
     def trainer_settings(self) -> dict[str, str]:
@@ -533,7 +529,7 @@ class ScoringModel(Settings):
         description="polarity, stars or a label column, whose model labels the reviews; none: the "
         "models of all tasks",
     )
-    precision: ScoringPrecision = make_form_field(ScoringOptions, "precision")
+    precision: ScoringPrecision = make_form_field(ScoringConfig, "precision")
     workers: int | None = Field(
         default=None,
         ge=1,
@@ -545,9 +541,9 @@ class ScoringModel(Settings):
 class Scores(Settings):
     """What the files of scores hold."""
 
-    format: ScoreFormat | None = make_form_field(ScoringOptions, "output_format")
-    id: str | None = make_form_field(ScoringOptions, "id")
-    explain: bool = make_form_field(ScoringOptions, "explain")
+    format: ScoreFormat | None = make_form_field(ScoringConfig, "output_format")
+    id: str | None = make_form_field(ScoringConfig, "id")
+    explain: bool = make_form_field(ScoringConfig, "explain")
 
 
 class Scoring(Settings):
@@ -565,43 +561,17 @@ class Scoring(Settings):
     store: str = STORE
 
 
-def fill_parameters(settings: Sequence[str] = (), **given: Any) -> Parameters:
-    """Return the parameters of a whole run; see `fill_form`."""
-    return fill_form(Parameters, settings, **given)
+class StudyForm(Parameters):
+    """What a run of a study is asked to do."""
+
+    study: StudyChoice = StudyChoice()
+    recipe: RecipeName = Field(default="sample", description="Size of the encoder.")
+    pretraining: Pretraining = Field(
+        default=Pretraining(), description="Of the encoder that the study's arms start from."
+    )
 
 
-JOB_FIELDS = {
-    **{name: f"dump.{name}" for name in Dump.model_fields},
-    **{name: f"corpus.{name}" for name in Corpus.model_fields if name != "workers"},
-    **{name: f"pretraining.{name}" for name in PretrainingConfig.model_fields},
-    **{name: f"pretraining.{name}" for name in Pretraining.model_fields},
-    "input": "dump.paths",
-    "max_length": "shards.max_length",
-    "n_train": "finetuning.labels",
-    "learning_rates": "finetuning.learning_rates",
-    "id": "scores.id",
-    "precision": "model.precision",
-    "output_format": "scores.format",
-    "job_endpoint": "engine.job_endpoint",
-    "flink_master": "engine.flink_master",
-    "runner": "engine.kind",
-    "recipe": "recipe",
-    "store": "store",
-}
-"""Field of the form by the field of a job's config that it fills."""
-
-
-def spell_for_commands(text: str, options: Mapping[str, str] | None = None) -> str:
-    """Return a message with its settings as commands that fill the form have them: by an option
-    of the command (path of a field → option), else by `--set`.
-    """
-
-    def spell(name: str, value: Any) -> str | None:
-        path = JOB_FIELDS.get(name, name)
-        if options and path in options:
-            return spell_as_option(options[path], value)
-        if "." not in path:
-            return None
-        return spell_as_option("--set", path if value is None else f"{path}={format_value(value)}")
-
-    return spell_settings(text, spell)
+STUDY_SECTIONS = (
+    *("dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "engine", "store"),
+)
+"""Fields of Parameters that a study reads."""

@@ -1,26 +1,17 @@
-"""What every form needs: its fields made from settings of jobs, its form in Prefect, and
-`--set section.field=value`, with errors of one line.
+"""What every form needs: fields made from settings of jobs, its form in Prefect, and values of a
+file or a call.
 """
 
 import inspect
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, Field
 
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import (
-    Settings,
-    build_settings,
-    describe_unknown,
-    format_value,
-    list_bounds,
-    parse_assignments,
-    parse_text,
-)
+from amazon_electra.beam_jobs.core.errors import UserError, format_value, listed
+from amazon_electra.beam_jobs.core.settings import Settings, build_settings, list_bounds
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,53 +50,34 @@ def take_fields(form: type[BaseModel], *names: str) -> Callable[[F], F]:
 Form = TypeVar("Form", bound=Settings)
 
 
-def fill_form(form: type[Form], settings: Sequence[str] = (), **given: Any) -> Form:
-    """Return a form with the fields given by name and by `section.field=value` texts.
+def fill_form(form: type[Form], **given: Any) -> Form:
+    """Return a form with the fields given; of a section a dictionary of some of its fields.
 
     `recipe` may also be a YAML file with part of the form, which all others come before.
     """
-    values: dict[str, Any] = {n: dict(v) if isinstance(v, dict) else v for n, v in given.items()}
-    if str(values.get("recipe")).endswith((".yaml", ".yml")):
-        written = read_recipe_file(form, str(values.pop("recipe")))
-        values = {
-            n: {**written[n], **dict(v)} if n in written and isinstance(v, Mapping) else v
-            for n, v in (written | values).items()
-        }
-    for path, text in parse_assignments(settings).items():
-        section, _, name = path.partition(".")
-        if name:
-            _fill_field(form, values, section, name, text)
-        else:
-            values[section] = text
-    return build_settings(form, values)
+    written: dict[str, Any] = {}
+    if str(given.get("recipe")).endswith((".yaml", ".yml")):
+        written = read_recipe_file(str(given.pop("recipe")))
+    for name, value in given.items():
+        is_section = isinstance(value, Mapping) and isinstance(written.get(name), dict)
+        written[name] = {**written[name], **value} if is_section else value
+    return build_settings(form, written)
 
 
-def read_recipe_file(form: type[Settings], file: str) -> dict[str, Any]:
-    """Return what a user's recipe sets: sections of the form, and in them also what `--set` takes,
-    such as `learning_rate` of pre-training; its own `recipe` is one of ours.
-    """
+def read_recipe_file(file: str) -> dict[str, Any]:
+    """Return the sections of a user's recipe; its own `recipe` is one of ours."""
     try:
         content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"cannot be read: {' '.join(str(error).split())}", "recipe", file) from None
     if not isinstance(content, dict):
         raise UserError("write sections of the form, such as pretraining:", "recipe", file)
-    values: dict[str, Any] = {}
-    for section, fields in content.items():
-        if isinstance(fields, dict) and section in form.model_fields:
-            for name, value in fields.items():
-                _fill_field(form, values, section, str(name), value)
-        else:
-            values[section] = fields
-    return values
+    return content
 
 
-def list_changes(form: Settings) -> list[str]:
-    """Return `section.field=value` for every field of a section that is not its default.
-
-    `fill_form` reads them back.
-    """
-    texts = []
+def list_changes(form: Settings) -> dict[str, Any]:
+    """Return the fields of sections that are not their default, by path."""
+    changes: dict[str, Any] = {}
     for section, field in type(form).model_fields.items():
         chosen, default = getattr(form, section), field.default
         for name in type(chosen).model_fields if isinstance(chosen, Settings) else ():
@@ -113,32 +85,15 @@ def list_changes(form: Settings) -> list[str]:
             if value == getattr(default, name):
                 continue
             if isinstance(value, dict):
-                texts += [f"{section}.{key}={text}" for key, text in value.items()]
+                changes |= {f"{section}.{key}": text for key, text in value.items()}
             else:
-                text = format_value(value) if isinstance(value, str | None) else json.dumps(value)
-                texts.append(f"{section}.{name}={text}")
-    return texts
+                changes[f"{section}.{name}"] = value
+    return changes
 
 
-def _fill_field(
-    form: type[Settings], values: dict[str, Any], section: str, name: str, given: Any
-) -> None:
-    """Set a field; `pretraining.anything` that is no field of the form is one of the trainer's."""
-    path, group = f"{section}.{name}", values.setdefault(section, {})
-    fields = form.model_fields.items()
-    sections = {n: type(f.default) for n, f in fields if isinstance(f.default, Settings)}
-    if section not in sections or not isinstance(group, dict):
-        raise UserError(describe_unknown(section, sections, "section"), path, given)
-    model = sections[section]
-    if path == "finetuning.n_train":
-        raise UserError("unknown field; did you mean finetuning.labels?", path, given)
-    if name not in model.model_fields:
-        if "settings" not in model.model_fields:
-            raise UserError(describe_unknown(name, model.model_fields), path, given)
-        group.setdefault("settings", {})[name] = format_value(given)
-        return
-    try:
-        hint = model.model_fields[name].annotation
-        group[name] = parse_text(hint, given) if isinstance(given, str) else given
-    except UserError as mistake:
-        raise UserError(mistake.message, path, given) from None
+def write_options(values: Mapping[str, Any]) -> list[str]:
+    """Return the words by which a command line sets fields, by path."""
+    words = []
+    for path, value in values.items():
+        words += [f"--{path.replace('_', '-')}", *map(format_value, listed(value))]
+    return words

@@ -3,14 +3,14 @@ Prefect UI that names such a file.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.model.arms import find_arm
-from amazon_electra.model.config import RecipeName
+from amazon_electra.model.config import FinetuningSettings, RecipeName
 from amazon_electra.model.finetuning.config import split_arm
 from amazon_electra.model.finetuning.request import is_part_of_teacher
 from amazon_electra.model.finetuning.tasks import TASKS
@@ -205,8 +205,18 @@ class Study(Settings):
         return self.comparisons or [(first.name, other.name) for other in others]
 
 
+class StudyChanges(Settings):
+    """What may be changed of a study, besides the settings of fine-tuning."""
+
+    seeds: list[Seed] = Field(description="One fine-tuning for each")
+    pretraining_seeds: list[Seed] = Field(description="One pre-training for each")
+    steps: int = Field(ge=1, description="Steps of the arms' pre-trainings")
+
+
 class StudyChoice(Settings):
     """Which comparison is made."""
+
+    others: ClassVar = (StudyChanges, FinetuningSettings)
 
     file: str = Field(
         default="losses",

@@ -51,8 +51,8 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
         if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
             label = name
             break
-    label = name_setting("labels", label)
-    hint = fields.HINT.replace("`labels='NAME'`", label)
+    label = name_setting("dump.labels", label)
+    hint = fields.HINT.replace("`dump.labels NAME`", label)
     raise UserError(
         f"{first.file.name}: no stars, so there are no examples; its columns are "
         f"{', '.join(first.columns)}; {hint}"

@@ -116,7 +116,7 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
     title, missing = dict(layout.mapping).get("title"), sum(r.text is None for r in reviews)
     if title and 10 * missing > len(reviews):
-        entry = name_setting("columns", fields.format_entry("text", title))
+        entry = name_setting("dump.columns", fields.format_entry("text", title))
         yield f"texts     {missing:,} of {len(reviews):,} have none; {entry} reads {title} alone"
     labels = [f.removeprefix(LABEL) for f, _ in layout.mapping if f.startswith(LABEL)]
     for column in labels:
@@ -129,7 +129,7 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         if line := describe_values(typed, values, len(preview.records), column):
             yield f"label     {column}: {line}"
     if n := preview.decoded_as_cp1252:
-        other = f"not in {layout.encoding} and read as cp1252; name another with `encoding`"
+        other = f"not in {layout.encoding} and read as cp1252; name another with `dump.encoding`"
         yield f"encoding  {n:,} of the first texts are {other}"
     if unknown := count_unknown_stars(preview):
         values_shown = format_most(Counter({f"{v!r}": n for v, n in unknown.items()}))
@@ -212,7 +212,8 @@ def describe_mojibake(previews: Sequence[Preview]) -> str:
     example, has = min(shown, key=len), "has" if len(shown) == 1 else "have"
     return (
         f"encoding  {format_count(len(shown), 'text')} of the first {has} mojibake, such as "
-        f"{example!r} for {mojibake.repair_mojibake(example)!r}; `repair_mojibake=True` mends it"
+        f"{example!r} for {mojibake.repair_mojibake(example)!r}; "
+        "`dump.repair_mojibake true` mends it"
     )
 
 
@@ -252,7 +253,7 @@ def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
         name, columns = files[0].name, fields.list_columns(files[0].layout)
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         count = sum(len(preview.head) for preview in previews)
-        setting = "name its column with `columns='text=NAME'`"
+        setting = "name its column with `dump.columns text=NAME`"
         why = f"no text in {count:,} records; {setting}; there are {columns}"
         raise UserError(f"{name}{more}: {why if count else 'it has no record'}")
     return previews

@@ -272,6 +272,8 @@ class Makers:
                 return
             if event["is"] == "failed":
                 refuse_when_ending()
+                if "mistake" in event:
+                    raise UserError(**event["mistake"])
                 found = event.get("error") or find_last_line(Path(event["log"]), event["start"])
                 raise_failure(stage.label, event["code"], found, self._store.folder(stage) / LOG)
             if event["is"] != "progress":

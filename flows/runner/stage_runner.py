@@ -122,7 +122,8 @@ class StageRunner:
             raise
         except UserError as mistake:
             self.notify("on_failure", stage, f"{mistake} (log: {folder / LOG})")
-            raise UserError(f"{stage.label}: {mistake}") from None
+            message = f"{stage.label}: {mistake.message}"
+            raise UserError(message, mistake.field, mistake.value) from None
         except BaseException as ended:
             is_error = isinstance(ended, Exception) and not isinstance(ended, InterruptedError)
             if has_begun and not is_error:

@@ -12,7 +12,7 @@ from amazon_electra.flows.stages.origin import get_name, locate_origin
 from amazon_electra.flows.stages.pretraining import divide_cores
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.options import (
+from amazon_electra.model.config import (
     CONTRASTIVE_VERSION,
     FREE_CONTRASTIVE_SETTINGS,
     ContrastiveConfig,
@@ -25,7 +25,7 @@ class ContrastiveAdaptation(Stage):
     name, version, Config = "contrastive-adaptation", CONTRASTIVE_VERSION, ContrastiveConfig
     headline = ("pairs", "steps", "loss", "accuracy")
     ends_run = True
-    shorter = "--set pretraining.epochs=1 goes through the pairs once"
+    shorter = "`pretraining.epochs 1` goes through the pairs once"
     tracked = True
     takes_accelerator = True
 

@@ -43,7 +43,7 @@ class Finetuned(Stage):
 
     name, version, Config = "finetuning", VERSION, FinetuneConfig
     headline = ("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1")
-    shorter = "`finetuning.labels=2000` takes fewer labels (in a study n_train)"
+    shorter = "`finetuning.labels 2000` takes fewer labels (in a study n_train)"
     tracked = True
     takes_accelerator = runs_beside = True
 
@@ -155,7 +155,7 @@ class Finetuning:
     seed: int
     data: Stage
     settings: Mapping[str, str]
-    """As `--set` takes them."""
+    """As texts."""
     recipe: str = ""
     """Whose fine-tuning settings hold where `settings` says nothing; empty: the defaults."""
     device: str = "auto"

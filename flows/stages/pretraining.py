@@ -23,7 +23,7 @@ from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.stages.origin import MODEL_TYPE, locate_origin
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.options import PretrainConfig, TrainingResources
+from amazon_electra.model.config import PretrainConfig, TrainingResources
 from amazon_electra.model.pretraining import VERSION
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.configuration.form_tools import list_changes
+from amazon_electra.flows.configuration.form_tools import list_changes, write_options
 from amazon_electra.flows.stages.arms import pair_adapted
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.external import list_place_files
@@ -190,9 +190,10 @@ def format_command(asked: Parameters) -> str:
 
 
 def list_changed_settings(asked: Parameters) -> list[str]:
-    """Return `--set` for whatever is not as by default; the dump has an option of its own."""
-    texts = [text for text in list_changes(asked) if not text.startswith("dump.paths=")]
-    return [word for text in texts for word in ("--set", text)]
+    """Return the options of whatever is not as by default; that of the dump comes first."""
+    changes = list_changes(asked)
+    changes.pop("dump.paths", None)
+    return write_options(changes)
 
 
 def _describe_arms(store: Store, cells: Sequence[Cell], trained: Stage) -> list[ArmFacts]:

@@ -6,7 +6,7 @@ from typing import Any
 from amazon_electra.flows.configuration import form
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.options import VocabularyConfig
+from amazon_electra.model.config import VocabularyConfig
 from amazon_electra.model.recipes import RECIPES
 
 

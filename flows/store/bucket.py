@@ -180,7 +180,7 @@ class Bucket:
                         self.address,
                     ) from error
                 if time.monotonic() + pause > deadline:
-                    about = f"`store='{self.address}'`: the server cannot be reached"
+                    about = f"`store {self.address}`: the server cannot be reached"
                     raise TransientError(f"{about}: {describe_error(error)}") from error
             time.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE)

@@ -11,7 +11,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import format_value, replace_settings
 from amazon_electra.flows.configuration.form import SHAPE
 from amazon_electra.flows.configuration.study_file import Arm, Study, StudyTask
-from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.config import ContrastiveConfig, FinetuningSettings
 from amazon_electra.model.encoders.places import FORMS, find_kind
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.examples import Task
@@ -22,7 +22,6 @@ from amazon_electra.model.finetuning.request import (
 )
 from amazon_electra.model.finetuning.splits import check_data
 from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task
-from amazon_electra.model.options import ContrastiveConfig
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 BUDGETS = ("same_flops_as", "same_tokens_as")

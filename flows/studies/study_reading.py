@@ -156,9 +156,9 @@ def check_unread_settings(parameters: Parameters, name: str, wanted: frozenset[s
         read |= {"pretraining.start_from", "pretraining.start_generator_from"}
     if "encoder" in wanted:
         read |= {"pretraining"}
-    changes = [setting.split("=", 1) for setting in list_changes(parameters)]
+    changes = list_changes(parameters).items()
     unread = [one for one in changes if not {one[0], one[0].partition(".")[0]} & read]
     if parameters.recipe != Parameters().recipe and not read & {"vocabulary", "pretraining"}:
-        unread.insert(0, ["recipe", parameters.recipe])
+        unread.insert(0, ("recipe", parameters.recipe))
     for field, value in unread:
         raise UserError(f"no stage of the study {name} reads it; leave it out", field, value)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.form_tools import write_options
 from amazon_electra.flows.configuration.study_file import Arm, StudyChoice
 from amazon_electra.flows.stages.report import (
     describe_dump,
@@ -109,11 +110,10 @@ def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:
     words = ["amazon-electra", "study", choice.file]
     words += ["--recipe", parameters.recipe, "--store", parameters.store]
     words += ["--dump", *parameters.dump.paths] if loaded.reads_dump else []
-    words += ["--general", *choice.general_text] if choice.general_text else []
-    words += ["--at-once", str(choice.at_once)] if choice.at_once != StudyChoice().at_once else []
-    own = [f"{name}={value}" for name, value in choice.settings.items()]
-    settings = [word for text in own for word in ("--set", text)]
-    return shlex.join([*words, *list_changed_settings(parameters), *settings])
+    own: dict[str, Any] = {"study.general_text": choice.general_text} if choice.general_text else {}
+    own |= {"study.at_once": choice.at_once} if choice.at_once != StudyChoice().at_once else {}
+    own |= {f"study.{name}": text.split(",") for name, text in choice.settings.items()}
+    return shlex.join([*words, *list_changed_settings(parameters), *write_options(own)])
 
 
 def is_data_known(stages: StudyStages, arm: Arm) -> bool:

@@ -29,10 +29,10 @@ from amazon_electra.flows.stages.search import build_search_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import LoadedStudy
+from amazon_electra.model.config import ContrastiveConfig
 from amazon_electra.model.encoders.places import find_kind
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.request import is_part_of_teacher
-from amazon_electra.model.options import ContrastiveConfig
 
 DEV = "dev_shards"
 """Source that measures pre-trainings on shards that stages make."""

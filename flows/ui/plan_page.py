@@ -58,7 +58,7 @@ def find_small_budget(stages: Stages) -> str | None:
             return (
                 f"{counted[1] / 1e6:.3g} M tokens from random weights: up to "
                 f"{MEASURED_TOKENS / 1e6:.0f} M no such pre-training gained on real reviews; a "
-                "published encoder does: `start_from`"
+                "published encoder does: `pretraining.start_from`"
             )
     return None
 

@@ -4,28 +4,44 @@ a study with it.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
 from amazon_electra.model.arms import find_arm, list_arms
-from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.config import TASK, FinetuningSettings, RecipeName
 from amazon_electra.model.finetuning.request import (
     Request,
     Start,
     change_settings,
     check_for_task,
-    is_part_of_teacher,
 )
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.finetuning.tasks.corpus import LABEL
-from amazon_electra.model.options import FittingConfig
 from amazon_electra.model.recipes import RECIPES
 
 
-class FinetuneConfig(FittingConfig):
+class FinetuneConfig(Settings):
     """What decides the result of a fine-tuning, besides its data and the encoder."""
 
+    task: str = Field(description=TASK.documentation)
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_SEED,
+        description="decides the head, the order, dropout and the training examples",
+    )
+    recipe: RecipeName | None = Field(
+        default=None, description="take the fine-tuning settings of this recipe as defaults"
+    )
+    initializer_range: float | None = Field(
+        default=None,
+        gt=0,
+        description="of random weights: standard deviation, drawn as transformers does; none: "
+        "drawn as the pre-training of the architecture did, if its config.json says how",
+    )
     arm: str = Field(
         default="finetuned",
         description="what is fitted: the name of an arm (model/arms), such as finetuned, a "
@@ -37,6 +53,10 @@ class FinetuneConfig(FittingConfig):
         description="weights that the network begins with: trained (the encoder's), random, half "
         "or layers:N (layers of the teacher)",
     )
+    settings: dict[str, str] = Field(
+        default={}, description="what differs from the recipe: fields of FinetuningSettings"
+    )
+    others: ClassVar = (FinetuningSettings,)
 
 
 def make_request(
@@ -92,17 +112,6 @@ def choose_encoder(config: FinetuneConfig, encoder: str | Path | None) -> str:
     if encoder is None:
         raise UserError(f"encoder: missing; the arm {config.arm} needs a model folder or hub name")
     return str(encoder)
-
-
-def read_encoder_option(text: str) -> tuple[dict[str, str], str | None]:
-    """Return the fields of FinetuneConfig that `--encoder` stands for, and the encoder, if any.
-
-    The option has an arm's name alone, or before a colon and the encoder; or a start of a network.
-    """
-    if text == "random" or is_part_of_teacher(text):
-        return {"start": text}, None
-    arm, encoder = split_arm(text)
-    return {"arm": arm} if arm else {}, encoder or None
 
 
 def split_arm(text: str) -> tuple[str, str]:

@@ -77,7 +77,7 @@ class Request:
 
 
 def change_settings(base: FinetuningSettings, texts: Mapping[str, str]) -> FinetuningSettings:
-    """Return the settings with the values that these texts name, as `--set` takes them."""
+    """Return the settings with the values that these texts name."""
     [changed] = replace_settings([base], texts, "finetuning")
     return changed
 

@@ -19,7 +19,7 @@ class Objective:
     """An objective that predicts masked tokens, alone or among others."""
 
     name: ClassVar[str]
-    """What `--set objective=…` takes."""
+    """What the setting `objective` takes."""
     losses: ClassVar[tuple[str, ...]]
     """Names of the means in the log that are shown beside the progress bar and in the card."""
     trunk: ClassVar[str] = "encoder"

@@ -37,7 +37,7 @@ class Recipe:
     pretraining: PretrainingConfig
     finetuning: FinetuningSettings  # every arm of a comparison gets the same ones
     finetuning_of_published: Mapping[str, str]
-    """What differs where a run starts from a published encoder, as for --set."""
+    """What differs where a run starts from a published encoder, as texts."""
     adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
     """Read where training starts from loaded weights."""
 
@@ -66,7 +66,7 @@ class Recipe:
         types = self.architecture.type_vocabulary_size
         if self.pretraining.has_segments and types < 2:
             raise UserError(
-                "must be at least 2 for mlm+nsp, and unless `segment_probability=0`",
+                "must be at least 2 for mlm+nsp, and unless `pretraining.segment_probability 0`",
                 "type_vocabulary_size",
                 types,
             )

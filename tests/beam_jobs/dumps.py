@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from amazon_electra.beam_jobs import corpus_job
+from amazon_electra.beam_jobs import corpus_job, shards_job
 from amazon_electra.beam_jobs.config import (
     CorpusOptions,
     DumpOptions,
     ScoringOptions,
     ShardsOptions,
 )
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import read_known_options
 from amazon_electra.beam_jobs.corpus import plan
 from amazon_electra.beam_jobs.corpus.prepare import (
     add_dates,
@@ -48,6 +48,7 @@ from amazon_electra.beam_jobs.packing.plan import plan_shards, prepare_output
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.score_files import Rows, read_rows
+from tests.words import read_arguments
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
     not Dr. U.S. e.g. battery screen husband said would buy again never ever really quite small large""".split()  # noqa
@@ -110,7 +111,7 @@ def run_job(output: Path, *arguments: Any, mode: str = "") -> dict[str, Any]:
     argv = [*map(str, arguments), "--output", str(output), f"--direct_running_mode={mode}"]
     if mode:
         more = ["--direct_num_workers=2"] if mode == "multi_processing" else []
-        result = corpus_job.run([*argv, *more])
+        result = call_job(corpus_job.make_corpus, [*argv, *more])
     else:
         result = run_steps(argv[:-1])
     assert result["read"] == result["kept"] + sum(result["dropped"].values())
@@ -119,9 +120,16 @@ def run_job(output: Path, *arguments: Any, mode: str = "") -> dict[str, Any]:
     return result
 
 
+def read_options(kind: type[Any], job: Any, argv: list[str]) -> tuple[Any, list[str]]:
+    """Returns what a job plans with, and Beam's options, by the words of its command line."""
+    given = read_arguments(job, argv)
+    flags, config = given.pop("beam_options"), given.pop("config")
+    return kind(**{**dict(config), **given}), flags
+
+
 def run_steps(argv: list[str]) -> dict[str, Any]:
     """Makes a corpus by the steps of the job's graph."""
-    options, flags = read_known_options(CorpusOptions, argv, "corpus_job", "")
+    options, flags = read_options(CorpusOptions, corpus_job.make_corpus, argv)
     corpus = plan.plan_corpus(options, flags)
     preparation, folders = corpus.preparation, corpus.folders
     folders.clear_other_runs(plan.CORPUS_FILES)
@@ -192,7 +200,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
 
 def run_shard_steps(argv: list[str]) -> dict[str, Any]:
     """Makes shards by the steps of the job's graph."""
-    options, flags = read_known_options(ShardsOptions, argv, "shards_job", "")
+    options, flags = read_options(ShardsOptions, shards_job.make_shards, argv)
     plan = plan_shards(options, flags, prepare_output(options), options.corpus)
     shards.remove_strays(plan.packing, plan.units)
     packer = shards.PackIntoShards(plan.packing)

@@ -8,6 +8,7 @@ import pytest
 from amazon_electra.beam_jobs import corpus_job
 from amazon_electra.beam_jobs.config import DumpOptions
 from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.deduplication import buckets
 from amazon_electra.beam_jobs.reading.detection import HEAD_BYTES
 from amazon_electra.beam_jobs.reading.work_units import list_dump_files
@@ -20,7 +21,7 @@ OPTIONS = ["--direct_running_mode", "in_memory", "--direct_num_workers", "1"]
 
 def run_graph(argv):
     """Run the job's graph on Beam."""
-    return corpus_job.run([*argv, *OPTIONS])
+    return call_job(corpus_job.make_corpus, [*argv, *OPTIONS])
 
 
 @pytest.fixture

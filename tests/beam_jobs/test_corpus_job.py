@@ -10,13 +10,21 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from amazon_electra.beam_jobs import corpus_job
 from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
-from amazon_electra.beam_jobs.core.settings import read_known_options
 from amazon_electra.beam_jobs.corpus import plan, result
 from amazon_electra.beam_jobs.corpus.write import WrittenUnit
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from amazon_electra.beam_jobs.text import preparation
-from tests.beam_jobs.dumps import digests, refuses, review, rows_of, run_steps, write_lines
+from tests.beam_jobs.dumps import (
+    digests,
+    read_options,
+    refuses,
+    review,
+    rows_of,
+    run_steps,
+    write_lines,
+)
 
 
 def test_every_review_is_kept_or_counted(tmp_path):
@@ -27,7 +35,9 @@ def test_every_review_is_kept_or_counted(tmp_path):
         {"overall": 5.0},
     ]
     dump = write_lines(tmp_path / "dump.json.gz", records)
-    result = corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
+    result = call_job(
+        corpus_job.make_corpus, ["--input", str(dump), "--output", str(tmp_path / "corpus")]
+    )
     assert result["read"] == 54
     assert result["kept"] == 50
     assert result["dropped"] == {"broken JSON": 1, "duplicate": 1, "no text": 2}
@@ -77,14 +87,14 @@ def test_a_file_that_cannot_be_cut_or_counted_is_tried_four_times_and_told(tmp_p
         write_lines(tmp_path / f"{name}.json", [review(i, unixReviewTime=86_400 * i) for i in days])
     words = ["--input", str(tmp_path / "*.json"), "--output", str(tmp_path / "corpus")]
     words += ["--split-by", "time", "--direct_running_mode=in_memory"]
-    options, flags = read_known_options(CorpusOptions, words, "", "")
+    options, flags = read_options(CorpusOptions, corpus_job.make_corpus, words)
     work = Path(plan.plan_corpus(options, flags).folders.work)
     (work / blocked).mkdir(parents=True)
     with refuses("a.json", "IsADirectory", kind=JobFailed):
-        corpus_job.run(words)
+        call_job(corpus_job.make_corpus, words)
     assert not list((work / "prepared").glob("*.arrow"))
     (work / blocked).rmdir()
-    assert corpus_job.run(words)["kept"] == 60
+    assert call_job(corpus_job.make_corpus, words)["kept"] == 60
 
 
 def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next(
@@ -95,7 +105,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
         for k, name in enumerate("abc")
     ]
     arguments = ["--direct_running_mode=in_memory", "--input", *map(str, dumps), "--output"]
-    expected = corpus_job.run([*arguments, str(tmp_path / "whole")])
+    expected = call_job(corpus_job.make_corpus, [*arguments, str(tmp_path / "whole")])
     clean = preparation.clean_text
 
     def fail(text, options):
@@ -104,10 +114,10 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
     with monkeypatch.context() as patched:
         patched.setattr(preparation, "clean_text", fail)
         with refuses("b.json", "IndexError", kind=JobFailed):
-            corpus_job.run([*arguments, str(tmp_path / "again")])
+            call_job(corpus_job.make_corpus, [*arguments, str(tmp_path / "again")])
     prepared = tmp_path.glob("again/_work-*/prepared/*.json")
     assert sorted(path.stem for path in prepared) == ["0000000-00000", "0000002-00000"]
-    result = corpus_job.run([*arguments, str(tmp_path / "again")])
+    result = call_job(corpus_job.make_corpus, [*arguments, str(tmp_path / "again")])
     assert result["kept"] == expected["kept"] == 150
     assert digests(tmp_path / "again") == digests(tmp_path / "whole")
 

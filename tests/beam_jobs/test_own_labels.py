@@ -51,7 +51,7 @@ def write_dump(folder, count=400):
 
 def test_labels_of_the_dump_are_tasks_of_the_corpus(tmp_path):
     dump = write_dump(tmp_path)
-    result = run_job(tmp_path / "corpus", "--input", dump, "--label", "why", "--label", "again")
+    result = run_job(tmp_path / "corpus", "--input", dump, "--labels", "why", "--labels", "again")
     why = result["labels"]["why"]
     assert why["classes"] == ["broken", "late", "too small"]
     assert why["left_out"] == {"values": 1, "most_frequent": {"eaten": pytest.approx(3, abs=2)}}
@@ -72,17 +72,17 @@ def test_labels_of_the_dump_are_tasks_of_the_corpus(tmp_path):
 
 def test_a_column_without_classes_is_told(tmp_path, monkeypatch):
     dump = write_dump(tmp_path)
-    result = run_job(tmp_path / "corpus", "--input", dump, "--label", "reviewerID")
+    result = run_job(tmp_path / "corpus", "--input", dump, "--labels", "reviewerID")
     assert any("0 values have 10 reviews to train on" in told for told in result["warnings"])
     with refuses("reviewerID"):
         find_task("label:reviewerID", tmp_path / "corpus")
     with refuses("why", "reviewerID"):
         find_task("label:why", tmp_path / "corpus")
     with refuses("label", "asin"):
-        run_job(tmp_path / "none", "--input", dump, "--label", "because")
+        run_job(tmp_path / "none", "--input", dump, "--labels", "because")
     monkeypatch.setattr("amazon_electra.beam_jobs.corpus.prepare.MAX_VALUES", 100)
     with refuses("labels", "reviewerID"):
-        run_job(tmp_path / "many", "--input", dump, "--label", "reviewerID")
+        run_job(tmp_path / "many", "--input", dump, "--labels", "reviewerID")
 
 
 def test_rows_of_a_corpus_join_with_the_dump(tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_rows_of_a_corpus_join_with_the_dump(tmp_path, monkeypatch):
     lines.append(json.dumps({"id": "copy", "text": "Text number 3 is here.", "why": "a"}))
     dump = tmp_path / "shop.jsonl"
     dump.write_text("\n".join(lines) + "\n")
-    run_job(tmp_path / "corpus", "--input", dump, "--label", "why")
+    run_job(tmp_path / "corpus", "--input", dump, "--labels", "why")
     rows = [
         row
         for file in sorted((tmp_path / "corpus").glob("*.parquet"))
@@ -120,7 +120,7 @@ def test_steps_of_a_scale_are_measured_as_such(tmp_path):
     steps = ("poor", "fair", "good")
     records = [review(i, f"kettle {i} boils") | {"mood": steps[i % 3]} for i in range(300)]
     dump = write_lines(tmp_path / "d.json", records)
-    run_job(tmp_path / "corpus", "--input", dump, "--label", "mood")
+    run_job(tmp_path / "corpus", "--input", dump, "--labels", "mood")
     task = find_task("label:mood", tmp_path / "corpus")
     assert task.labels == steps
     assert {"mae", "within_one", "kappa"} < set(task.metrics)

@@ -16,13 +16,13 @@ import pytest
 from amazon_electra.beam_jobs import scoring_job
 from amazon_electra.beam_jobs.config import ScoringOptions
 from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.copies import load_trained, save_sketches
 from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import build_settings
 from amazon_electra.beam_jobs.engine.beam_options import describe_engine
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
-from amazon_electra.beam_jobs.scoring_job import run
 from tests.beam_jobs.dumps import refuses
 from tests.beam_jobs.scoring.models import LABELS, VECTORS, expect, write_network
 
@@ -37,7 +37,7 @@ def model(tmp_path_factory):
 def score(model, output, *dump, more=()):
     """Write tables."""
     words = ["--model", str(model), "--input", *map(str, dump), "--output", str(output)]
-    return run([*words, "--output_format", "parquet", *more])
+    return call_job(scoring_job.score, [*words, "--output_format", "parquet", *more])
 
 
 def read(path):
@@ -52,7 +52,11 @@ def test_models_of_several_tasks_have_columns_of_their_own(model, tmp_path):
     alone = read(tmp_path / "one" / "dump.scores.parquet")
     words = ["--model", str(model), str(other), "--input", str(dump), "--model_version", "7", "8"]
     words += ["--output_format", "parquet"]
-    assert run([*words, "--output", str(tmp_path / "two")])["scored"] == result["scored"] == 2
+    assert (
+        call_job(scoring_job.score, [*words, "--output", str(tmp_path / "two")])["scored"]
+        == result["scored"]
+        == 2
+    )
     rows = read(tmp_path / "two" / "dump.scores.parquet")
     names = ["label", *(f"p.{label}" for label in LABELS)]
     assert list(rows[0]) == [
@@ -66,7 +70,10 @@ def test_models_of_several_tasks_have_columns_of_their_own(model, tmp_path):
         assert (both["polarity.model_version"], both["fault.model_version"]) == ("7", "8")
         assert (both["fault.label"] is None) == (both["reason"] is not None)
     with pytest.raises(UserError) as caught:
-        run(["--model", str(model), str(model), *words[3:5], "--output", str(tmp_path / "same")])
+        call_job(
+            scoring_job.score,
+            ["--model", str(model), str(model), *words[3:5], "--output", str(tmp_path / "same")],
+        )
     assert caught.value.field == "model"
 
 
@@ -209,7 +216,7 @@ def test_scores_say_whether_the_model_still_holds(tmp_path):
     write_profile(fault, answer=False)
     words = ["--model", str(model), str(fault), "--input", str(tmp_path / "same.csv")]
     words += [str(tmp_path / "new.jsonl"), "--output", str(tmp_path / "scores")]
-    result = run(words)
+    result = call_job(scoring_job.score, words)
     written = json.loads((tmp_path / "scores" / "scores.json").read_text())
     assert written["files"] == json.loads(json.dumps(result["files"]))
     of_fault = result["files"][0]["drift"]["fault"]

@@ -12,6 +12,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from amazon_electra.beam_jobs import shards_job
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.packing import corpus_units, shards
@@ -108,7 +109,7 @@ def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(
     monkeypatch.setattr(beam_options, "is_staged_only", lambda options: True)
     words = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--max_length", "64"]
     words += ["--output", str(tmp_path / "engine"), "--direct_running_mode", "in_memory"]
-    assert "staged" in shards_job.run(words)
+    assert "staged" in call_job(shards_job.make_shards, words)
     assert json.loads((tmp_path / "engine" / "shards.json").read_text()) == expected
     assert digests(tmp_path / "engine") == digests(tmp_path / "local")
 
@@ -127,9 +128,9 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
     with monkeypatch.context() as patched:
         patched.setattr(shards, "write_shard", fail)
         with refuses("corpus-", "IndexError", kind=JobFailed):
-            shards_job.run(words)
+            call_job(shards_job.make_shards, words)
     assert sorted((tmp_path / "again").glob("shard-*"))[1].name == "shard-00002.parquet"
-    again = shards_job.run(words)
+    again = call_job(shards_job.make_shards, words)
     assert {name: again[name] for name in expected} == expected
     assert digests(tmp_path / "again") == digests(tmp_path / "whole")
 
@@ -187,7 +188,7 @@ def test_a_sample_is_of_the_first_units_and_may_be_empty(vocabulary, reviews, tm
         assert (empty["sequences"], empty["fill"]) == (0, 0)
     words = ["--general-text", "x", "--sample_reviews", "5", "--vocabulary", str(vocabulary)]
     with refuses("sample_reviews"):
-        shards_job.run([*words, "--output", str(tmp_path)])
+        call_job(shards_job.make_shards, [*words, "--output", str(tmp_path)])
 
 
 def test_a_corpus_that_is_not_what_it_says(vocabulary, tmp_path):

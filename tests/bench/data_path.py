@@ -31,6 +31,7 @@ from tokenizers import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from amazon_electra.beam_jobs import corpus_job, shards_job
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from amazon_electra.beam_jobs.text.punkt import decode_punkt
 from amazon_electra.model import vocabulary
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, float]:
 def prepare(dump: Path, folder: Path) -> None:
     run_jobs(dump, None, folder, workers=1)
     words = ["--corpus", str(folder / "corpus"), "--output", str(folder / "vocabulary")]
-    vocabulary.run([*words, "--size", "50000"])
+    call_job(vocabulary.train_vocabulary, [*words, "--size", "50000"])
 
 
 def run_jobs(dump: Path, words: Path | None, output: Path, workers: int) -> None:
@@ -105,10 +106,13 @@ def run_jobs(dump: Path, words: Path | None, output: Path, workers: int) -> None
     beam += ["--direct_num_workers", str(workers)]
     corpus = str(output / "corpus")
     # Every review on one side, so that both sides tokenize all of them.
-    corpus_job.run(["--input", str(dump), "--output", corpus, "--split", "pretrain=100", *beam])
+    call_job(
+        corpus_job.make_corpus,
+        ["--input", str(dump), "--output", corpus, "--split", "pretrain=100", *beam],
+    )
     if words:
         shards = ["--corpus", corpus, "--vocabulary", str(words)]
-        shards_job.run([*shards, "--output", str(output / "shards"), *beam])
+        call_job(shards_job.make_shards, [*shards, "--output", str(output / "shards"), *beam])
 
 
 def run_plain(dump: Path, punkt: Path, vocabulary: Path, output: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import venv
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,6 +23,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms import environments
 
 from amazon_electra.beam_jobs import corpus_job, shards_job
+from amazon_electra.beam_jobs.core.command_line import call_job
 from tests.beam_jobs.dumps import review, write_lines
 from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units  # noqa: F401
 from tests.gcs_server import serve_gcs
@@ -93,7 +95,9 @@ def staged(cloud, corpus, vocabulary, tmp_path_factory) -> Path:  # noqa: F811
     words += ["--vocabulary", put_folder(cloud, vocabulary, "vocabulary")]
     with patch("amazon_electra.beam_jobs.packing.corpus_units.MIN_UNIT_ROWS", 150):
         stage(
-            shards_job.run, [*words, "--output", "gs://bucket/shards", "--max_length", "64"], folder
+            partial(call_job, shards_job.make_shards),
+            [*words, "--output", "gs://bucket/shards", "--max_length", "64"],
+            folder,
         )
     return folder
 
@@ -161,10 +165,10 @@ def test_corpus_job(cloud, worker_python, tmp_path):
     """Nobody waits for the job of a template: the totals are there when the engine is done."""
     dump = write_lines(tmp_path / "dump.json.gz", [review(i % 250) for i in range(300)])
     local = [*["--input", str(dump), "--output", str(tmp_path / "local")], IN_MEMORY]
-    corpus_job.run(local)
+    call_job(corpus_job.make_corpus, local)
     cloud.objects["bucket/dumps/dump.json.gz"] = dump.read_bytes()
     output = ["--input", "gs://bucket/dumps/*.json.gz", "--output", "gs://bucket/corpus"]
-    stage(corpus_job.run, output, tmp_path / "staged")
+    stage(partial(call_job, corpus_job.make_corpus), output, tmp_path / "staged")
     replay(tmp_path / "staged", worker_python)
     # a late worker may still write to the work folder, so that it stays
     names = [name for name in cloud.list_names("bucket/corpus") if "_work" not in name]

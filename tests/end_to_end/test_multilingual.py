@@ -69,8 +69,8 @@ def test_a_dump_in_two_languages_goes_all_the_way_with_an_encoder_that_reads_bot
     (published / "README.md").write_text("---\nlicense: mit\nlanguage: de\n---\n")
     where, store = ["--store", tmp_path / "store"], Store(tmp_path / "store")
     small = ("pretraining.steps=6", "finetuning.arms=pre-trained", "finetuning.tasks=polarity")
-    sets = [word for setting in (*small, "finetuning.seeds=0") for word in ("--set", setting)]
-    batch = ["--set", "pretraining.batch=8"]
+    sets = [f"--{setting}" for setting in (*small, "finetuning.seeds=0")]
+    batch = ["--pretraining.batch", "8"]
     ran = electra("run", "--dump", first, "--start-from", published, *where, *sets, *batch)
     assert ran.returncode == 0, ran.stderr
 

@@ -80,7 +80,7 @@ def is_job(process):
 def compare_with_local_run(shared, folder):
     """Compare what is in the bucket with what one machine makes that nobody disturbs."""
     chosen = ("pretraining.steps=96", "pretraining.checkpoint_every=32", "finetuning.seeds=0")
-    sets = [w for s in (*chosen, "finetuning.tasks=polarity") for w in ("--set", s)]
+    sets = [f"--{s}" for s in (*chosen, "finetuning.tasks=polarity")]
     local = electra("run", "--dump", *DUMP["paths"], "--store", folder / "local", *sets)
     assert local.returncode == 0, local.stderr
     compare(Store(folder / "local"), Store(shared.store))

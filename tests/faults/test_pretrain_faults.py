@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from amazon_electra.model.pretrain import run
+from amazon_electra.beam_jobs.core.command_line import call_job
+from amazon_electra.model.pretrain import pretrain
 from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
@@ -24,7 +25,7 @@ STARVED = """
 import resource, sys
 from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.model.pretraining.checkpoint import list_checkpoints
-from amazon_electra.model.pretrain import run
+from amazon_electra.model.pretrain import pretrain
 from pathlib import Path
 from tests.model.pretraining.termination import act_at
 from tests.patience import eventually
@@ -45,7 +46,7 @@ def shards(tmp_path_factory):
 
 
 def list_words(shards, output, steps):
-    sets = [f"--set={name}={value}" for name, value in SETTINGS.items()]
+    sets = [f"--{name}={value}" for name, value in SETTINGS.items()]
     fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
     return ["--shards", str(shards), "--output", str(output), *fixed, *sets]
 
@@ -64,7 +65,7 @@ def start(shards, output, steps, program=("-m", "amazon_electra.model.pretrain")
 def finish(shards, output, steps):
     """Run the same command to its end, in this process."""
     threads = torch.get_num_threads()
-    run(list_words(shards, output, steps))
+    call_job(pretrain, list_words(shards, output, steps))
     torch.set_num_threads(threads)
 
 

@@ -28,7 +28,7 @@ AWAY_SECONDS = 30
 
 def command(store):
     words = [sys.executable, "-m", "amazon_electra.flows.cli.main", "run", "--dump", "sample:600"]
-    return [*words, "--store", str(store), *(w for s in SETTINGS for w in ("--set", s))]
+    return [*words, "--store", str(store), *(f"--{s}" for s in SETTINGS)]
 
 
 def host(server, folder):

@@ -22,7 +22,7 @@ SETTINGS = (
 def test_two_runs_at_once_on_a_new_store_both_come_to_their_end(tmp_path):
     words = [sys.executable, "-m", "amazon_electra.flows.cli.main", "run", "--dump", "sample:300"]
     words += ["--recipe", "sample", "--store", str(tmp_path / "store")]
-    words += [word for setting in SETTINGS for word in ("--set", setting)]
+    words += [f"--{setting}" for setting in SETTINGS]
     runs = [
         subprocess.Popen(
             words, env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from amazon_electra.beam_jobs import shards_job
+from amazon_electra.beam_jobs.core.command_line import call_job
 from tests.beam_jobs.dumps import review, run_job, write_lines
 from tests.flink.cluster import NEEDED, PYTHON_WORKER, WORKERS, start_cluster
 from tests.patience import eventually
@@ -81,7 +82,7 @@ def test_both_jobs_make_the_bytes_of_the_local_engine(
     )
     assert job.wait() == 0, cluster.read_log("shards")[-3000:]
     local = ["--corpus", str(data / "corpus"), "--vocabulary", str(vocabulary)]
-    shards_job.run([*local, "--max-length", "64", "--output", str(tmp_path)])
+    call_job(shards_job.make_shards, [*local, "--max-length", "64", "--output", str(tmp_path)])
     found = {n: b for n, b in read_results(cluster, "shards").items() if n.endswith(".parquet")}
     assert found
     assert found == {path.name: path.read_bytes() for path in tmp_path.glob("*.parquet")}

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.servers import prefect_server
 from amazon_electra.flows.store.store import Store
+from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages, write_encoder
 from tests.patience import PATIENCE_SECONDS, eventually
 

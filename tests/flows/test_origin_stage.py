@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.cli.main import attempt, build_parser
+from amazon_electra.flows.cli.main import run_words
 from amazon_electra.flows.stages.origin import build_origin_stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import ADAPTED
@@ -191,7 +191,7 @@ def test_a_dry_run_warns_of_reviews_that_the_encoder_does_not_read(encoder, tmp_
     (tmp_path / "own.csv").write_text("text,stars\n" + "".join(german))
     words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
     where = ["--start-from", str(encoder), "--recipe", "published", "--dry-run"]
-    assert attempt(build_parser().parse_args([*words, *where])) == 0
+    assert run_words([*words, *where]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "languages de 100%" in lines
     told = "note: 100% of the reviews are in the language de, and mini-bert reads en"

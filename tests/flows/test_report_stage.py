@@ -3,14 +3,12 @@ have seen.
 """
 
 import shlex
+import sys
 
 import pytest
 
-from amazon_electra.flows.cli.main import build_parser
-from amazon_electra.flows.cli.run_commands import build_form
-from amazon_electra.flows.cli.study_command import read_choice
-from amazon_electra.flows.configuration.form import Parameters, fill_parameters
-from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.cli import run_commands, study_command
+from amazon_electra.flows.cli.main import run_words
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages import report
@@ -21,6 +19,7 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import load_study
 from amazon_electra.flows.studies.study_report import format_command as format_study_command
 from amazon_electra.model.report.inputs import ArmFacts, read_report_input
+from tests.flows.forms import fill_parameters
 from tests.flows.made import publish
 
 SETTINGS = [
@@ -35,21 +34,28 @@ SETTINGS = [
 ]
 
 
-def read_back(command):
-    words = shlex.split(command)
-    assert words[0] == "amazon-electra"
-    return build_parser().parse_args(words[1:])
+def read_back(command, module, name, monkeypatch):
+    """Return what the command calls a function of its module with."""
+    program, *words = shlex.split(command)
+    called = []
+    monkeypatch.setattr(module, "restrict_store", lambda root: None)
+    monkeypatch.setattr(module, name, lambda *given: called.extend(given) or sys.exit())
+    with pytest.raises(SystemExit):
+        run_words(words)
+    return program, *called
 
 
-def test_the_command_of_a_run_gives_the_same_form(tmp_path):
-    form = fill_form(Parameters, SETTINGS, recipe="small", store=str(tmp_path / "a store"))
-    assert build_form(read_back(report.format_command(form))) == form
+def test_the_command_of_a_run_gives_the_same_form(tmp_path, monkeypatch):
+    form = fill_parameters(SETTINGS, recipe="small", store=str(tmp_path / "a store"))
+    command = report.format_command(form)
+    read = read_back(command, run_commands, "execute_graph", monkeypatch)
+    assert read == ("amazon-electra", form)
 
 
-def test_the_command_of_a_study_gives_the_same_study(tmp_path):
+def test_the_command_of_a_study_gives_the_same_study(tmp_path, monkeypatch):
     unread = ("finetuning", "pretraining")
     settings = [setting for setting in SETTINGS if not setting.startswith(unread)]
-    parameters = fill_form(Parameters, settings, recipe="small", store=str(tmp_path))
+    parameters = fill_parameters(settings, recipe="small", store=str(tmp_path))
     choice = StudyChoice(
         file="objective",
         settings={"n_dev": "300"},
@@ -57,7 +63,8 @@ def test_the_command_of_a_study_gives_the_same_study(tmp_path):
         at_once=3,
     )
     command = format_study_command(load_study(parameters, choice), parameters)
-    assert read_choice(read_back(command)) == (parameters, choice)
+    read = read_back(command, study_command, "load_study", monkeypatch)
+    assert read == ("amazon-electra", parameters, choice)
 
 
 @pytest.fixture

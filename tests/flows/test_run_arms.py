@@ -6,12 +6,11 @@ import re
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.cli import main
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.policy import list_arms_of_form
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import ADAPTED
 from tests.end_to_end.test_multilingual import write_dump
+from tests.flows.forms import fill_parameters
 from tests.flows.made import write_encoder
 from tests.model.encoders.published_kinds import write_kind
 from tests.served import electra
@@ -59,15 +58,7 @@ def test_few_labels_of_a_task_fine_tune_nothing(list_stages, encoders, tmp_path)
     assert networks == {"polarity", "stars"}
 
 
-def test_a_start_given_again_is_read_beside_the_first(encoders, list_stages):
-    words = ["run", "--dump", "x.csv", "--set", "finetuning.seeds=0"]
-    words += [word for one in [*encoders, "org/third"] for word in ("--start-from", str(one))]
-    given = main.build_parser().parse_args(words).settings
-    chosen = fill_parameters(given, dump={"paths": ["x.csv"]}).pretraining
-    assert (chosen.start_from, chosen.also_start_from) == (
-        str(encoders[0]),
-        [str(encoders[1]), "org/third"],
-    )
+def test_further_starts_are_read_beside_the_first(encoders, list_stages):
     pairs = [f"pretraining.start_from={encoders[0]}", f"pretraining.also_start_from={encoders[1]}"]
     pairs += ["pretraining.objective=contrastive"]
     _, stages = list_stages(*pairs, "finetuning.tasks=polarity")
@@ -111,9 +102,9 @@ def test_two_encoders_go_all_the_way_and_their_scores_choose(tmp_path, begin_sto
         write_kind(tmp_path / f"tiny-{i}", kind, max_position_embeddings=60 + 20 * (1 - i))
         for i, kind in enumerate(kinds)
     ]
-    words = ["--store", tmp_path / "store", "--set", "finetuning.arms=frozen,tfidf"]
-    words += ["--effort", "quick", "--set", "finetuning.tasks=polarity"]
-    words += [word for start in starts for word in ("--start-from", start)]
+    words = ["--store", tmp_path / "store", "--finetuning.arms", "frozen", "tfidf"]
+    words += ["--effort", "quick", "--finetuning.tasks", "polarity"]
+    words += ["--start-from", starts[0], "--pretraining.also-start-from", starts[1]]
     ran = electra("run", "--dump", dump, *words)
     assert ran.returncode == 0, ran.stderr
     made = Store(tmp_path / "store").list_manifests()

@@ -88,9 +88,7 @@ def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch)
     model = write_network(tmp_path / "model")
     (tmp_path / "new.csv").write_text("order,text\n7,good\n8,\n")
     words = ["score", "--model", str(model), "--dump", "new.csv", "--id", "order"]
-    with pytest.raises(SystemExit) as ended:
-        main.main([*words, "--format", "csv"])
-    assert ended.value.code in (0, None)
+    assert main.run_words([*words, "--format", "csv"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed == [
         f"scores      {tmp_path / 'scores'}: 1 of 2 records have a label",
@@ -106,16 +104,15 @@ def test_scores_say_why(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = write_network(tmp_path / "model")
     (tmp_path / "new.csv").write_text("id,text\n7,very good\n8,not good\n")
-    words = ["score", "--model", str(model), "--dump", "new.csv", "--explain"]
+    words = ["score", "--model", str(model), "--dump", "new.csv"]
+    words += ["--scores.explain", "true"]
     assert run_command(*words, "--output", "scores") == 0
     rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
     assert rows["polarity.because"][0].startswith("“")
 
 
 def run_command(*words):
-    with pytest.raises(SystemExit) as ended:
-        main.main(list(words))
-    return ended.value.code or 0
+    return main.run_words(words)
 
 
 def test_a_dry_run_scores_and_writes_nothing(tmp_path, capsys, monkeypatch):

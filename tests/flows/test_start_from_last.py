@@ -3,8 +3,8 @@
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.store.store import Store
+from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages, publish, write_encoder
 
 

@@ -11,7 +11,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows import domain_adaptation
-from amazon_electra.flows.configuration.form import Dump, Promotion, fill_parameters
+from amazon_electra.flows.configuration.form import Dump, Promotion
 from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.stage_runner import StageRunner
@@ -24,6 +24,7 @@ from amazon_electra.flows.store.stage import ACCELERATOR, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import RegistryAway
+from tests.flows.forms import fill_parameters
 from tests.flows.toy_graph import be_patient_with_mlflow, job, run_toy
 from tests.patience import eventually
 

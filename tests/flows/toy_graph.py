@@ -16,7 +16,6 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.plugins import register_module
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.health import is_healthy
 from amazon_electra.flows.servers.settings import TAG
@@ -25,6 +24,7 @@ from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Stage, register_stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking import mlflow_run
+from tests.flows.forms import fill_parameters
 from tests.flows.job import run as run_job
 from tests.patience import PATIENCE_SECONDS
 

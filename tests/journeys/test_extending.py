@@ -44,8 +44,8 @@ def extending(shell):
 def test_a_run_takes_all_of_them_to_the_end(extending):
     write_star_lines(extending.folder / "shop.stars.gz", 1500)
     settings = ("finetuning.tasks=satisfied", "pretraining.objective=mlm+rts")
-    settings += ("finetuning.arms=pre-trained,random,bayes,tfidf", "pretraining.steps=2")
-    words = [word for one in settings for word in ("--set", one)]
+    words = [f"--{one}" for one in (*settings, "pretraining.steps=2")]
+    words += ["--finetuning.arms", "pre-trained", "random", "bayes", "tfidf"]
     printed = extending.type("amazon-electra run --dump shop.stars.gz --recipe sample", *words)
     assert "naive Bayes" in printed
     report = Path(re.search(r"^report +(\S+)$", printed, re.M)[1]).with_name("report.json")
@@ -76,7 +76,7 @@ def test_the_task_of_the_page_is_fine_tuned(extending):
     told = extending.type(
         "python -m amazon_electra.model.finetune --encoder ENCODER --task recommended "
         "--data FOLDER --output MODEL",
-        *["--set", "epochs=1"],
+        *["--epochs", "1"],
         names={"ENCODER": encoder, "FOLDER": data, "MODEL": "model"},
     )
     assert json.loads(told)["dev"]["accuracy"] >= 0

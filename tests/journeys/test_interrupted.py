@@ -13,15 +13,15 @@ from tests.patience import PATIENCE_SECONDS
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
 TRAINS = (
-    "--recipe sample --set finetuning.tasks=polarity --set finetuning.arms=pre-trained,tfidf "
-    "--set promotion.mode=off"
+    "--recipe sample --finetuning.tasks polarity --finetuning.arms pre-trained tfidf "
+    "--promotion.mode off"
 )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_run_is_continued(shell, number):
     write_sample(shell.folder / "shop.json.gz", 400, 0)
-    steps = f"--set pretraining.steps={100 + number}"  # each has its own training
+    steps = f"--pretraining.steps {100 + number}"  # each has its own training
     run = shell.start(f"amazon-electra run --dump shop.json.gz {TRAINS} {steps}")
     shown = []
     for line in run.stderr:

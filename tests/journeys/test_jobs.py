@@ -9,16 +9,7 @@ from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from tests.model.encoders.checkpoints import write_checkpoint
 
 pytestmark = pytest.mark.slow
-TINY = [
-    "--set",
-    "layers=1",
-    "--set",
-    "hidden=32",
-    "--set",
-    "intermediate=64",
-    "--set",
-    "embedding=32",
-]
+TINY = ["--layers=1", "--hidden=32", "--intermediate=64", "--embedding=32"]
 
 
 def test_the_jobs_make_a_model_one_by_one(shell):
@@ -56,7 +47,7 @@ def test_the_jobs_make_a_model_one_by_one(shell):
     type(
         "python -m amazon_electra.model.finetune --encoder electra/discriminator --task polarity "
         "--data corpus --output polarity --seed 0",
-        *["--set", "epochs=1"],
+        *["--epochs", "1"],
     )
     measured = type(
         "python -m amazon_electra.model.evaluate --model polarity --task polarity --data corpus "
@@ -68,10 +59,10 @@ def test_the_jobs_make_a_model_one_by_one(shell):
 
     encoder = write_checkpoint(shell.folder / "encoder", max_position_embeddings=128)
     joined = shell.type(
-        "python -m amazon_electra.model.finetune --encoder joined:FOLDER --task stars "
-        "--data corpus --output joined --set selection=cross-validation --set n_train=1000 "
+        "python -m amazon_electra.model.finetune --arm joined --encoder FOLDER --task stars "
+        "--data corpus --output joined --selection cross-validation --n-train 1000 "
         "--cache cache",
-        *["--set", "n_train=100"],
+        *["--n_train", "100"],
         names={"FOLDER": encoder},
     )
     assert json.loads(joined)["dev"]

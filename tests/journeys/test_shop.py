@@ -22,8 +22,8 @@ from tests.model.encoders.checkpoints import write_checkpoint
 from tests.patience import eventually
 
 pytestmark = [pytest.mark.slow]
-TFIDF = ["--set", "finetuning.arms=tfidf", "--set", "finetuning.seeds=0"]
-POLARITY = [*TFIDF, "--set", "finetuning.tasks=polarity"]
+TFIDF = ["--finetuning.arms", "tfidf", "--finetuning.seeds", "0"]
+POLARITY = [*TFIDF, "--finetuning.tasks", "polarity"]
 MODEL = "store/model/0123456789abcdef"
 
 
@@ -153,7 +153,7 @@ def test_a_new_file_like_the_old_ones_holds(shop):
 
 def test_what_to_label_next_becomes_labels(shop, shell):
     write_shop(shell.folder / "new.csv", 300, 7000, labelled=False)
-    shell.type("amazon-electra score --dump new.csv --format parquet --task polarity")
+    shell.type("amazon-electra score --dump new.csv --format parquet --model.task polarity")
     shell.type("amazon-electra suggest --number 200")
     lines = (shell.folder / "to_label.jsonl").read_text().splitlines()
     chosen = [json.loads(line) for line in lines]
@@ -169,7 +169,9 @@ def test_what_to_label_next_becomes_labels(shop, shell):
 
 def test_an_answer_names_the_words_that_decide(shop, shell):
     write_shop(shell.folder / "new.csv", 20, 8000, labelled=False)
-    shell.type("amazon-electra score --dump new.csv --explain", "--task", "polarity")
+    shell.type(
+        "amazon-electra score --dump new.csv --scores.explain true", "--model.task", "polarity"
+    )
     because = pd.read_csv(shell.folder / "scores" / "new.scores.csv")["polarity.because"]
     assert because.str.match("“.+” [+−-]").all()
 
@@ -216,7 +218,7 @@ def test_stars_of_another_scale_are_read(shop, shell):
 
 def test_the_latest_reviews_are_the_test(shop, shell):
     write_shop(shell.folder / "shop.csv", 500)
-    printed = shell.type("amazon-electra run --dump shop.csv --set corpus.split_by=time", *POLARITY)
+    printed = shell.type("amazon-electra run --dump shop.csv --corpus.split-by time", *POLARITY)
     assert find_report(printed).is_file()
 
 
@@ -231,7 +233,7 @@ def test_another_published_encoder_is_an_arm(shell, command, folder):
     write_checkpoint(shell.folder / folder, max_position_embeddings=128)
     write_shop(shell.folder / "shop.csv", 300)
     write_sample(shell.folder / "reviews.json.gz", 300, 0)
-    arms = ["--set", "finetuning.arms=frozen", "--set", "finetuning.tasks=polarity"]
+    arms = ["--finetuning.arms", "frozen", "--finetuning.tasks", "polarity"]
     printed = shell.type(command, *arms)
     figures = json.loads(find_report(printed).with_name("report.json").read_text())
     assert {row["arm"].partition(",")[0] for row in figures["results"]} == {folder}
@@ -242,9 +244,9 @@ def test_a_new_dump_is_one_more_file(shell):
     write_shop(shell.folder / "shop.csv", 200)
     write_shop(shell.folder / "new.csv", 100, 40_000)
     shape = ("batch=4", "layers=1", "hidden=32", "intermediate=64", "embedding=32")
-    tiny = [word for one in shape for word in ("--set", f"pretraining.{one}")]
-    own = ["--set", "pretraining.steps=5", "--set", "finetuning.arms=pre-trained"]
-    own += ["--set", "finetuning.tasks=polarity", "--set", "finetuning.seeds=0"]
+    tiny = [f"--pretraining.{one}" for one in shape]
+    own = ["--pretraining.steps", "5", "--finetuning.arms", "pre-trained"]
+    own += ["--finetuning.tasks", "polarity", "--finetuning.seeds", "0"]
     printed = shell.type(
         "amazon-electra run --dump old.csv new.csv", "--recipe=sample", *tiny, *own
     )

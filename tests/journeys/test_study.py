@@ -35,7 +35,7 @@ search:
 settings: {epochs: 1, n_train: 100}
 """
 TINY = ["steps=5", "batch=4", "layers=1", "hidden=32", "intermediate=64", "embedding=32"]
-TRAINING = [word for one in TINY for word in ("--set", f"pretraining.{one}")]
+TRAINING = [f"--pretraining.{one}" for one in TINY]
 
 
 def read_report(printed: str) -> dict:
@@ -66,7 +66,7 @@ def test_the_study_of_the_page_compares_its_arms(shell):
     [study] = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
     (shell.folder / "my-study.yaml").write_text(study)
     write_sample(shell.folder / "reviews.json.gz", 2400, 0)
-    small = ["--set", "seeds=0", "--set", "epochs=1", *TRAINING]
+    small = ["--seeds", "0", "--epochs", "1", *TRAINING]
     printed = shell.type("amazon-electra study my-study.yaml --dump reviews.json.gz", *small)
     differences = read_report(printed)["differences"]
     assert [(one["a"], one["b"]) for one in differences] == [("pre-trained", "random")] * 2

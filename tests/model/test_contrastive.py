@@ -12,10 +12,11 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import contrastive
+from amazon_electra.model.config import ContrastiveConfig, TrainingResources
 from amazon_electra.model.contrastive import adapt_contrastively, compute_loss
-from amazon_electra.model.options import ContrastiveConfig, TrainingResources
 from amazon_electra.model.pretraining.input.pairs import find_reason, is_title_of_stars, read_pairs
 from tests.model.synthetic_shards import write_vocabulary
 
@@ -216,9 +217,12 @@ def test_two_processes_have_the_losses_of_one(encoder, corpus, tmp_path):
     words = ["--encoder", str(encoder), "--corpus", str(corpus), "--device", "cpu"]
     settings = {"batch": 16, "epochs": 1, "body_tokens": 16, "log_every": 1, "precision": "fp32"}
     for name, number in settings.items():
-        words += ["--set", f"{name}={number}"]
+        words += [f"--{name}={number}"]
     for processes in ("1", "2"):
         output = tmp_path / processes
-        contrastive.run([*words, "--output", str(output), "--processes", processes])
+        call_job(
+            contrastive.adapt_contrastively,
+            [*words, "--output", str(output), "--processes", processes],
+        )
     expected = read_losses(tmp_path / "1")
     assert read_losses(tmp_path / "2") == pytest.approx(expected, rel=1e-4)

@@ -20,6 +20,7 @@ from transformers import (
     pipeline,
 )
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.model_folder.config import QUANTIZED
@@ -137,7 +138,7 @@ def run_export(made, output, *arms, options=()):
     tests = [f"{cell}-test" for cell in cells.values()]
     places = ["--task", "polarity", "--data", str(made / "corpus"), "--output", str(output)]
     told = [f"{arm}={cell}" for arm, cell in cells.items()]
-    return export.run(["--cells", *told, "--evaluations", *tests, *places, *options])
+    return call_job(export.export, ["--cells", *told, "--evaluations", *tests, *places, *options])
 
 
 @pytest.mark.parametrize(

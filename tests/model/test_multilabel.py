@@ -32,7 +32,7 @@ def corpus(tmp_path_factory):
         records.append(review(i, text) | {"aspects": aspects})
     dump = write_lines(folder / "d.json", records)
     split = ("--split", "pretrain=40,train=30,dev=10,test=20")
-    run_job(folder / "corpus", "--input", dump, "--label", "aspects", *split)
+    run_job(folder / "corpus", "--input", dump, "--labels", "aspects", *split)
     return folder / "corpus"
 
 
@@ -96,7 +96,7 @@ def test_wrong_labels_of_several_are_listed(tmp_path):
         text = ". ".join([f"kettle number {i}", *words, "bye"])
         records.append(review(i, text) | {"aspects": aspects, "review_id": f"n{i}"})
     dump = write_lines(tmp_path / "d.json", records)
-    run_job(tmp_path / "corpus", "--input", dump, "--label", "aspects")
+    run_job(tmp_path / "corpus", "--input", dump, "--labels", "aspects")
     config = FinetuneConfig(arm="tfidf", task=TASK, settings={"selection": "cross-validation"})
     finetune(config, tmp_path / "corpus", tmp_path / "cell", evaluation=tmp_path / "test")
     cell, model = export.ExportCell("tfidf", tmp_path / "cell", tmp_path / "test"), tmp_path / "m"

@@ -189,7 +189,7 @@ def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
 )
 def test_the_users_mistakes_are_named(shards, tmp_path, settings, named):
     with pytest.raises(UserError, check=names(named)):
-        train(shards, tmp_path, *(f"--set={one}" for one in settings.split()))
+        train(shards, tmp_path, *(f"--{one}" for one in settings.split()))
 
 
 @pytest.mark.parametrize("output", ["file", "file/below", "/proc/here"])

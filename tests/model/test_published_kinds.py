@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model import export
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders.origin import write_origin
@@ -84,11 +85,12 @@ def test_onnx_scores_as_a_pipeline(kind, corpus, tmp_path):
     (tmp_path / "corpus").symlink_to(corpus)
     tune(tmp_path, "cell", encoder="published")
     exported = tmp_path / "exported"
-    result = export.run(
+    result = call_job(
+        export.export,
         [
             *["--cells", f"arm={tmp_path / 'cell'}", "--data", str(corpus)],
             *["--task", "polarity", "--output", str(exported)],
-        ]
+        ],
     )
     assert result["checked"]["largest_difference"] < 1e-5
     ways = dict(list_libraries(exported, tmp_path))

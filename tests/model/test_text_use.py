@@ -14,11 +14,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.model import export
 from amazon_electra.model.arms.arm import Resources
 from amazon_electra.model.arms.frozen import Frozen
+from amazon_electra.model.config import ContrastiveConfig, TrainingResources
 from amazon_electra.model.contrastive import adapt_contrastively
 from amazon_electra.model.encoders.config import POOLING
 from amazon_electra.model.encoders.known import KNOWN, find_known, warn_of_amazon
@@ -26,7 +28,6 @@ from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.encoders.vocabulary import add_prefix
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.network import load_tokenizer
-from amazon_electra.model.options import ContrastiveConfig, TrainingResources
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.libraries import INT8, list_libraries
 from tests.model.corpora import write_corpus
@@ -94,7 +95,7 @@ def test_a_served_folder_reads_as_its_card_wants(name, tmp_path):
 
     folder = tmp_path / "exported"
     cells = ["--cells", f"arm={tmp_path / 'cell'}", "--data", str(tmp_path / "corpus")]
-    result = export.run([*cells, "--task", "polarity", "--output", str(folder)])
+    result = call_job(export.export, [*cells, "--task", "polarity", "--output", str(folder)])
     assert result["checked"]["largest_difference"] < 1e-5
     scored = load_classifier(str(folder), "fp32").score(TEXTS)
     labels = [arm.head.labels[best] for best in scored.argmax(1)]
@@ -113,7 +114,7 @@ def test_every_server_puts_the_prefix_once(name, tmp_path):
     tune(tmp_path, "cell", *LEARN, encoder="origin")
     folder = tmp_path / "exported"
     cells = ["--cells", f"arm={tmp_path / 'cell'}", "--data", str(tmp_path / "corpus")]
-    export.run([*cells, "--task", "polarity", "--output", str(folder)])
+    call_job(export.export, [*cells, "--task", "polarity", "--output", str(folder)])
     published = AutoTokenizer.from_pretrained(tmp_path / name)
     for text in [*TEXTS, LONG]:
         whole = published(prefix + text, truncation=True, max_length=48)["input_ids"]

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import vocabulary
 from tests.corpus_folder import write_corpus
@@ -41,7 +42,7 @@ def reviews() -> list[list[str]]:
 
 def train(corpus: Path, output: Path, *more: str) -> dict:
     places = ["--corpus", str(corpus), "--output", str(output)]
-    return vocabulary.run([*places, "--size", "900", *more])
+    return call_job(vocabulary.train_vocabulary, [*places, "--size", "900", *more])
 
 
 def test_the_folder_keeps_the_contract(reviews, tmp_path):

@@ -57,11 +57,7 @@ def child(*command, **environment):
 
 
 def pretrain(shards, output, device, steps=20, **settings):
-    sets = [
-        part
-        for name, value in (SETTINGS | settings).items()
-        for part in ("--set", f"{name}={value}")
-    ]
+    sets = [part for name, value in (SETTINGS | settings).items() for part in [f"--{name}={value}"]]
     fixed = ["--recipe", "sample", "--device", device, "--threads", "1", "--steps", str(steps)]
     return child(
         "-m",

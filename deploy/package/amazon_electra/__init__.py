@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from amazon_electra.flows.api.commands import ScoreResult as ScoreResult
     from amazon_electra.flows.api.commands import run as run
     from amazon_electra.flows.api.commands import score as score
+    from amazon_electra.model.config import ContrastiveConfig as ContrastiveConfig
+    from amazon_electra.model.config import PretrainConfig as PretrainConfig
+    from amazon_electra.model.config import TrainingResources as TrainingResources
+    from amazon_electra.model.config import VocabularyConfig as VocabularyConfig
     from amazon_electra.model.contrastive import adapt_contrastively as adapt_contrastively
     from amazon_electra.model.evaluate import evaluate as evaluate
     from amazon_electra.model.export import ExportCell as ExportCell
@@ -37,10 +41,6 @@ if TYPE_CHECKING:
     from amazon_electra.model.finetune import finetune as finetune
     from amazon_electra.model.finetuning.config import FinetuneConfig as FinetuneConfig
     from amazon_electra.model.finetuning.search import search as search
-    from amazon_electra.model.options import ContrastiveConfig as ContrastiveConfig
-    from amazon_electra.model.options import PretrainConfig as PretrainConfig
-    from amazon_electra.model.options import TrainingResources as TrainingResources
-    from amazon_electra.model.options import VocabularyConfig as VocabularyConfig
     from amazon_electra.model.pretrain import pretrain as pretrain
     from amazon_electra.model.questions.giveaways import find_giveaway as find_giveaway
     from amazon_electra.model.questions.slices import find_slices as find_slices
@@ -71,7 +71,7 @@ MODULES = {
     "amazon_electra.model.finetune": ("finetune",),
     "amazon_electra.model.finetuning.config": ("FinetuneConfig",),
     "amazon_electra.model.finetuning.search": ("search",),
-    "amazon_electra.model.options": (
+    "amazon_electra.model.config": (
         "ContrastiveConfig",
         "PretrainConfig",
         "TrainingResources",

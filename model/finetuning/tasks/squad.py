@@ -29,7 +29,7 @@ def read_answered_questions(path: Path) -> Iterator[Example]:
     """Yield the questions of SQuAD 1.1, each of which has an answer."""
     for example in read_squad_questions(path):
         if not example.answers:
-            raise UserError(f"{path}: question {example.id} has no answer: use `task='squad2'`")
+            raise UserError(f"{path}: question {example.id} has no answer: use `task squad2`")
         yield example
 
 

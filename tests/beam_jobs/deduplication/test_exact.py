@@ -46,7 +46,7 @@ def test_the_same_copies_stay_in_any_order(tmp_path):
             folder = tmp_path / f"{seed}-{k}"
             folder.mkdir()
             paths.append(write_lines(folder / "dump.json", shuffled[k :: 1 + seed]))
-        result = run_job(tmp_path / f"corpus{seed}", "--input", *paths, "--label", "why")
+        result = run_job(tmp_path / f"corpus{seed}", "--input", *paths, "--labels", "why")
         assert result["dropped"] == {"duplicate": 140}
         kept.append(
             {

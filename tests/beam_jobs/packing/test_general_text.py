@@ -9,6 +9,7 @@ import pytest
 
 from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
@@ -56,7 +57,7 @@ def test_what_is_tested_on_stays_out_and_the_same_bytes_come_again(vocabulary, t
     words = ["--general-text", str(tmp_path / "text"), "--withhold", str(tmp_path / "own.csv")]
     words += ["--withhold-corpus", str(tmp_path / "corpus"), "--output", str(tmp_path / "out")]
     words += ["--vocabulary", str(vocabulary), "--direct_running_mode", "in_memory"]
-    result = shards_job.run([*words, "--punkt", str(tmp_path / "corpus")])
+    result = call_job(shards_job.make_shards, [*words, "--punkt", str(tmp_path / "corpus")])
     assert {"dev", "test"} < set(texts)
     assert result["documents"] == len(others) - 1 + len(set(texts) - {"dev", "test"})
     of_file, of_corpus = (
@@ -72,7 +73,7 @@ def test_what_is_tested_on_stays_out_and_the_same_bytes_come_again(vocabulary, t
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"shard-00000.parquet", "shards.json", "vocabulary"}
     first = (tmp_path / "out" / "shard-00000.parquet").read_bytes()
-    shards_job.run([*words, "--punkt", str(tmp_path / "corpus")])
+    call_job(shards_job.make_shards, [*words, "--punkt", str(tmp_path / "corpus")])
     assert (tmp_path / "out" / "shard-00000.parquet").read_bytes() == first
     assert pq.read_metadata(tmp_path / "out" / "shard-00000.parquet").num_rows > 0
 
@@ -86,5 +87,5 @@ def test_what_does_not_go_together(vocabulary, tmp_path):
         (["--corpus", "x", "--punkt", "y"], "punkt"),
     ):
         with pytest.raises(UserError) as wrong:
-            shards_job.run([*common, *words])
+            call_job(shards_job.make_shards, [*common, *words])
         assert wrong.value.field == field

@@ -146,5 +146,5 @@ def test_class_names_of_parquet_are_used(tmp_path):
     table = pa.table({"text": TEXTS, "label": [i % 2 for i in range(60)]})
     pq.write_table(table.replace_schema_metadata(said), tmp_path / "d.parquet")
     dump = tmp_path / "d.parquet"
-    result = run_job(tmp_path / "corpus", "--input", dump, "--label", "label")
+    result = run_job(tmp_path / "corpus", "--input", dump, "--labels", "label")
     assert result["labels"]["label"]["classes"] == ["bad", "good"]

@@ -55,13 +55,13 @@ def count_rows(folder):
 
 def test_a_corpus_folds_classes_and_says_so(tmp_path):
     dump = write_dump(tmp_path, ["Late", "late", "LATE ", "late", "Broken", "n/a", None, "broken"])
-    result = run_job(tmp_path / "a", "--input", dump, "--label", "why")
+    result = run_job(tmp_path / "a", "--input", dump, "--labels", "why")
     assert count_rows(tmp_path / "a") == {"late": 200, "Broken": 100, None: 100}
     assert result["labels"]["why"]["classes"] == ["Broken", "late"]
     [line] = [line for line in result["warnings"] if "fold_labels=False" in line]
     assert "why" in line
     assert "n/a 50" in line
-    typed = run_job(tmp_path / "b", "--input", dump, "--label", "why", "--fold-labels", "false")
+    typed = run_job(tmp_path / "b", "--input", dump, "--labels", "why", "--fold-labels", "false")
     assert count_rows(tmp_path / "b") == {
         "Late": 50,
         "late": 100,
@@ -77,7 +77,7 @@ def test_a_corpus_folds_classes_and_says_so(tmp_path):
 def test_lists_and_repeated_columns_have_several_values(tmp_path):
     lists = [["late"], ["broken"], ["late", "broken"], ["broken", "late"], []]
     dump = write_dump(tmp_path, lists)
-    result = run_job(tmp_path / "a", "--input", dump, "--label", "why")
+    result = run_job(tmp_path / "a", "--input", dump, "--labels", "why")
     several = {"late": 80, "broken": 80, "broken\x1flate": 160, "": 80}
     assert count_rows(tmp_path / "a") == several
     [line] = result["warnings"]
@@ -89,13 +89,13 @@ def test_lists_and_repeated_columns_have_several_values(tmp_path):
     texts = [f"The kettle {i} boils" for i in range(400)]
     table = pa.table({"text": texts, "why": [lists[i % 5] for i in range(400)]})
     pq.write_table(table, tmp_path / "dump.parquet")
-    run_job(tmp_path / "c", "--input", tmp_path / "dump.parquet", "--label", "why")
+    run_job(tmp_path / "c", "--input", tmp_path / "dump.parquet", "--labels", "why")
     assert count_rows(tmp_path / "c") == several
     header = "text,why,why,why"
     cells = [[*values, "", "", ""][:3] for values in lists]
     rows = [f"The kettle {i} boils,{','.join(cells[i % 5])}" for i in range(400)]
     table = write_lines(tmp_path / "dump.csv", [header, *rows])
-    run_job(tmp_path / "b", "--input", table, "--label", "why")
+    run_job(tmp_path / "b", "--input", table, "--labels", "why")
     assert count_rows(tmp_path / "b") == several
 
 
@@ -112,7 +112,7 @@ def test_nested_choices_are_of_one_review(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(records))
     pq.write_table(pa.Table.from_pylist(records), tmp_path / "a.parquet")
     label = "annotations[].result[].value.choices[]"
-    arguments = ("--columns", "text=data.text", "--label", label)
+    arguments = ("--columns", "text=data.text", "--labels", label)
     for kind in ("json", "parquet"):
         result = run_job(tmp_path / kind, "--input", tmp_path / f"a.{kind}", *arguments)
         assert result["read"] == 300
@@ -128,7 +128,7 @@ def test_copies_with_different_classes_are_counted_and_none_wins(tmp_path, folds
     records += [review(i, f"The kettle {i} boils.", why="GOOD") for i in range(80, 120, 2)]
     records += [review(i, f"The kettle {i} boils.", why=None) for i in range(120, 160)]
     dump = write_lines(tmp_path / "d.json", records)
-    arguments = ("--label", "why", "--fold-labels", folds)
+    arguments = ("--labels", "why", "--fold-labels", folds)
     result = run_job(tmp_path / "a", "--input", dump, *arguments)
     twice = {} if folds == "true" else {"GOOD and good": 20}
     assert result["contradictory_labels"] == {"why": {"bad and good": 40, **twice}}

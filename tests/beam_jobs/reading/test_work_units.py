@@ -19,6 +19,7 @@ import pytest
 
 from amazon_electra.beam_jobs import corpus_job
 from amazon_electra.beam_jobs.core import limits, storage
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.beam_jobs.reading import compression, work_units
 from amazon_electra.beam_jobs.reading.compression import PlainStream
@@ -198,7 +199,7 @@ def test_a_dump_and_a_corpus_behind_fsspec(tmp_path):
         memory.pipe_file(f"/dumps/{name}", write_lines(tmp_path / name, records).read_bytes())
     run_job(tmp_path / "local", "--input", tmp_path / "a.json", tmp_path / "b.json.gz")
     argv = ["--input", "memory://dumps/*", "--output", "memory://corpus"]
-    result = corpus_job.run([*argv, "--direct_running_mode=in_memory"])
+    result = call_job(corpus_job.make_corpus, [*argv, "--direct_running_mode=in_memory"])
     assert (result["read"], result["kept"]) == (84, 40)
     local = {
         f"/corpus/{path.relative_to(tmp_path / 'local')}": path
@@ -218,7 +219,7 @@ def test_an_object_store_out_of_reach_is_told_in_one_line(option, other, tmp_pat
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "a.json", [review(1)])
     with pytest.raises(UserError) as wrong:
-        corpus_job.run([option, "nowhere://bucket/x", *other])
+        call_job(corpus_job.make_corpus, [option, "nowhere://bucket/x", *other])
     assert (wrong.value.field, wrong.value.value) == (option[2:], "nowhere://bucket/x")
 
 

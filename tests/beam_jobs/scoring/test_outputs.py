@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from amazon_electra.beam_jobs import scoring_job
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
-from amazon_electra.beam_jobs.scoring_job import run
 from tests.beam_jobs.reading.test_excel import write_workbook
 from tests.beam_jobs.scoring.models import LABELS, VECTORS, write_network
 
@@ -30,7 +31,7 @@ def answer(word):
 
 def score(model, dump, output, *more):
     words = ["--model", str(model), "--input", str(dump), "--output", str(output)]
-    [file] = run([*words, *more])["files"]
+    [file] = call_job(scoring_job.score, [*words, *more])["files"]
     return output / file["scores"]
 
 

@@ -35,7 +35,7 @@ def parse() -> argparse.Namespace:
     p.add_argument("--encoder", type=Path, required=True, help="folder of a BERT-like encoder")
     p.add_argument("--reviews", type=int, default=1000, help="of the training, and of the test")
     p.add_argument("--epochs", type=int, default=1)
-    p.add_argument("--learning_rate", type=float, default=1e-4)
+    p.add_argument("--learning_rates", type=float, default=1e-4)
     p.add_argument("--precisions", nargs="+", default=["bf16", "fp32"], choices=["bf16", "fp32"])
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--without_trainer", action="store_true", help="ours alone")

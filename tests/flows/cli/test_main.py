@@ -1,6 +1,5 @@
 """How a command ends."""
 
-import argparse
 import os
 import subprocess
 
@@ -35,10 +34,10 @@ def full_disk(tmp_path):
 def test_whatever_fails_for_want_of_room_is_one_line(full_disk, capsys, failure):
     """Prefect's client only says that its server answered 500; a job's log ends in the middle."""
 
-    def fail(arguments):
+    def fail():
         raise failure
 
-    assert main.attempt(argparse.Namespace(command="runs", store=str(full_disk), do=fail)) == 1
+    assert main.attempt(fail, str(full_disk)) == 1
     told = f"failed: the disk of {full_disk} is full; make room, then the same command continues\n"
     assert capsys.readouterr().err == told
 
@@ -46,9 +45,7 @@ def test_whatever_fails_for_want_of_room_is_one_line(full_disk, capsys, failure)
 @pytest.mark.parametrize("words", [["run", "--dump", "sample:20"], ["runs"], ["score"]])
 def test_a_word_that_is_not_utf_8_is_refused_in_one_line(tmp_path, capsys, words):
     store = tmp_path / os.fsdecode(b"caf\xe9")
-    with pytest.raises(SystemExit) as ended:
-        main.main([*words, "--store", str(store)])
-    assert ended.value.code == 2
+    assert main.run_words([*words, "--store", str(store)]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert r"caf\udce9" in line
     assert not list(tmp_path.iterdir())
@@ -63,9 +60,7 @@ def test_columns_and_file_names_are_shown_by_the_command(tmp_path, capsys):
     dump.write_text("\n".join(["text,stars", *rows]), encoding="utf-8")
     for path, code in ((bad, 2), (dump, 0)):
         words = ["run", "--dump", str(path), "--store", str(tmp_path / "store"), "--dry-run"]
-        with pytest.raises(SystemExit) as ended:
-            main.main(words)
-        assert ended.value.code == code
+        assert main.run_words(words) == code
         told = "".join(capsys.readouterr())
         assert escape_controls(hostile) in told
         assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(told)
@@ -73,7 +68,5 @@ def test_columns_and_file_names_are_shown_by_the_command(tmp_path, capsys):
 
 @pytest.mark.parametrize("command", main.COMMANDS)
 def test_each_command_has_options_and_prints_them(command, capsys):
-    with pytest.raises(SystemExit) as end:
-        main.build_parser().parse_args([command, "--help"])
-    assert end.value.code == 0
+    assert main.run_words([command, "--help"]) == 0
     assert f"amazon-electra {command}" in capsys.readouterr().out

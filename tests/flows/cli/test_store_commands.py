@@ -50,7 +50,7 @@ def store(tmp_path):
 
 
 def run(store, capsys, *words):
-    code = main.attempt(main.build_parser().parse_args([*words, "--store", str(store.root)]))
+    code = main.run_words([*words, "--store", str(store.root)])
     return code, capsys.readouterr().out.splitlines()
 
 

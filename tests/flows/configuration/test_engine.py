@@ -3,9 +3,9 @@
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
+from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages
 
 FLINK = ("engine.kind=flink", "engine.job_endpoint=jobs:8099", "engine.flink_master=manager:8081")

@@ -6,10 +6,10 @@ import fsspec
 import pytest
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.dumps.arrivals import find_dumps, is_named_like_a_dump
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.store import Store
+from tests.flows.forms import fill_parameters
 from tests.s3_server import BUCKET, serve_s3
 
 

@@ -96,7 +96,7 @@ def test_the_corpus_has_about_the_counts_that_are_estimated(tmp_path):
     expected = labels.estimate_counts(tasks, chosen, Corpus(), previews)
     store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
     store.folder(corpus).mkdir(parents=True)
-    store.publish(corpus, run_job(store.folder(corpus), "--input", path, "--label", "why"))
+    store.publish(corpus, run_job(store.folder(corpus), "--input", path, "--labels", "why"))
     counted = labels.count_corpus(tasks, corpus, store)
     assert expected.labels == counted.labels == {"polarity": 480, "label:why": 600}
     assert expected.titles == pytest.approx(counted.titles, rel=0.2)

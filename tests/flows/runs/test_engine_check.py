@@ -6,11 +6,11 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.beam_jobs.engine import flink
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.runs.graph_run import check_engine
 from tests.beam_jobs.engine.job_servers import serve_grpc
 from tests.beam_jobs.engine.rest import serve_flink
 from tests.flows.configuration.test_engine import DATAFLOW
+from tests.flows.forms import fill_parameters
 
 
 def check(*settings, **given):

@@ -7,12 +7,12 @@ import pytest
 
 from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.cli import run_commands
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import has_finished_run, save_registered
+from tests.flows.forms import fill_parameters
 
 
 def graph(plan):
@@ -66,7 +66,7 @@ def test_it_runs_where_something_has_changed(change, finished):
 RUN_CHANGED = """
 import sys
 from amazon_electra.flows.cli import run_commands, terminal
-from amazon_electra.flows.configuration.form import fill_parameters
+from tests.flows.forms import fill_parameters
 
 def run(*given):
     sys.exit(3 + ("prefect" in sys.modules))

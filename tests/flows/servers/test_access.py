@@ -16,6 +16,5 @@ def test_nobody_else_reads_a_store(tmp_path):
 
 
 def test_a_store_that_cannot_be_made(capsys):
-    arguments = main.build_parser().parse_args(["up", "--store", "/proc/foo"])
-    assert main.attempt(arguments) == 2
+    assert main.run_words(["up", "--store", "/proc/foo"]) == 2
     assert "--store /proc/foo" in capsys.readouterr().err

@@ -79,8 +79,7 @@ def test_a_store_that_is_a_file(tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")
     for store in (file, file / "store"):
-        arguments = main.build_parser().parse_args(["up", "--store", str(store)])
-        assert main.attempt(arguments) == 2
+        assert main.run_words(["up", "--store", str(store)]) == 2
         assert str(store) in capsys.readouterr().err
 
 

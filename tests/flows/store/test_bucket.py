@@ -14,11 +14,11 @@ from fsspec.core import url_to_fs
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.configuration.engine import Engine
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.store.bucket import Bucket
 from amazon_electra.flows.store.stage import ExistingStage, Resources, dict_of
 from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
+from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages
 from tests.patience import eventually
 
@@ -63,7 +63,7 @@ def list_objects(store):
 
 def call(*words):
     """The exit code of a command of ours."""
-    return main.attempt(main.build_parser().parse_args(words))
+    return main.run_words(words)
 
 
 @ON_BOTH

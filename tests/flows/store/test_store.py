@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from s3fs import S3FileSystem
@@ -14,6 +15,7 @@ from s3fs import S3FileSystem
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
 from amazon_electra.flows.cli import main
+from amazon_electra.flows.cli.stores import build_store
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages.dump import build_dump_stage
@@ -219,13 +221,12 @@ def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_pa
     assert re.fullmatch("[0-9a-f]{7,40}(-dirty)?", read()["commit"])
 
 
-@pytest.mark.parametrize("words", [["run"], ["study", "losses"]])
-def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch, words):
+def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch):
     monkeypatch.delenv("AMAZON_ELECTRA_STORE", raising=False)
-    assert main.build_parser().parse_args(words).store == "store"
+    assert build_store(None).address == str(Path("store").absolute())
     monkeypatch.setenv("AMAZON_ELECTRA_STORE", "/data/store")
-    assert main.build_parser().parse_args(words).store == "/data/store"
-    assert main.build_parser().parse_args([*words, "--store", "other"]).store == "other"
+    assert build_store(None).address == "/data/store"
+    assert build_store("other").address == str(Path("other").absolute())
 
 
 @pytest.mark.parametrize(
@@ -271,6 +272,6 @@ def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, monkeypatc
     monkeypatch.setattr(socket, "getaddrinfo", resolve_nothing)
     address = "s3://bucket/x.json"
     words = ["run", "--dry-run", "--dump", address, "--store", str(tmp_path)]
-    assert main.attempt(main.build_parser().parse_args(words)) == 75
+    assert main.run_words(words) == 75
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"failed: --dump {address} ")

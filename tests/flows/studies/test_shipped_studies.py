@@ -10,7 +10,7 @@ import yaml
 
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.flows import run_stage
-from amazon_electra.flows.configuration.form import Parameters, fill_parameters
+from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.store.group import Groups, list_stages
 from amazon_electra.flows.store.stage import Stage, write_request
@@ -24,6 +24,7 @@ from amazon_electra.flows.studies.study_reading import (
 )
 from amazon_electra.flows.study import graph
 from tests.flows.calls import cross
+from tests.flows.forms import fill_parameters
 from tests.flows.studies.loaded import write_general_text
 from tests.model.encoders.checkpoints import write_checkpoint
 

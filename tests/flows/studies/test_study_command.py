@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.flows.cli import study_command
-from amazon_electra.flows.cli.main import attempt, build_parser
+from amazon_electra.flows.cli.main import run_words
+from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.store import group
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import load_study
@@ -19,19 +20,19 @@ from tests.model.corpora import write_corpus, write_electra
     ("words", "named"),
     [
         (["nothing"], "nothing"),
-        (["losses", "--dump", "sample:9", "--set", "review=x"], "review"),
-        (["losses", "--at-once", "0"], "--at-once 0"),
-        (["losses", "--dump", "sample:9", "--general", "README.md"], "--general README.md"),
+        (["losses", "--dump", "sample:9", "--study.review", "x"], "--study.review"),
+        (["losses", "--study.at-once", "0"], "--study.at-once 0"),
+        (["losses", "--dump", "sample:9", "--study.general-text", "R.md"], "general-text R.md"),
         (
-            ["losses", "--dump", "sample:9", "--set", "temperature=3"],
+            ["losses", "--dump", "sample:9", "--study.temperature", "3"],
             "temperature",
         ),
-        (["losses", "--dump", "sample:9", "--set", "seeds=x"], "seeds"),
+        (["losses", "--dump", "sample:9", "--study.seeds", "x"], "--study.seeds x"),
         (["losses"], "--dump"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, named, tmp_path, capsys):
-    assert attempt(build_parser().parse_args(["study", *words, "--store", str(tmp_path)])) == 2
+    assert run_words(["study", *words, "--store", str(tmp_path)]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert named in line
 
@@ -44,11 +45,11 @@ def test_without_a_dump_a_study_takes_what_is_there_and_other_data_are_another_s
     tasks = [{"task": "polarity", "data": str(tmp_path / "corpus")}]
     study = {"seeds": [0], "arms": arms, "tasks": tasks, "latency": True}
     (tmp_path / "two.yaml").write_text(yaml.safe_dump(study))
-    words = ["study", str(tmp_path / "two.yaml"), "--store", str(tmp_path / "store")]
 
     def list_stages():
-        parameters, choice = study_command.read_choice(build_parser().parse_args(words))
-        store, loaded = Store(parameters.store), load_study(parameters, choice)
+        parameters = Parameters(recipe="sample", store=str(tmp_path / "store"))
+        loaded = load_study(parameters, StudyChoice(file=str(tmp_path / "two.yaml")))
+        store = Store(parameters.store)
         return [stage for stage, _ in group.list_stages(graph(parameters, loaded, store), store)]
 
     stages = list_stages()

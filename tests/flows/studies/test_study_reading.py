@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.studies.study_reading import load_study
+from tests.flows.forms import fill_parameters
 from tests.flows.studies.loaded import load_content
 
 ARMS = [

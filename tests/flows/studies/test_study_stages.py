@@ -8,12 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from amazon_electra.flows.configuration.form import (
-    Finetuning,
-    Parameters,
-    Pretraining,
-    fill_parameters,
-)
+from amazon_electra.flows.configuration.form import Finetuning, Parameters, Pretraining
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.stages.equal_cost import count_equal_flops
 from amazon_electra.flows.stages.pretraining import PretrainingRequest, build_training
@@ -24,6 +19,7 @@ from amazon_electra.flows.studies.study_reading import load_study
 from amazon_electra.flows.studies.study_stages import StudyStages
 from amazon_electra.flows.study import graph as study_graph
 from tests.flows.calls import call_of
+from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages
 from tests.flows.studies.loaded import SPACE, build_stages, content_of, load_content
 from tests.model.synthetic_shards import write_shards

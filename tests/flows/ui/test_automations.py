@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 
 from amazon_electra.flows.cli import terminal
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.servers import health
 from amazon_electra.flows.servers.settings import TAG
 from amazon_electra.flows.ui import automations
+from tests.flows.forms import fill_parameters
 
 
 @pytest.mark.parametrize("automation", automations.build_automations(), ids=lambda one: one.name)

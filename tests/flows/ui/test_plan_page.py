@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from amazon_electra.flows.configuration.form import fill_parameters
 from amazon_electra.flows.stages.pretraining import build_pretraining_stage
 from amazon_electra.flows.store.group import Group, list_stages
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui import plan_page
+from tests.flows.forms import fill_parameters
 
 SHARDS = ExistingStage("shards", 1, {"max_length": 128})
 

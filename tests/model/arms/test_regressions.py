@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import evaluate, finetune
 from amazon_electra.model.arms import states, words
@@ -30,15 +31,17 @@ def made(tmp_path_factory):
     write_corpus(folder / "corpus")
     write_bert(folder / "bert")
     bert = folder / "bert"
-    arms = (("tfidf", "tfidf"), ("frozen", f"frozen:{bert}"), ("joined", f"joined:{bert}"))
-    for name, encoder in arms:
-        fit(folder, name, encoder, "--evaluation", str(folder / f"{name}-test"))
+    for name in ("tfidf", "frozen", "joined"):
+        fit(folder, name, name, bert, "--evaluation", str(folder / f"{name}-test"))
     return folder
 
 
-def fit(folder: Path, name: str, encoder: str, *more: str, task: str = "polarity"):
+def fit(folder: Path, name: str, arm: str, encoder: Path, *more: str, task: str = "polarity"):
     places = ["--data", str(folder / "corpus"), "--output", str(folder / name)]
-    return finetune.run(["--encoder", encoder, "--task", task, *places, *more])
+    return call_job(
+        finetune.finetune,
+        [*["--arm", arm, "--encoder", str(encoder)], "--task", task, *places, *more],
+    )
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "frozen", "joined"])
@@ -59,7 +62,7 @@ def test_a_regression_writes_what_a_fine_tuning_does(made, kind):
 @pytest.mark.parametrize("kind", ["tfidf", "frozen"])
 def test_an_evaluation_of_its_own_predicts_the_same(made, kind, tmp_path):
     where = ["--model", str(made / kind), "--data", str(made / "corpus"), "--task", "polarity"]
-    evaluate.run([*where, "--output", str(tmp_path)])
+    call_job(evaluate.evaluate, [*where, "--output", str(tmp_path)])
     again, before = (
         read_predictions(folder / "predictions.parquet")
         for folder in (tmp_path, made / f"{kind}-test")
@@ -90,14 +93,12 @@ def test_tfidf_imports_neither_torch_nor_transformers(made, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("kind", ["tfidf", "frozen"])
 def test_the_same_fit_gives_the_same_bytes_in_another_process(made, tmp_path, kind):
-    encoder = "tfidf" if kind == "tfidf" else f"frozen:{made / 'bert'}"
     places = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
     command = [
         sys.executable,
         "-m",
         "amazon_electra.model.finetune",
-        "--encoder",
-        encoder,
+        *["--arm", kind, "--encoder", str(made / "bert")],
         "--task",
         "polarity",
     ]
@@ -111,8 +112,9 @@ def test_tasks_share_the_states_of_an_encoder(made, tmp_path):
     for task in ("polarity", "stars"):
         folder = tmp_path / task
         words = [*where, str(folder / "test"), "--output", str(folder), "--task", task]
-        words += ["--encoder", f"frozen:{made / 'bert'}", "--data", str(made / "corpus")]
-        finetune.run(words)
+        words += ["--arm", "frozen", "--encoder", str(made / "bert")]
+        words += ["--data", str(made / "corpus")]
+        call_job(finetune.finetune, words)
     assert len(list((tmp_path / "cache").glob("states-*.safetensors"))) == 1
     weights = "model.safetensors"
     assert (folder / weights).read_bytes() == (made / "frozen" / weights).read_bytes()
@@ -123,7 +125,8 @@ def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
 ):
     monkeypatch.setattr(states, "MAX_LABELS", 40)
     where = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
-    result = finetune.run(["--encoder", f"frozen:{made / 'bert'}", "--task", "polarity", *where])
+    words = ["--arm", "frozen", "--encoder", str(made / "bert"), "--task", "polarity", *where]
+    result = call_job(finetune.finetune, words)
     whole = json.loads((made / "frozen" / "result.json").read_text())["n_train"]
     assert result["n_train"] == 40 < whole
     assert [told for told in result["warnings"] if f"from 40 of {whole} labels" in told]
@@ -138,15 +141,18 @@ def test_a_class_without_an_example_is_never_the_answer():
 
 
 @pytest.mark.parametrize(
-    ("encoder", "task", "named"),
+    ("arm", "task", "named"),
     [
         ("tfidf", "sst-2", "data="),
         ("tfidf", "squad1", "tfidf"),
-        ("frozen:/no/such/folder", "polarity", "/no/such/folder"),
+        ("frozen", "polarity", "/no/such/folder"),
     ],
 )
-def test_what_is_no_baseline_is_told_in_one_line(made, tmp_path, encoder, task, named):
+def test_what_is_no_baseline_is_told_in_one_line(made, tmp_path, arm, task, named):
     data = str(made / "corpus") if task == "polarity" else str(tmp_path / "none")
     where = ["--data", data, "--output", str(tmp_path / "out")]
     with pytest.raises(UserError, check=names(named)):
-        finetune.run(["--encoder", encoder, "--task", task, *where])
+        call_job(
+            finetune.finetune,
+            [*["--arm", arm, "--encoder", "/no/such/folder"], "--task", task, *where],
+        )

@@ -11,9 +11,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.encoders.config import count_positions, read_architecture, read_config
-from amazon_electra.model.origin import run
+from amazon_electra.model.origin import load_origin
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
 from tests.model.pretraining.runs import pretrain
 from tests.refusals import names, of_field
@@ -29,7 +30,7 @@ FILES = {
 
 
 def bring(place, output, *more):
-    return run(["--place", str(place), "--output", str(output), *more])
+    return call_job(load_origin, ["--place", str(place), "--output", str(output), *more])
 
 
 def encode(folder):

@@ -142,7 +142,7 @@ def test_one_tiny_step_exports_the_origin(what, objective, shards, tmp_path, ids
 def test_a_setting_that_contradicts_the_origin_is_refused(setting, shards, tmp_path):
     folder = write_checkpoint(tmp_path / "origin", "BERT with its head")
     name = setting.split("=")[0]
-    words = ("--start-from", folder, "--set", setting)
+    words = ("--start-from", folder, f"--{setting}")
     with pytest.raises(UserError, check=names(name, folder)):
         pretrain(shards, tmp_path / "out", *words, steps=1)
 

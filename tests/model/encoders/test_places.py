@@ -16,9 +16,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.encoders.places import is_named
-from amazon_electra.model.origin import run
+from amazon_electra.model.origin import load_origin
 from amazon_electra.model.tracking.mlflow_client import create_client
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.refusals import names
@@ -214,7 +215,7 @@ def registry(registry_address, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", ["models:/tiny@champion", "models:/tiny/1"])
 def test_a_registered_model_is_copied(place, registry):
-    about = run(["--place", place, "--output", str(registry / "origin")])
+    about = call_job(load_origin, ["--place", place, "--output", str(registry / "origin")])
     assert (about["name"], about["version"], about["revision"]) == ("tiny", "1", None)
     assert (registry / "origin" / "model.safetensors").exists()
 
@@ -230,7 +231,7 @@ def test_a_registered_model_is_copied(place, registry):
 )
 def test_what_is_not_registered_is_refused(place, named, registry):
     with pytest.raises(UserError, check=names(f"`place='{place}'`: ", named)):
-        run(["--place", place, "--output", str(registry / "origin")])
+        call_job(load_origin, ["--place", place, "--output", str(registry / "origin")])
     assert not (registry / "origin").exists()
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model import evaluate, finetune
 from amazon_electra.model.evaluation.evaluate import _write_mistakes
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
@@ -52,8 +53,11 @@ def finetuned(tmp_path_factory):
     settings = ("epochs=1", "n_train=30", "n_dev=20", "max_length=16")
     command = ["--encoder", str(write_electra(folder / "electra")), "--task", "polarity"]
     command += ["--data", str(write_corpus(folder / "corpus")), "--output", str(folder / "model")]
-    command += ["--learning_rate", "1e-3"]
-    finetune.run([*command, *(part for setting in settings for part in ("--set", setting))])
+    command += ["--learning_rates", "1e-3"]
+    call_job(
+        finetune.finetune,
+        [*command, *(part for setting in settings for part in [f"--{setting}"])],
+    )
     return folder
 
 
@@ -68,7 +72,9 @@ def read_ids(corpus, split):
 def test_predictions_are_of_the_split_asked_for(finetuned, split):
     output = finetuned / split
     command = ["--model", str(finetuned / "model"), "--task", "polarity", "--split", split]
-    evaluate.run([*command, "--data", str(finetuned / "corpus"), "--output", str(output)])
+    call_job(
+        evaluate.evaluate, [*command, "--data", str(finetuned / "corpus"), "--output", str(output)]
+    )
     ids = read_predictions(output / "predictions.parquet").ids
     expected = read_ids(finetuned / "corpus", split)
     assert len(ids) == len(set(ids)) == (len(expected) if split == "test" else 20)

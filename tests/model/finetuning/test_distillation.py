@@ -28,7 +28,7 @@ def made(tmp_path_factory):
 
 
 def test_half_a_teacher(made):
-    inside = ("--set", "hidden_weight=1.0", "--set", "attention_weight=1.0")
+    inside = ("--hidden_weight", "1.0", "--attention_weight", "1.0")
     teacher = ["--teacher", str(made / "teacher-cls")]
     result = tune(made, "half-cls", *teacher, *inside, encoder="half")
     whole = json.loads((made / "teacher-cls" / "result.json").read_text())
@@ -43,7 +43,7 @@ def test_half_a_teacher(made):
 
 def test_soft_targets_alone_carry_the_task(made):
     """The student never sees a label."""
-    teacher = ["--teacher", str(made / "teacher-cls"), "--set", "soft_weight=1.0"]
+    teacher = ["--teacher", str(made / "teacher-cls"), "--soft_weight", "1.0"]
     result = tune(made, "soft", *LEARN, *teacher, encoder="bert")
     assert result["dev"]["accuracy"] > 0.9
 
@@ -56,7 +56,7 @@ def test_a_student_of_another_width_learns(made, monkeypatch):
     ElectraForPreTraining(narrow).save_pretrained(made / "narrow")
     shutil.copy(made / "electra" / "tokenizer.json", made / "narrow")
     teacher = ["--teacher", str(made / "teacher-cls")]
-    teacher += ["--set", "hidden_weight=1.0", "--set", "attention_weight=1.0"]
+    teacher += ["--hidden_weight", "1.0", "--attention_weight", "1.0"]
     losses = []
 
     class Kept(distillation.DistillationLoss):
@@ -87,7 +87,7 @@ def test_hidden_losses_need_the_same_tokens(made):
     teacher = ["--teacher", str(made / "teacher-cls")]
     for name in ("hidden_weight", "attention_weight"):
         with pytest.raises(UserError, check=of_field(name)):
-            tune(made, "other", *teacher, "--set", f"{name}=1.0", encoder="other-words")
+            tune(made, "other", *teacher, f"--{name}=1.0", encoder="other-words")
     assert tune(made, "other", *teacher, encoder="other-words")["teacher"]
 
 
@@ -98,9 +98,9 @@ def test_hidden_states_of_choices(made):
         rows = ["sent1,sent2,ending0,ending1,ending2,ending3,label"]
         rows += [f"{split} {i}.,the,lamp {i},kettle,book is,knife,{i % 4}" for i in range(n)]
         (made / "swag" / f"{split}.csv").write_text("\n".join(rows))
-    swag = ["--data", str(made / "swag"), "--learning_rate", "1e-3"]
+    swag = ["--data", str(made / "swag"), "--learning_rates", "1e-3"]
     tune(made, "chooser", *swag, task="swag")
-    inside = ["--set", "hidden_weight=1.0", "--set", "attention_weight=1.0"]
+    inside = ["--hidden_weight", "1.0", "--attention_weight", "1.0"]
     taught = ["--teacher", str(made / "chooser"), *inside]
     assert tune(made, "chosen", *swag, *taught, task="swag", encoder="half")["n_dev"] > 0
 

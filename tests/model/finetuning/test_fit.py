@@ -10,19 +10,18 @@ import pytest
 import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import read_options
+from amazon_electra.model import finetune
 from amazon_electra.model.device import open_device
-from amazon_electra.model.finetune import read_config
 from amazon_electra.model.finetuning import fit
 from amazon_electra.model.finetuning.config import make_request
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
 from amazon_electra.model.finetuning.request import load_split
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.finetuning.training import train
-from amazon_electra.model.options import FinetuneOptions
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.finetuning.few_steps import LEARN, SHORT, tune
 from tests.refusals import names
+from tests.words import read_arguments
 
 
 def test_a_fine_tuned_folder_predicts_what_it_learnt(made, learnt):
@@ -40,7 +39,7 @@ def test_a_fine_tuned_folder_predicts_what_it_learnt(made, learnt):
 
 def test_the_same_seed_gives_the_same_bytes(made):
     """Whatever was trained before in the process: a run makes several cells in one."""
-    drawn = ["--architecture", str(made / "electra"), "--set", "dropout=0.3"]
+    drawn = ["--architecture", str(made / "electra"), "--dropout", "0.3"]
     for name, seed in (("first", "0"), ("other", "1"), ("again", "0")):
         tune(made, name, "--seed", seed, *drawn, encoder="random")
     weights = [
@@ -61,7 +60,7 @@ def test_test_decides_nothing_and_is_what_is_measured(made):
             if row["split"] == "test" and row["stars"]:
                 row["stars"] = 6 - row["stars"]
         pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
-    rates = [*LEARN, "--set", "epochs=3", "--learning_rate", "1e-7", "5e-3"]
+    rates = [*LEARN, "--epochs", "3", "--learning_rates", "1e-7", "5e-3"]
     clean = tune(made, "clean", *rates, "--evaluation", str(made / "clean-test"))
     assert [tried["learning_rate"] for tried in clean["tried"]] == [1e-7, 5e-3]
     assert clean["dev"] == clean["tried"][1]["dev"]
@@ -76,7 +75,7 @@ def test_test_decides_nothing_and_is_what_is_measured(made):
 
 
 def test_finished_learning_rates_are_not_repeated(made, monkeypatch):
-    whole = tune(made, "whole", "--learning_rate", "1e-3", "5e-3")
+    whole = tune(made, "whole", "--learning_rates", "1e-3", "5e-3")
     trained = []
 
     def die_in_the_second(model, training, rate):
@@ -88,7 +87,7 @@ def test_finished_learning_rates_are_not_repeated(made, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("amazon_electra.model.finetuning.fit.train", die_in_the_second)
         with pytest.raises(KeyboardInterrupt):
-            tune(made, "killed", "--learning_rate", "1e-3", "5e-3")
+            tune(made, "killed", "--learning_rates", "1e-3", "5e-3")
     assert not (made / "killed" / "result.json").exists()
     resumed = []
 
@@ -97,7 +96,7 @@ def test_finished_learning_rates_are_not_repeated(made, monkeypatch):
         return train(model, training, rate)
 
     monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", count)
-    result = tune(made, "killed", "--learning_rate", "1e-3", "5e-3")
+    result = tune(made, "killed", "--learning_rates", "1e-3", "5e-3")
     assert resumed == [5e-3]
     assert [tried["dev"] for tried in result["tried"]] == [tried["dev"] for tried in whole["tried"]]
     curves = [
@@ -120,7 +119,7 @@ def diverging(rates):
 
 def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
     monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([1e-2]))
-    result = tune(made, "diverged", "--learning_rate", "5e-3", "1e-2")
+    result = tune(made, "diverged", "--learning_rates", "5e-3", "1e-2")
     assert result["learning_rate"] == 5e-3
     assert [tried["diverged"] for tried in result["tried"]] == [False, True]
     assert np.isfinite(result["dev"]["accuracy"])
@@ -129,7 +128,7 @@ def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
 def test_where_every_rate_diverges_it_is_told(made, monkeypatch):
     monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([5e-3, 1e-2]))
     with pytest.raises(UserError, check=names("`learning_rates`")):
-        tune(made, "all-diverged", "--learning_rate", "5e-3", "1e-2")
+        tune(made, "all-diverged", "--learning_rates", "5e-3", "1e-2")
 
 
 def test_a_killed_evaluation_repeats_no_fit(made):
@@ -150,7 +149,7 @@ def test_a_killed_evaluation_repeats_no_fit(made):
 
 
 def test_every_seed_is_tested_on_the_same(made):
-    requests = [ask(made, "--seed", seed, "--set", "n_test=40") for seed in ("0", "1")]
+    requests = [ask(made, "--seed", seed, "--n_test", "40") for seed in ("0", "1")]
     train, test = (
         [{e.id for e in load_split(request, split)[0]} for request in requests]
         for split in ("train", "test")
@@ -164,12 +163,12 @@ def ask(made, *words):
     """Return the request of a command line."""
     places = ["--encoder", made / "electra", "--data", made / "corpus", "--output", made / "none"]
     words = [*map(str, places), "--task", "stars", *SHORT, *words]
-    config, sources = read_config(read_options(FinetuneOptions, words, "", ""))
-    return make_request(config, made / "corpus", **sources)
+    given = read_arguments(finetune.finetune, words)
+    return make_request(given["config"], made / "corpus", encoder=given["encoder"])
 
 
 def test_balanced_weights_are_of_the_labels_learnt(made):
-    request = ask(made, "--set", "class_weights=balanced", "--seed", "3")
+    request = ask(made, "--class_weights", "balanced", "--seed", "3")
     prepared = fit.prepare_data(request)
     training = fit.make_training(request, prepared, open_device("cpu", "fp32"))
     counts = np.bincount(prepared.train_features.targets.numbers, minlength=5)
@@ -181,19 +180,19 @@ def test_balanced_weights_are_of_the_labels_learnt(made):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--task", "polarty"], "`task='polarty'`"),
-        (["--data", "/nowhere"], "`data='/nowhere'`"),
-        (["--set", "loss=hinge"], "`loss='hinge'`"),
-        (["--set", "colour=red"], "`colour='red'`"),
-        (["--set", "batch=0"], "`batch='0'`"),
-        (["--encoder", "random"], "`architecture`"),
-        (["--encoder", "/nowhere"], "`encoder='/nowhere'`"),
-        (["--recipe", "enormous"], "`recipe='enormous'`"),
-        (["--set", "dropout=5"], "`dropout='5'`"),
-        (["--seed", "-1"], "`seed='-1'`"),
-        (["--set", "max_length=1024"], "`max_length=1024`"),
-        (["--output", "/dev/null/model"], "output='/dev/null/model'"),
-        (["--evaluation", "/dev/null/test"], "evaluation='/dev/null/test'"),
+        (["--task", "polarty"], "--task polarty"),
+        (["--data", "/nowhere"], "--data /nowhere"),
+        (["--loss", "hinge"], "loss hinge"),
+        (["--colour", "red"], "--colour"),
+        (["--batch", "0"], "batch 0"),
+        (["--start", "random"], "architecture"),
+        (["--encoder", "/nowhere"], "--encoder /nowhere"),
+        (["--recipe", "enormous"], "--recipe"),
+        (["--dropout", "5"], "dropout 5"),
+        (["--seed", "-1"], "--seed -1"),
+        (["--max_length", "1024"], "`max_length=1024`"),
+        (["--output", "/dev/null/model"], "--output /dev/null/model"),
+        (["--evaluation", "/dev/null/test"], "--evaluation /dev/null/test"),
     ],
 )
 def test_mistakes_are_named(made, arguments, words):

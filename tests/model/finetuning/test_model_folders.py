@@ -127,4 +127,4 @@ def test_a_real_checkpoint_in_the_old_format(made):
     checkpoint = Path(__file__).parents[4] / "shared/data/tiny_checkpoint/bert-xsmall-dummy"
     if not checkpoint.exists():
         pytest.skip("shared/data is not there: the published checkpoint cannot be tried")
-    assert tune(made, "real", "--set", "max_length=20", encoder=str(checkpoint))["n_dev"] > 0
+    assert tune(made, "real", "--max_length", "20", encoder=str(checkpoint))["n_dev"] > 0

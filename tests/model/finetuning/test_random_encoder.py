@@ -7,13 +7,14 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.config import START, write_architecture
 from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.finetuning.network import build_network
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.pretrain import run
+from amazon_electra.model.pretrain import pretrain
 from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.recipes import RECIPES, Recipe, apply_settings
@@ -67,13 +68,13 @@ def test_it_is_the_state_before_the_first_step(shards, settings, tmp_path):
 
 
 def test_a_folder_keeps_what_its_training_began_with(shards, tmp_path):
-    sets = [part for n, v in (SHAPE | {"batch": "4"}).items() for part in ("--set", f"{n}={v}")]
+    sets = [part for n, v in (SHAPE | {"batch": "4"}).items() for part in [f"--{n}={v}"]]
     common = ["--shards", str(shards.folder), "--recipe", "sample", "--steps", "1"]
     common += ["--device", "cpu", "--threads", "1"]
-    first = run([*common, *sets, "--output", str(tmp_path / "first")])
+    first = call_job(pretrain, [*common, *sets, "--output", str(tmp_path / "first")])
     begun = ["--start-from", first["discriminator"], "--start-generator-from", first["generator"]]
-    shape = ["--set", "batch=4", "--set", "initializer_range=0.3"]
-    second = run([*common, *begun, *shape, "--output", str(tmp_path / "second")])
+    shape = ["--batch", "4", "--initializer_range", "0.3"]
+    second = call_job(pretrain, [*common, *begun, *shape, "--output", str(tmp_path / "second")])
     starts = [json.loads(Path(r["encoder"], "config.json").read_text()) for r in (first, second)]
     assert starts[0][START] == starts[1][START]
     assert starts[0][START]["initializer_range"] == 0.07

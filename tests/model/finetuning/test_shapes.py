@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import evaluate, finetune
 from tests.model.corpora import BAD, GOOD, THINGS, write_bert, write_electra
@@ -32,8 +33,8 @@ def learn(made, task, data, encoder="electra", name="model", chosen=SETTINGS):
     """Fine-tune and evaluate on test; return the model folder and the value of each metric."""
     output = made / f"{name}-{task.split(':')[0]}"
     words = ["--encoder", str(made / encoder), "--task", task, "--data", str(data)]
-    words += [*format_settings(*chosen), "--learning_rate", "4e-3", "--output", str(output)]
-    finetune.run([*words, "--evaluation", str(output / "test")])
+    words += [*format_settings(*chosen), "--learning_rates", "4e-3", "--output", str(output)]
+    call_job(finetune.finetune, [*words, "--evaluation", str(output / "test")])
     result = json.loads((output / "test" / "metrics.json").read_text())
     return output, {name: metric["value"] for name, metric in result["metrics"].items()}
 
@@ -98,9 +99,11 @@ def test_a_state_has_its_own_best_threshold(made):
     arguments = ["--task", "squad2", "--data", str(data)]
     settings = format_settings(*SPANS, "epochs=3", "evaluations_per_epoch=2", "precision=fp32")
     folders = ["--encoder", str(made / "electra"), "--output", str(output)]
-    result = finetune.run([*folders, *arguments, *settings, "--learning_rate", "3e-4"])
+    result = call_job(
+        finetune.finetune, [*folders, *arguments, *settings, "--learning_rates", "3e-4"]
+    )
     on_dev = ["--output", str(output / "dev"), "--split", "dev"]
-    measured = evaluate.run(["--model", str(output), *arguments, *on_dev])
+    measured = call_job(evaluate.evaluate, ["--model", str(output), *arguments, *on_dev])
     scores = measured["metrics"]
     assert result["dev"]["answer_f1"] == pytest.approx(scores["answer_f1"]["value"])
     assert result["dev"]["exact_match"] == pytest.approx(scores["exact_match"]["value"])
@@ -163,12 +166,13 @@ def test_mnli_is_measured_on_both_dev_sets(made):
     left_out = json.loads((output / "result.json").read_text())["left_out"]
     assert sorted(left_out.values(), key=len) == [{}, {"input also in a later split": 1}]
     with pytest.raises(UserError) as raised:
-        evaluate.run(
-            ["--model", str(output), "--task", "wnli", "--data", str(data), "--output", "x"]
+        call_job(
+            evaluate.evaluate,
+            ["--model", str(output), "--task", "wnli", "--data", str(data), "--output", "x"],
         )
     assert (raised.value.field, raised.value.value) == ("task", "wnli")
     arguments = ["--model", str(output), "--task", "mnli-mm", "--data", str(data)]
     arguments += ["--output", str(made / "mm")]
-    mismatched = evaluate.run(arguments)
+    mismatched = call_job(evaluate.evaluate, arguments)
     assert (mismatched["task"], mismatched["n"]) == ("mnli-mm", 50)
     assert mismatched["metrics"]["accuracy"]["value"] > 0.9

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from amazon_electra.beam_jobs.core.command_line import call_job
+from amazon_electra.model import pretrain as job
 from amazon_electra.model.device import open_device
-from amazon_electra.model.pretrain import run
 from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.batches import Arrays
 from amazon_electra.model.pretraining.input.sequences import Shards
@@ -20,10 +21,10 @@ TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 def list_words(
     shards: Path, output: Path, *words: object, steps: int | None = None, **settings: object
 ) -> list[str]:
-    """Return the command line of a run on one thread of the CPU; `settings` are for --set."""
+    """Return the command line of a run on one thread of the CPU; `settings` are options too."""
     fixed = ["--shards", shards, "--output", output, "--recipe", "sample", "--device", "cpu"]
     fixed += ["--threads", 1, *([] if steps is None else ["--steps", steps])]
-    sets = (f"--set={name}={value}" for name, value in settings.items())
+    sets = (f"--{name}={value}" for name, value in settings.items())
     return [str(word) for word in (*fixed, *sets, *words)]
 
 
@@ -31,7 +32,7 @@ def pretrain(
     shards: Path, output: Path, *words: object, steps: int | None = None, **settings: object
 ) -> dict[str, Any]:
     """Run what `list_words` returns."""
-    return run(list_words(shards, output, *words, steps=steps, **settings))
+    return call_job(job.pretrain, list_words(shards, output, *words, steps=steps, **settings))
 
 
 def build(

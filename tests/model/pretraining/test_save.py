@@ -8,8 +8,9 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model.encoders.vocabulary import find_special
-from amazon_electra.model.origin import run as bring
+from amazon_electra.model.origin import load_origin
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.runs import SHAPE, pretrain
 from tests.model.synthetic_shards import write_shards
@@ -72,7 +73,7 @@ def published(tmp_path):
     write_shards(tmp_path / "shards", sequences=16)
     source = write_checkpoint(tmp_path / "mini-bert")
     (source / "README.md").write_text("---\nlicense: mit\ndatasets: [books, wiki]\n---\n# M\n")
-    bring(["--place", str(source), "--output", str(tmp_path / "origin")])
+    call_job(load_origin, ["--place", str(source), "--output", str(tmp_path / "origin")])
     return source
 
 

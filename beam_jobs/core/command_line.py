@@ -1,0 +1,247 @@
+"""Command lines made of functions: an argument is an option, and so is each field of a config.
+
+    def pack(config: Packing, output: Annotated[Path, Doc("folder of the shards")]) -> Result: ...
+
+has `--max-length N --output PATH`, and a field of a section is `--section.field`. What is typed for
+a config is checked by its model: files, forms and command lines have the same rules.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from difflib import get_close_matches
+from inspect import Parameter as Argument
+from inspect import Signature, getdoc, signature
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NoReturn,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
+from pydantic.fields import FieldInfo
+from typing_extensions import Doc
+
+from amazon_electra.beam_jobs.core import command
+from amazon_electra.beam_jobs.core.errors import UserError, format_value
+from amazon_electra.beam_jobs.core.files import check_name
+from amazon_electra.beam_jobs.core.results import Result
+from amazon_electra.beam_jobs.core.settings import (
+    BOUNDS,
+    Settings,
+    build_settings,
+    list_bounds,
+    parse_text,
+)
+
+BEAM_OPTIONS = "beam_options"  # argument of a job for the words that are no options of its own
+DOT = "__"  # of `section.field`, where Python wants a name
+
+
+def run_as_command(job: Callable[..., Any]) -> NoReturn:
+    """Run a job as this process's command line says, print its result as JSON and end."""
+    command.main(lambda: call_job(job, sys.argv[1:]))
+
+
+def call_job(job: Callable[..., Any], words: Sequence[str]) -> dict[str, Any]:
+    """Call a job with the arguments that the words of a command line say; return its result."""
+    for word in words:
+        check_name(word)
+    spec = sys.modules["__main__"].__spec__
+    name = f"python -m {spec.name}" if spec and job.__module__ == "__main__" else job.__name__
+    app, function = App(name=name, help_format="plaintext", version_flags=()), make_command(job)
+    app.default(function)
+    try:
+        if BEAM_OPTIONS in signature(job).parameters:
+            chosen, bound, rest, _ = app.parse_known_args(words)
+            more = {BEAM_OPTIONS: rest} if chosen is function else {}
+        else:
+            chosen, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+            more = {}
+    except CycloptsError as wrong:
+        raise UserError(explain(wrong)) from None
+    result = chosen(*bound.args, **bound.kwargs, **more)
+    if chosen is not function:  # it printed the help
+        raise SystemExit(0)
+    if isinstance(result, Result):
+        return result.content
+    return asdict(result) if is_dataclass(result) and not isinstance(result, type) else result
+
+
+def explain(wrong: CycloptsError) -> str:
+    """Return in one line what is wrong with a command line."""
+    wrong.verbose = False
+    if not isinstance(wrong, UnknownOptionError):
+        return " ".join(str(wrong).split())
+    given = (wrong.token.keyword or wrong.token.value).partition("=")[0]
+    known = [name for one in wrong.argument_collection for name in one.names]
+    field = given.lstrip("-").replace("_", "-")
+    near = [name for name in known if name.endswith(f".{field}")]
+    near += [name for name in known if name == f"--{field.rpartition('.')[2]}"]
+    near += get_close_matches(given, known, 1)
+    return f"{given}: unknown option" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def make_command(
+    function: Callable[..., Any], short: Mapping[str, str] = {}, left_out: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """Return the function as cyclopts calls it, with the words that were typed.
+
+    An argument that is a model becomes the options of its fields. One that is annotated with a
+    model, as in `Annotated[dict[str, Any], Form]`, gets what was typed, by section. Arguments
+    before a `/` are positional. `short` has further names of fields, by path; fields and sections
+    that are `left_out` are no options.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    own = signature(function).parameters
+    forms = {name: list_fields(kind) for name in own if (kind := find_model(hints[name]))}
+    fields = {
+        path: field
+        for form in forms.values()
+        for path, field in form.items()
+        if path not in own and not {path, path.partition(".")[0]} & {*left_out}
+    }
+    arguments = [make_argument(own[n], hints[n]) for n in own if n not in (*forms, BEAM_OPTIONS)]
+    arguments += [make_option(path, field, short.get(path)) for path, field in fields.items()]
+    names = {name: short.get(name, name_option(name)) for name in (*fields, *own)}
+
+    def call(*words: Any, **given: Any) -> Any:
+        values = {name: value for name, value in given.items() if name in own}
+        typed = {n.replace(DOT, "."): value for n, value in given.items() if n not in own}
+        try:
+            for name, form in forms.items():
+                nested: dict[str, Any] = {}
+                for path in form.keys() & typed.keys():
+                    *sections, last = path.split(".")
+                    place = nested
+                    for section in sections:
+                        place = place.setdefault(section, {})
+                    place[last] = read_words(form[path], typed[path])
+                hint = hints[name]
+                values[name] = build_settings(hint, nested) if isinstance(hint, type) else nested
+            return function(*words, **values)
+        except UserError as mistake:
+            option = find_option(mistake.field, names)
+            raise UserError(mistake.message, option, mistake.value) from None
+
+    arguments.sort(key=lambda one: one.kind)
+    call.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
+    call.__doc__ = (getdoc(function) or "").partition("\n\n")[0]
+    return call
+
+
+def find_option(field: str, names: Mapping[str, str]) -> str:
+    """Return the option of a field, which a job may name without its section; else the field."""
+    if field in names or not field:
+        return names.get(field, field)
+    last = field.rpartition(".")[2]
+    return next((name for path, name in names.items() if path.rpartition(".")[2] == last), field)
+
+
+def find_model(hint: Any) -> type[Settings] | None:
+    """Return the model that an argument is, or is annotated with."""
+    parts = get_args(hint) if get_origin(hint) is Annotated else [hint]
+    return next((p for p in parts if isinstance(p, type) and issubclass(p, Settings)), None)
+
+
+def list_fields(kind: type[Settings], section: str = "") -> dict[str, FieldInfo]:
+    """Return the fields of a model by path: those of its sections and `others` too."""
+    found: dict[str, FieldInfo] = {}
+    for name, field in kind.model_fields.items():
+        if inner := find_model(field.annotation):
+            found |= list_fields(inner, f"{section}{name}.")
+        elif name != "settings" or not kind.others:
+            found[section + name] = field
+    for other in kind.others:
+        found |= {n: f for n, f in list_fields(other, section).items() if n not in found}
+    return found
+
+
+def make_argument(argument: Argument, hint: Any) -> Argument:
+    """Return an argument of a function as cyclopts takes it; None and empty defaults are no more
+    than that nothing was given.
+    """
+    about = "".join(one.documentation for one in get_args(hint) if isinstance(one, Doc))
+    is_positional, default = argument.kind == Argument.POSITIONAL_ONLY, argument.default
+    if default not in (Argument.empty, None, False, "", ()):
+        about += f" (default: {format_value(default)})"
+    return argument.replace(
+        kind=argument.kind if is_positional else Argument.KEYWORD_ONLY,
+        annotation=Annotated[
+            simplify(hint) | (None if default is None else simplify(hint)),
+            Parameter(
+                name=None if is_positional else name_option(argument.name),
+                help=about,
+                negative=(),
+                show_default=False,
+                consume_multiple=simplify(hint) == list[str],
+            ),
+        ],
+    )
+
+
+def make_option(path: str, field: FieldInfo, short: str | None = None) -> Argument:
+    """Return a field of a model as an option, whose words its model reads."""
+    hint = simplify(field.annotation)
+    if hint is bool:
+        hint = Literal["true", "false"]
+    elif hint in (int, float):
+        hint = str
+    return Argument(
+        path.replace(".", DOT),
+        Argument.KEYWORD_ONLY,
+        default=None,  # its model says whether it may be missing
+        annotation=Annotated[
+            hint | None,
+            Parameter(
+                name=[name for name in (short, name_option(path)) if name],
+                help=describe_field(field),
+                group=path.rpartition(".")[0] or "Parameters",
+                negative=(),
+                show_default=False,
+                consume_multiple=hint == list[str],
+            ),
+        ],
+    )
+
+
+def simplify(hint: Any) -> Any:
+    """Return the type that cyclopts makes of words: a list of texts, a choice, a number or text."""
+    kinds = list_kinds(hint)
+    if any(get_origin(kind) in (list, tuple, Sequence) for kind in kinds):
+        return list[str]
+    kind = kinds[0]
+    return kind if get_origin(kind) is Literal or kind in (bool, int, float) else str
+
+
+def list_kinds(hint: Any) -> list[Any]:
+    """Return the types of a union, without None and annotations; of another type itself."""
+    if get_origin(hint) is Annotated:
+        return list_kinds(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return [kind for one in get_args(hint) for kind in list_kinds(one)]
+    return [] if hint is NoneType else [hint]
+
+
+def read_words(field: FieldInfo, given: Any) -> Any:
+    """Return what pydantic is to make a field of."""
+    return parse_text(field.annotation, given) if isinstance(given, str) else given
+
+
+def name_option(path: str) -> str:
+    return f"--{path.replace('_', '-')}"
+
+
+def describe_field(field: FieldInfo) -> str:
+    """Return what the help says of an option: meaning, bounds and default."""
+    bounds = list_bounds(field)
+    notes = [f"{BOUNDS[bound]} {number}" for bound, number in bounds.items()]
+    if not field.is_required() and field.default not in (None, "", (), []):
+        notes.append(f"default: {format_value(field.default)}")
+    return (field.description or "") + (f" ({', '.join(notes)})" if notes else "")

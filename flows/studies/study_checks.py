@@ -204,7 +204,7 @@ def _check_values(
         if task and arm:
             check_for_task(chosen, task, bool(arm.teacher))
     except UserError as mistake:
-        yield f"{field}: {mistake.message}"
+        yield f"{field}: {mistake if task else mistake.message}"
 
 
 def _check_search(study: Study) -> Iterator[str]:

@@ -25,7 +25,7 @@ from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature, take_logarithms
 from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms import find_arm
-from amazon_electra.model.arms.arm import Arm, Resources, write_config
+from amazon_electra.model.arms.arm import Arm, Format, Resources, write_config
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.check import check_folder, choose_examples, load_folder
 from amazon_electra.model.config import DATA, TARGET_ACCURACY, TASK, FinetuningSettings
@@ -252,7 +252,7 @@ def write_model(
         **facts,
         "questions": questions,
     }
-    write_card(best, task, results, output)
+    write_card(best, exported.format, task, results, output)
     write_json(output / "results.json", results)
     return ExportResult.of({name: value for name, value in results.items() if name != "arms"})
 
@@ -394,7 +394,9 @@ def answer_most_frequent(held_out: OutOfFold, test: Predictions) -> Predictions:
     )
 
 
-def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output: Path) -> None:
+def write_card(
+    cell: ExportCell, kind: Format, task: Task, results: Mapping[str, Any], output: Path
+) -> None:
     """Write README.md: results, licence, labels, calibration, what int8 changes."""
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -404,7 +406,7 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
     measured = cell.measured.get("metrics", {})
     data = ModelCardData(
         license=license if license != "unknown" else None,
-        library_name=LIBRARIES[cell.arm_class.format],
+        library_name=LIBRARIES[kind],
         pipeline_tag="text-classification",
         model_name=NAME,
         eval_results=[
@@ -427,7 +429,7 @@ def write_card(cell: ExportCell, task: Task, results: Mapping[str, Any], output:
         name=NAME,
         question=task.question or task.source,
         labels=", ".join(task.labels),
-        format=cell.arm_class.format,
+        format=kind,
         results=results,
         encoder=encoder,
         rare=min(results["classes"], key=lambda one: one["n"], default=None),

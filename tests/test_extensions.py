@@ -19,6 +19,7 @@ from amazon_electra.beam_jobs.core.plugins import VARIABLE
 from amazon_electra.beam_jobs.reading import formats, work_units
 from amazon_electra.beam_jobs.reading.lines import Tally
 from amazon_electra.beam_jobs.sample.sample_dump import generate_lines
+from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.beam_jobs.scoring.plan import name_outputs
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.dumps.arrivals import is_named_like_a_dump
@@ -28,6 +29,8 @@ from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model import arms
 from amazon_electra.model.config import PretrainingConfig
+from amazon_electra.model.export import ExportCell, export
+from amazon_electra.model.finetune import FinetuneConfig, finetune
 from amazon_electra.model.finetuning import tasks
 from amazon_electra.model.pretraining import objectives
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
@@ -129,6 +132,30 @@ def test_an_objective_has_heads_that_begin_as_ours_do(extras):
     assert costs[0] < costs[1]
     with pytest.raises(ValueError, match="mlm"):
         PretrainingConfig(steps=1, batch=1, learning_rate=1.0, objective="mlm+rt")
+
+
+def test_an_arm_is_fitted_exported_and_scored(extras, tmp_path):
+    data, folder, test = (tmp_path / name for name in ("corpus", "bayes", "test"))
+    write_corpus(data, reviews=300)
+    result = finetune(FinetuneConfig(task="polarity", arm="bayes"), data, folder, evaluation=test)
+    assert result.test["accuracy"] > 0.9
+    exported = export([ExportCell("bayes", folder, test)], "polarity", data, tmp_path / "model")
+    assert exported.kind == "bayes"
+    texts = ["a great lamp", "an awful lamp"]
+    scores = load_classifier(str(tmp_path / "model"), "fp32").score(texts)
+    assert scores.argmax(1).tolist() == [1, 0]
+    own = extras["bayes"].Bayes.load(folder, None).predict(texts)
+    assert own.argmax(1).tolist() == [1, 0]
+
+
+def test_an_arm_that_cannot_be_exported_fails_at_its_fit(extras, tmp_path, monkeypatch):
+    bayes = extras["bayes"].Bayes
+    monkeypatch.setattr(bayes, "export", lambda *given: bayes.fit(None))
+    write_corpus(tmp_path / "corpus", reviews=60)
+    config = FinetuneConfig(task="polarity", arm="bayes")
+    with pytest.raises(TypeError):
+        finetune(config, tmp_path / "corpus", tmp_path / "out")
+    assert not (tmp_path / "out" / "result.json").exists()
 
 
 def test_a_stage_is_made_in_a_child_process(extras, tmp_path):

@@ -22,6 +22,7 @@ from amazon_electra.model.finetuning.request import Request
 if TYPE_CHECKING:
     from amazon_electra.model.evaluation.predictions import Predictions
 
+Examples = Sequence[Example]
 WORK = "attempts"
 """Folder in that of a fit, which is removed after it."""
 Format = Literal["transformers", "onnx", "words", "skops", "parts"]
@@ -54,6 +55,7 @@ class Resources:
 class Exported:
     """What `Arm.export` wrote."""
 
+    format: Format
     temperature: float = 1.0
     """By which readers of the folder divide the logits: 1 where the weights hold it."""
     config: dict[str, Any] = field(default_factory=dict)
@@ -74,11 +76,6 @@ class Arm(ABC):
     title: ClassVar[str]
     """What users read in the terminal, reports and MLflow; {} stands for the encoder's name, or for
     the network that the arm combines with others."""
-    reads_encoder: ClassVar[bool] = False
-    """Whether it needs the folder of an encoder."""
-    is_cheap: ClassVar[bool] = True
-    """Whether a fit takes seconds on a CPU (the arms of the label curve), and its seed decides
-    nothing but which examples are drawn."""
     cross_validates: ClassVar[bool] = False
     """Whether `fit` chooses by folds of the training examples, and sets `out_of_fold`."""
     combines: ClassVar[tuple[str, ...]] = ()
@@ -87,7 +84,12 @@ class Arm(ABC):
     """The shapes of task that it is for."""
     settings: ClassVar[tuple[str, ...] | None] = EXAMPLE_FIELDS
     """The fields of FinetuningSettings that it reads; None: all that the task reads."""
-    format: ClassVar[Format]
+    reads_encoder: ClassVar[bool]
+    """Whether it needs the folder of an encoder: where its title has {}."""
+    is_cheap: ClassVar[bool]
+    """Whether a fit takes seconds on a CPU (the arms of the label curve), and its seed decides
+    nothing but which examples are drawn: where it reads no settings but those of the examples, and
+    combines no other arms."""
 
     facts: dict[str, Any]
     """What `fit` chose and counted, for result.json: `tried`, `n_train`, `parameters`, `device`,
@@ -98,15 +100,14 @@ class Arm(ABC):
     """Predictions of the training examples, where `fit` cross-validates; for another arm
     model.finetune makes them."""
 
+    def __init_subclass__(cls) -> None:
+        cls.reads_encoder = "{}" in getattr(cls, "title", "")
+        cls.is_cheap = cls.settings is not None and not cls.combines
+
     @classmethod
     @abstractmethod
     def fit(
-        cls,
-        train: Sequence[Example],
-        dev: Sequence[Example],
-        request: Request,
-        resources: Resources,
-        output: Path,
+        cls, train: Examples, dev: Examples, request: Request, resources: Resources, output: Path
     ) -> Self:
         """Return the arm fitted to the training examples. `dev` chooses between its settings. It is
         empty where there is nothing but the training examples: then an arm that does not
@@ -116,7 +117,7 @@ class Arm(ABC):
         """
 
     @abstractmethod
-    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+    def predict_logits(self, examples: Examples) -> np.ndarray:
         """Return logits, float [examples, classes] in the order of the task's labels: any numbers
         whose softmax are the probabilities, such as their logarithms.
         """
@@ -141,7 +142,7 @@ class Arm(ABC):
         examples = [Example(str(i), text) for i, text in enumerate(texts)]
         return apply_temperature(np.asarray(self.predict_logits(examples)), 1.0)
 
-    def predict_examples(self, examples: Sequence[Example], task: Task) -> "Predictions":
+    def predict_examples(self, examples: Examples, task: Task) -> "Predictions":
         """Return the predictions for examples of a task."""
         from amazon_electra.model.evaluation.predict import make_predictions
 
@@ -162,5 +163,5 @@ def write_config(
         config["pad_token_id"] = read.pop("pad_token_id")
     if "thresholds" in read:
         config["problem_type"] = MULTILABEL
-    own = {"kind": arm.format, "arm": arm.name, "task": task, **read}
+    own = {"kind": exported.format, "arm": arm.name, "task": task, **read}
     write_json(file, config | {"amazon_electra": own})

@@ -1,14 +1,13 @@
 """The arm of a network that is fine-tuned whole, for every shape of task."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from amazon_electra.model.arms import register
-from amazon_electra.model.arms.arm import Arm, Exported, Resources
-from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.arms.arm import Arm, Examples, Exported, Resources
+from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.request import Request
 
 if TYPE_CHECKING:
@@ -21,11 +20,8 @@ class Finetuned(Arm):
 
     name = "finetuned"
     title = "{}, fine-tuned"
-    reads_encoder = True
-    is_cheap = False
     shapes = ("classification", "multilabel", "regression", "tokens", "span", "choice")
     settings = None
-    format = "transformers"
 
     def __init__(
         self,
@@ -40,28 +36,23 @@ class Finetuned(Arm):
 
     @classmethod
     def fit(
-        cls,
-        train: Sequence[Example],
-        dev: Sequence[Example],
-        request: Request,
-        resources: Resources,
-        output: Path,
+        cls, train: Examples, dev: Examples, request: Request, resources: Resources, output: Path
     ) -> Self:
         from amazon_electra.model.finetuning.fit import find_tokenizer, train_network  # loads torch
 
         model, head, facts = train_network(request, train, dev, resources.device, output)
         return cls(model, head, find_tokenizer(request.start), resources, facts)
 
-    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+    def predict_logits(self, examples: Examples) -> np.ndarray:
         return np.stack(self._predict(examples)[0])
 
-    def predict_examples(self, examples: Sequence[Example], task: Task) -> "Predictions":
+    def predict_examples(self, examples: Examples, task: Task) -> "Predictions":
         from amazon_electra.model.evaluation.predict import make_predictions
 
         logits, features = self._predict(examples)
         return make_predictions(logits, features, examples, task, self.head.threshold)
 
-    def _predict(self, examples: Sequence[Example]) -> tuple[list[np.ndarray], Any]:
+    def _predict(self, examples: Examples) -> tuple[list[np.ndarray], Any]:
         """Return the logits of each example, or window, in the shape of the task, and features."""
         from amazon_electra.model.device import open_device
         from amazon_electra.model.finetuning import network

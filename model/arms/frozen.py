@@ -1,7 +1,6 @@
 """The arm of logistic regression on the states of an encoder whose weights stay."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,9 +8,9 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.arms import register
-from amazon_electra.model.arms.arm import Arm, Exported, Resources
+from amazon_electra.model.arms.arm import Arm, Examples, Exported, Resources
 from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
-from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.head import Head, make_task, read_task_head
 from amazon_electra.model.finetuning.request import Request
 
@@ -22,9 +21,7 @@ class Frozen(Arm):
 
     name = "frozen"
     title = "{} + logistic regression"
-    reads_encoder = True
     cross_validates = True
-    format = "onnx"
 
     def __init__(
         self,
@@ -40,12 +37,7 @@ class Frozen(Arm):
 
     @classmethod
     def fit(
-        cls,
-        train: Sequence[Example],
-        dev: Sequence[Example],
-        request: Request,
-        resources: Resources,
-        output: Path,
+        cls, train: Examples, dev: Examples, request: Request, resources: Resources, output: Path
     ) -> Self:
         from amazon_electra.model.arms.regression import summarize_attempts
         from amazon_electra.model.arms.states import MAX_LABELS, fit_layer
@@ -62,8 +54,8 @@ class Frozen(Arm):
 
     @classmethod
     def open(
-        cls, train: Sequence[Example], request: Request, resources: Resources, most_labels: int
-    ) -> tuple[Self, Sequence[Example]]:
+        cls, train: Examples, request: Request, resources: Resources, most_labels: int
+    ) -> tuple[Self, Examples]:
         """Return the arm without its regression, and the training examples that it learns from: the
         first `most_labels`, as more states would not fit into memory.
         """
@@ -93,7 +85,7 @@ class Frozen(Arm):
         }
         return cls(None, encoder, head, source, resources, facts), train
 
-    def compute_states(self, examples: Sequence[Example]) -> np.ndarray:
+    def compute_states(self, examples: Examples) -> np.ndarray:
         """Return the states of examples, float32 [examples, layers · width]."""
         from amazon_electra.model.arms import states
         from amazon_electra.model.device import open_device
@@ -108,7 +100,7 @@ class Frozen(Arm):
             self.encoder, features, self.head.max_length, device, self.resources.cache
         )
 
-    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+    def predict_logits(self, examples: Examples) -> np.ndarray:
         logits: np.ndarray = self.layer.compute_logits(self.compute_states(examples))
         return logits
 
@@ -158,4 +150,4 @@ class Frozen(Arm):
         write_pooling(folder, encoder.config.hidden_size, head.max_length, pooling, onnx.ENCODER)
         onnx.quantize(folder)
         config = {"max_length": head.max_length, "pad_token_id": encoder.config.pad_token_id}
-        return Exported(1.0, config)
+        return Exported("onnx", 1.0, config)

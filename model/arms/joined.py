@@ -1,16 +1,14 @@
 """The arm of one logistic regression over TF-IDF and the states of an encoder together."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from amazon_electra.model.arms import register
-from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.arms.arm import Examples, Resources
 from amazon_electra.model.arms.frozen import Frozen
 from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
 from amazon_electra.model.arms.parts import Part, Parts
 from amazon_electra.model.arms.tfidf import Tfidf
-from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.request import Request
 
 MAX_LABELS = 50_000
@@ -24,17 +22,11 @@ class Joined(Parts):
 
     name = "joined"
     title = "{} and TF-IDF together"
-    reads_encoder = True
     cross_validates = True
 
     @classmethod
     def fit(
-        cls,
-        train: Sequence[Example],
-        dev: Sequence[Example],
-        request: Request,
-        resources: Resources,
-        output: Path,
+        cls, train: Examples, dev: Examples, request: Request, resources: Resources, output: Path
     ) -> Self:
         from amazon_electra.model.arms.words import prepare_texts
         from amazon_electra.model.arms.words_and_states import (

@@ -52,7 +52,7 @@ def write_network(source: Path, temperature: float, output: Path, cache: Path | 
     write_pooling(output, loaded.config.hidden_size, head.max_length, mode)
     export_onnx(Logits(model), loaded.config, names, output / ONNX, cache)
     quantize(output)
-    return Exported(1.0, {"max_length": head.max_length})
+    return Exported("transformers", 1.0, {"max_length": head.max_length})
 
 
 def choose_inputs(config: Any) -> tuple[str, ...]:

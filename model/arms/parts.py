@@ -34,8 +34,6 @@ class Parts(Arm):
     folder of folders, each one of its own arm.
     """
 
-    format = "parts"
-
     def __init__(self, parts: Sequence[Part], facts: dict[str, Any]) -> None:
         self.parts, self.facts = parts, facts
         self.words = next((part.arm.words for part in parts if part.arm.words), None)
@@ -83,4 +81,4 @@ class Parts(Arm):
             write_config(folder / part.folder, type(part.arm), exported, task.name, task.labels)
             listed.append({"folder": part.folder, "weight": part.weight / temperature})
             facts.append({**listed[-1], "arm": part.arm.name, **exported.facts})
-        return Exported(1.0, {"parts": listed}, {"parts": facts})
+        return Exported("parts", 1.0, {"parts": listed}, {"parts": facts})

@@ -10,11 +10,10 @@ import numpy as np
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.model_folder.probabilities import sum_logits
 from amazon_electra.model.arms import find_arm, register
-from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.arms.arm import Examples, Resources
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.arms.parts import Part, Parts
 from amazon_electra.model.evaluation.predictions import compute_log_loss
-from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.request import Request
 
 SHARES = tuple(number / 10 for number in range(1, 10))
@@ -31,19 +30,12 @@ class Stack(Parts):
 
     name = "stack"
     title = "{}, and TF-IDF together"
-    reads_encoder = True
-    is_cheap = False
     cross_validates = True
     combines = ("finetuned", "tfidf")
 
     @classmethod
     def fit(
-        cls,
-        train: Sequence[Example],
-        dev: Sequence[Example],
-        request: Request,
-        resources: Resources,
-        output: Path,
+        cls, train: Examples, dev: Examples, request: Request, resources: Resources, output: Path
     ) -> Self:
         folders = find_parts(request.start.parts, cls.combines)
         held_out = [OutOfFold.load(folder) for folder in folders]

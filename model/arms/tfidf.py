@@ -1,6 +1,5 @@
 """The arm of TF-IDF over words and characters with logistic regression: what needs no network."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -10,9 +9,9 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.model_folder.config import WORDS
 from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms import register
-from amazon_electra.model.arms.arm import Arm, Exported, Resources
+from amazon_electra.model.arms.arm import Arm, Examples, Exported, Resources
 from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
-from amazon_electra.model.finetuning.examples import Example, Task
+from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.request import Request
 
 
@@ -23,7 +22,6 @@ class Tfidf(Arm):
     name = "tfidf"
     title = "TF-IDF"
     cross_validates = True
-    format = "words"
     words: Words
 
     def __init__(self, words: Words) -> None:
@@ -31,12 +29,7 @@ class Tfidf(Arm):
 
     @classmethod
     def fit(
-        cls,
-        train: Sequence[Example],
-        dev: Sequence[Example],
-        request: Request,
-        resources: Resources,
-        output: Path,
+        cls, train: Examples, dev: Examples, request: Request, resources: Resources, output: Path
     ) -> Self:
         from amazon_electra.model.arms.regression import summarize_attempts
         from amazon_electra.model.arms.words import (  # scikit-learn: 2 CPU seconds
@@ -59,7 +52,7 @@ class Tfidf(Arm):
         }
         return arm
 
-    def predict_logits(self, examples: Sequence[Example]) -> np.ndarray:
+    def predict_logits(self, examples: Examples) -> np.ndarray:
         from amazon_electra.model.arms.words import predict_logits
 
         return predict_logits(self.words, examples)
@@ -76,4 +69,4 @@ class Tfidf(Arm):
 
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         self.words.divide(temperature).save(folder)
-        return Exported()
+        return Exported("words")

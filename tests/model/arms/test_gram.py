@@ -20,7 +20,7 @@ def draw_words(n: int = 120, width: int = 900) -> tuple[csr_matrix, np.ndarray]:
 
 
 @pytest.mark.parametrize("limit", [6_000, 10])
-def test_few_examples_or_many_give_the_regression_of_the_features(monkeypatch, limit):
+def test_few_examples_give_the_features_regression(monkeypatch, limit):
     monkeypatch.setattr(regression, "MAX_EXAMPLES", limit)
     features, labels = draw_words()
     assert regression.is_shorter(features) == (limit > 120)
@@ -31,7 +31,7 @@ def test_few_examples_or_many_give_the_regression_of_the_features(monkeypatch, l
     assert fitted.model.coef_.shape == (3, 900)
 
 
-def test_a_class_of_several_tags_has_its_own_row():
+def test_a_class_of_several_has_its_row():
     features, labels = draw_words()
     tags = np.stack([labels == 0, labels > 0], 1).astype(int)
     fitted = fit_regression(features, tags, 2, (1.0, 4.0), np.arange(120))
@@ -39,7 +39,7 @@ def test_a_class_of_several_tags_has_its_own_row():
     assert np.allclose(fitted.model.coef_[0], -fitted.model.coef_[1], atol=0.01)
 
 
-def test_a_larger_c_is_tried_only_while_the_loss_falls():
+def test_c_grows_while_the_loss_falls():
     draw = np.random.default_rng(0)
     features, labels = draw.normal(size=(200, 50)), draw.integers(0, 2, 200)
     fitted = fit_regression(features, labels, 2, (10.0, 0.0001, 0.1), np.arange(200))

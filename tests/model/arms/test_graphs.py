@@ -21,7 +21,7 @@ def draw_classifier(encoder, classes, seed):
 
 
 @pytest.mark.parametrize("write", [write_bert, write_distilbert])
-def test_a_kept_graph_gives_the_bytes_of_a_traced_one(tmp_path, monkeypatch, write):
+def test_a_kept_graph_is_a_traced_one(tmp_path, monkeypatch, write):
     folder = tmp_path / "encoder"
     write(folder)
     encoder = AutoModel.from_pretrained(folder).eval()

@@ -43,13 +43,13 @@ def test_folds_keep_groups_whole_and_classes_even():
         assert counts.max() - counts.min() <= 2
 
 
-def test_a_class_that_a_fold_did_not_know_costs_no_fortune():
+def test_an_unknown_class_costs_no_fortune():
     features, labels = np.eye(12), np.array([0] * 6 + [1] * 5 + [2])
     fitted = fit_regression(features, labels, 3, (0.1, 1.0), np.arange(12))
     assert fitted.tried[0].loss < 2
 
 
-def test_labels_of_noise_are_not_known_out_of_fold():
+def test_noise_is_not_known_out_of_fold():
     """A model that had read the held-out labels would know them: there is a feature for each."""
     draw = np.random.default_rng(0)
     labels, groups = draw.integers(0, 2, 300), np.arange(300) // 2
@@ -75,7 +75,7 @@ def test_a_network_predicts_every_one_of_few_labels(tmp_path):
     assert result["learning_rate"] == 5e-3
 
 
-def test_a_fitted_folder_has_the_predictions_of_its_training_examples(tmp_path):
+def test_a_fitted_folder_has_held_out_predictions(tmp_path):
     data = write_corpus(tmp_path / "corpus", 300)
     finetune(
         FinetuneConfig(task="polarity", arm="tfidf", settings={"selection": "cross-validation"}),

@@ -92,7 +92,7 @@ def test_tfidf_imports_neither_torch_nor_transformers(made, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "frozen"])
-def test_the_same_fit_gives_the_same_bytes_in_another_process(made, tmp_path, kind):
+def test_the_same_fit_gives_the_same_bytes(made, tmp_path, kind):
     places = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
     command = [
         sys.executable,
@@ -120,9 +120,7 @@ def test_tasks_share_the_states_of_an_encoder(made, tmp_path):
     assert (folder / weights).read_bytes() == (made / "frozen" / weights).read_bytes()
 
 
-def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
-    made, tmp_path, monkeypatch
-):
+def test_more_labels_than_fit_are_told(made, tmp_path, monkeypatch):
     monkeypatch.setattr(states, "MAX_LABELS", 40)
     where = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
     words = ["--arm", "frozen", "--encoder", str(made / "bert"), "--task", "polarity", *where]
@@ -132,7 +130,7 @@ def test_frozen_states_of_so_many_labels_are_learnt_from_and_it_is_told(
     assert [told for told in result["warnings"] if f"from 40 of {whole} labels" in told]
 
 
-def test_a_class_without_an_example_is_never_the_answer():
+def test_a_class_without_examples_is_no_answer():
     texts = ["a bad lamp", "a bad book", "a good lamp", "a good book"] * 3
     labels = np.array([0, 0, 2, 2] * 3)
     model, fitted = words.fit_words(texts, labels, 3, np.arange(12))
@@ -148,7 +146,7 @@ def test_a_class_without_an_example_is_never_the_answer():
         ("frozen", "polarity", "/no/such/folder"),
     ],
 )
-def test_what_is_no_baseline_is_told_in_one_line(made, tmp_path, arm, task, named):
+def test_what_is_no_baseline_is_told(made, tmp_path, arm, task, named):
     data = str(made / "corpus") if task == "polarity" else str(tmp_path / "none")
     where = ["--data", data, "--output", str(tmp_path / "out")]
     with pytest.raises(UserError, check=names(named)):

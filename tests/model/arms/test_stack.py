@@ -15,7 +15,7 @@ def make_logits(labels, noise):
     )
 
 
-def test_the_part_that_knows_more_has_the_larger_weight_and_the_sum_is_calibrated():
+def test_the_better_part_has_the_larger_weight():
     labels = np.random.default_rng(0).integers(0, 2, 2_000)
     good, poor = make_logits(labels, 1.0), make_logits(labels, 3.0)
     weights, tried = choose_weights([good * 5, poor * 5], labels)

@@ -31,7 +31,7 @@ def build_encoder():
     return encoder, calls
 
 
-def test_a_text_has_the_same_states_whatever_it_is_computed_with(tmp_path):
+def test_a_text_always_has_the_same_states(tmp_path):
     encoder, calls = build_encoder()
     device, texts = open_device("cpu", "fp32"), write_texts(60)
 
@@ -55,7 +55,7 @@ def test_a_text_has_the_same_states_whatever_it_is_computed_with(tmp_path):
     assert np.array_equal(compute(texts[:3], tmp_path), whole[:3])
 
 
-def test_arms_that_are_fitted_side_by_side_compute_a_text_once(tmp_path):
+def test_arms_side_by_side_compute_a_text_once(tmp_path):
     encoder, calls = build_encoder()
     device, texts = open_device("cpu", "fp32"), write_texts(60)
 
@@ -71,7 +71,7 @@ def test_arms_that_are_fitted_side_by_side_compute_a_text_once(tmp_path):
     assert all(np.array_equal(first, one) for one in others)
 
 
-def test_a_dead_state_is_no_noise_and_has_no_weight():
+def test_a_dead_state_has_no_weight():
     """MiniLM has states of 1e-33; made as wide as the others, they had weights of 1e29, and the
     int8 graph answers of 1e22.
     """

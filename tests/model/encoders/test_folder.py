@@ -14,6 +14,7 @@ from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.encoders.config import count_positions, read_architecture, read_config
+from amazon_electra.model.encoders.known import find_languages, warn_of_languages
 from amazon_electra.model.origin import load_origin
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
 from tests.model.pretraining.runs import pretrain
@@ -273,3 +274,30 @@ def test_an_unreadable_start_leaves_no_output(form, spoil, shards, tmp_path, mon
     with pytest.raises(UserError, check=names(f"`start_from='{place}'`")):
         pretrain(shards, tmp_path / "run", "--start-from", place, steps=1, batch=4)
     assert not (tmp_path / "run").exists()
+
+
+MIXED = {"de": 60, "en": 30, "nl": 10}
+
+
+@pytest.mark.parametrize(
+    ("about", "reviews", "told"),
+    [
+        ({"name": "mini", "languages": "en"}, MIXED, "60% of the reviews are in the language de"),
+        ({"name": "mini", "languages": "de"}, MIXED, "30% of the reviews are in the language en"),
+        ({"name": "mini", "languages": "en, de"}, MIXED, ""),
+        ({"name": "mini", "languages": "unknown"}, MIXED, ""),
+        ({"name": "roberta-base", "languages": "unknown"}, MIXED, "roberta-base reads en"),
+        ({"name": "xlm-roberta-base", "languages": "unknown"}, MIXED, ""),
+        ({"name": "mini", "languages": "multilingual, en"}, MIXED, ""),
+        ({"name": "nb-bert", "languages": "no"}, {"nb": 10}, ""),
+        ({"name": "mini", "languages": "en"}, {}, ""),
+    ],
+)
+def test_a_language_that_an_encoder_does_not_read(about, reviews, told):
+    found = warn_of_languages(about, reviews)
+    assert told in found
+    assert bool(found) == bool(told)
+
+
+def test_a_card_may_name_languages_in_words():
+    assert find_languages({"name": "mini", "languages": "english, code, pt-BR"}) == {"pt"}

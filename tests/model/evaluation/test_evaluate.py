@@ -7,13 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.model import evaluate, finetune
+from amazon_electra.model import device, evaluate, finetune
+from amazon_electra.model.evaluation import latency
 from amazon_electra.model.evaluation.evaluate import _write_mistakes
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.report.formats import format_answer
-from tests.model.corpora import write_corpus, write_electra
+from tests.model.corpora import write_corpus, write_electra, write_finetuned
 
 FOUR, TWO = {"n_classes": 4}, {"n_classes": 2}
 ENDINGS = ("He runs", "He sits", "He eats", "He sleeps")
@@ -82,3 +83,27 @@ def test_predictions_are_of_the_split_asked_for(finetuned, split):
     assert json.loads((output / "metrics.json").read_text())["split"] == split
     mistakes = (output / "mistakes.jsonl").read_text().splitlines()
     assert {json.loads(line)["example_id"] for line in mistakes} <= set(ids)
+
+
+def test_a_cost_is_measured_on_its_device(tmp_path, monkeypatch):
+    """Reviews are repeated until enough batches are timed, unless the model is slow."""
+    assert latency.BATCHES >= 100
+    monkeypatch.setattr(latency, "BATCHES", 60)
+    monkeypatch.setattr(latency, "REVIEWS", 40)
+    folder = write_finetuned(tmp_path)
+    gpu = device.Device("fp32")
+    monkeypatch.setattr(gpu, "measure_memory_mb", lambda: 2.5)
+    monkeypatch.setattr(latency, "open_device", lambda kind, precision: gpu)
+    cost = latency.measure_latency(folder / "model", "polarity", folder / "corpus", 1, "cpu")
+    assert cost["peak_bytes"] == 2.5 * 2**20
+    assert cost["bytes"] == (folder / "model" / "model.safetensors").stat().st_size
+    assert cost["bytes"] == pytest.approx(4 * cost["parameters"], rel=0.1)
+    assert (cost["reviews"], cost["batch_1"]["batches"], cost["batch_32"]["batches"]) == (
+        40,
+        80,
+        60,
+    )
+    monkeypatch.setattr(latency, "SECONDS", 0.0)
+    once = latency.measure_latency(folder / "model", "polarity", folder / "corpus", 1, "cpu")
+    assert (once["batch_1"]["batches"], once["batch_32"]["batches"]) == (40, 2)
+    assert 0 < cost["batch_1"]["p50_ms"] <= cost["batch_1"]["p99_ms"]

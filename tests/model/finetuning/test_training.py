@@ -5,17 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from transformers import AutoModelForSequenceClassification, ElectraConfig
 
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning import training as loop
+from amazon_electra.model.finetuning.distillation import compute_soft_loss, pair_layers
 from amazon_electra.model.finetuning.features import (
     Feature,
     collate_features,
     draw_training_batches,
 )
-from amazon_electra.model.finetuning.training import read_checkpoint_step
+from amazon_electra.model.finetuning.training import (
+    IGNORED,
+    balance_class_weights,
+    build_optimizer,
+    compute_classification_loss,
+    get_learning_rate,
+    read_checkpoint_step,
+    set_learning_rate,
+)
 
 
 def features(lengths):
@@ -158,3 +168,105 @@ def test_gradients_are_clipped(tmp_path):
     free, clipped = (train_weights(tmp_path, clip=clip) for clip in (0.0, 1e-9))
     assert float((free - start).abs().max()) > 1e-3
     assert float((clipped - start).abs().max()) < 1e-5
+
+
+def test_rates_fall_from_the_head_down():
+    """The task head is at depth layers + 2 there, the top layer at depth layers: two decays lie
+    between them (google-research/electra, model/optimization.py).
+    """
+    shape = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 3}
+    config = ElectraConfig(**shape, num_attention_heads=2, intermediate_size=16)
+    model = AutoModelForSequenceClassification.from_config(config)
+    learning = torch.nn.ModuleList([model])
+    made = build_optimizer(
+        learning, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0, fused=False
+    )
+    rates = {
+        id(p): (group["lr"], group["weight_decay"])
+        for group in made.param_groups
+        for p in group["params"]
+    }
+    named = dict(model.named_parameters())
+    assert len(rates) == len(named)
+    assert rates[id(named["classifier.dense.weight"])] == (1.0, 0.1)
+    assert rates[id(named["electra.encoder.layer.2.intermediate.dense.weight"])] == (0.25, 0.1)
+    assert rates[id(named["electra.encoder.layer.0.intermediate.dense.bias"])] == (0.0625, 0.0)
+    assert rates[id(named["electra.embeddings.word_embeddings.weight"])] == (0.03125, 0.1)
+    assert rates[id(named["electra.embeddings.LayerNorm.weight"])] == (0.03125, 0.0)
+    assert rates[id(named["electra.embeddings_project.weight"])] == (0.03125, 0.1)
+
+
+def test_the_rate_rises_and_falls_in_lines():
+    """Without warm-up the first step has the whole rate, and so has the only one of a training."""
+    group = {"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0, "peak": 1.0}
+    sgd = torch.optim.SGD([group])
+
+    def compute_rates(steps, warmup):
+        for step in range(steps):
+            set_learning_rate(sgd, step, steps, warmup)
+            yield get_learning_rate(sgd)
+
+    rates = list(compute_rates(20, 0.2))
+    assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert rates[4:] == pytest.approx([i / 16 for i in range(16, 0, -1)])
+    assert list(compute_rates(4, 0.0)) == pytest.approx([1.0, 0.75, 0.5, 0.25])
+    assert list(compute_rates(1, 0.1)) == [1.0]
+
+
+LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
+LABELS = torch.tensor([0, 2, 0])
+
+
+def test_focal_loss_is_lins_formula():
+    """Equation 5, a weight for each class."""
+    settings = FinetuningSettings(loss="focal", focal_alpha=(0.2, 0.5, 0.3), focal_gamma=2.0)
+    p = LOGITS.softmax(1)[range(3), LABELS]
+    alpha = torch.tensor([0.2, 0.3, 0.2])
+    expected = (-alpha * (1 - p) ** 2 * p.log()).mean()
+    assert compute_classification_loss(LOGITS, LABELS, settings) == pytest.approx(float(expected))
+
+
+def test_one_alpha_is_that_of_the_second_class():
+    settings = FinetuningSettings(loss="focal", focal_alpha=(0.25,), focal_gamma=0.0)
+    logits, labels = LOGITS[:, :2], torch.tensor([0, 1, 1])
+    each = F.cross_entropy(logits, labels, reduction="none")
+    expected = (torch.tensor([0.75, 0.25, 0.25]) * each).mean()
+    assert compute_classification_loss(logits, labels, settings) == pytest.approx(float(expected))
+
+
+def test_class_weights_are_torchs():
+    weights = balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
+    assert weights.tolist() == pytest.approx([6 / 9, 2.0, 1.0])
+    expected = F.cross_entropy(LOGITS, LABELS, weight=weights)
+    assert compute_classification_loss(
+        LOGITS, LABELS, FinetuningSettings(), weights
+    ) == pytest.approx(float(expected))
+
+
+def test_ignored_labels_count_for_nothing():
+    labels = torch.tensor([0, IGNORED, 0])
+    expected = F.cross_entropy(LOGITS[[0, 2]], labels[[0, 2]])
+    assert compute_classification_loss(LOGITS, labels, FinetuningSettings()) == pytest.approx(
+        float(expected)
+    )
+
+
+def test_soft_targets_keep_the_size_of_gradients():
+    """At a high temperature T² · KL tends to the squared difference of centred logits / (2 ·
+    classes) (Hinton).
+    """
+    student, teacher = LOGITS, LOGITS.flip(0)
+    settings = FinetuningSettings(temperature=500.0)
+    difference = student - teacher
+    centred = difference - difference.mean(1, keepdim=True)
+    expected = float((centred**2).sum(1).mean() / (2 * 3))
+    found = float(compute_soft_loss(student, teacher, settings, "classification"))
+    assert found == pytest.approx(expected, rel=0.02)
+    same = float(compute_soft_loss(student, student, settings, "classification"))
+    assert same == pytest.approx(0.0, abs=1e-5)
+
+
+def test_layers_are_paired_to_the_top():
+    assert pair_layers(3, 6) == [(0, 1), (1, 3), (2, 5)]
+    assert pair_layers(3, 6, embeddings=True) == [(0, 0), (1, 2), (2, 4), (3, 6)]
+    assert pair_layers(6, 12) == [(i, 2 * i + 1) for i in range(6)]

@@ -173,7 +173,7 @@ def test_a_version_without_files_is_not_registered(mlflow_uri):
         Registry(mlflow_uri).add_version(tracking.parent.id, "model", {"model": "x"})
 
 
-def test_an_experiment_that_was_deleted_is_restored_before_anything_is_made(mlflow_uri):
+def test_a_deleted_experiment_is_restored(mlflow_uri):
     client = finished_run = None
     for _ in range(2):
         tracking = Tracking(mlflow_uri)

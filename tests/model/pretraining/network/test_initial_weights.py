@@ -1,5 +1,6 @@
 """Beginning with other people's weights."""
 
+import math
 import shutil
 from pathlib import Path
 
@@ -135,3 +136,37 @@ def test_an_unused_generator_is_refused(made, tmp_path):
     words += ["--start_from", discriminator]
     with pytest.raises(UserError, check=of_field("start_generator_from")):
         run_steps(shards, tmp_path, *words, objective="mlm")
+
+
+@pytest.fixture(scope="module")
+def weights():
+    recipe = RECIPES["small"]
+    model = Electra(500, recipe.architecture, recipe.pretraining)
+    initialize_weights(model, seed=0)
+    return dict(model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    "name", ["discriminator.project", "generator.project", "discriminator_head.out"]
+)
+def test_layers_start_by_glorot(weights, name):
+    """tf.layers.dense without kernel_initializer, as google calls it for these three."""
+    weight = weights[f"{name}.weight"]
+    limit = math.sqrt(6 / sum(weight.shape))
+    assert weight.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.1)
+    assert 0.9 * limit < weight.abs().max() <= limit
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["embeddings.word", "discriminator.layers.0.qkv.weight", "discriminator_head.dense.weight"],
+)
+def test_the_others_start_truncated_at_two_deviations(weights, name):
+    weight = weights[name]
+    assert weight.abs().max() <= 0.04
+    assert weight.std().item() == pytest.approx(0.02 * 0.88, rel=0.05)
+
+
+def test_biases_and_norms_change_nothing_at_the_start(weights):
+    assert all(not p.any() for name, p in weights.items() if name.endswith("bias"))
+    assert torch.equal(weights["embeddings.norm.weight"], torch.ones(128))

@@ -79,9 +79,8 @@ def train_vocabulary(
 
 class ReviewSample:
     """Reviews of one split; of a large corpus a sample by text hash, the same for any order or cut
-    of its files.
-
-    Iterating gives lists of sentences; `reviews` and `sentences` count those of the last iteration.
+    of its files. Iterating gives lists of sentences; `reviews` and `sentences` count those of the
+    last iteration.
     """
 
     def __init__(self, corpus: Path, split: str, about_reviews: int) -> None:
@@ -161,9 +160,8 @@ def choose_alphabet(sample: ReviewSample, learner: Tokenizer, at_most: int) -> l
 
 def measure_fit(tokenizer: Tokenizer, batches: Iterable[list[str]]) -> dict[str, Any]:
     """Return how a vocabulary fits sentences: words, unknown_rate (share of words) and
-    tokens_per_word.
-
-    BERT's pre-tokenizer decides what a word is, punctuation marks included, whatever the tokenizer.
+    tokens_per_word. BERT's pre-tokenizer decides what a word is, punctuation marks included,
+    whatever the tokenizer.
     """
     tokens = unknown = words = 0
     definition = json.loads(tokenizer.to_str())["model"]

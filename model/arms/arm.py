@@ -66,7 +66,6 @@ class Exported:
 
 class Arm(ABC):
     """A fitted classifier; the class says what others ask of its kind, its docstring what it is.
-
     `model.finetune.finetune` calls `fit` and `save`, every evaluation `load` and `predict`,
     `model.export.export` calls `load` and `export`.
     """
@@ -111,9 +110,8 @@ class Arm(ABC):
     ) -> Self:
         """Return the arm fitted to the training examples. `dev` chooses between its settings. It is
         empty where there is nothing but the training examples: then an arm that does not
-        cross-validate finds one learning rate in `request`, and keeps what it ends with.
-
-        What is kept in the folder `output` / WORK meanwhile lets a killed fit continue.
+        cross-validate finds one learning rate in `request`, and keeps what it ends with. What is
+        kept in the folder `output` / WORK meanwhile lets a killed fit continue.
         """
 
     @abstractmethod

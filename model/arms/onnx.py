@@ -37,9 +37,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def write_network(source: Path, temperature: float, output: Path, cache: Path | None) -> Exported:
-    """Write weights, tokenizer and ONNX of the fine-tuned folder `source`, with calibrated
-    logits.
-    """
+    """Write weights, tokenizer and ONNX of the folder `source`, with calibrated logits."""
     model, head, _ = network.load_finetuned(source)
     loaded: Any = model
     divide_logits(model, len(head.labels), temperature)
@@ -103,10 +101,9 @@ class StatesClassifier(nn.Module):
 
 
 def quantize(output: Path) -> None:
-    """Write model_quantized.onnx.
-
-    A scale belongs to a block of weights, and of one token's state: where one scale is of the whole
-    batch, as in `quantize_dynamic`, a probability moves by 0.05 with the texts beside it.
+    """Write model_quantized.onnx. A scale belongs to a block of weights, and of one token's state:
+    where one scale is of the whole batch, as in `quantize_dynamic`, a probability moves by 0.05
+    with the texts beside it.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.matmul_nbits_quantizer import (
@@ -147,7 +144,6 @@ def export_onnx(
     model: nn.Module, config: Any, names: Sequence[str], file: Path, cache: Path | None
 ) -> None:
     """Write the graph from INPUTS [batch, tokens] to logits [batch, classes], both sides dynamic.
-
     It depends on the architecture alone: `cache` keeps it without weights for other models, which
     get the same bytes as without.
     """

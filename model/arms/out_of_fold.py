@@ -125,7 +125,6 @@ def predict_by_folds(
     fit: Callable[[Sequence[Example], int], Callable[[Sequence[Example]], np.ndarray]],
 ) -> OutOfFold:
     """Return the predictions of each example by a model that learnt from the other folds alone.
-
     `fit` takes examples and the number of the fold that is not among them, and returns what gives
     logits [n, classes] of others.
     """
@@ -141,10 +140,9 @@ def predict_by_folds(
 
 
 def group_examples(examples: Sequence[Example]) -> np.ndarray:
-    """Return the group of each example, int64 [n]: examples of one text (case and spaces aside)
-    or of one product share a group.
-
-    Products count where none has more than a fold's share of the examples.
+    """Return the group of each example, int64 [n]: examples of one text (case and spaces aside) or
+    of one product share a group. Products count where none has more than a fold's share of the
+    examples.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -131,10 +131,9 @@ def fit_regression(
     features: Any, labels: np.ndarray, classes: int, strengths: Sequence[float], groups: np.ndarray
 ) -> Fitted:
     """Return the regression of the C with the smallest cross-validated log-loss, fitted to all
-    examples, and all that were tried.
-
-    Features are [examples, width], sparse or dense; `groups` (group_examples) int64 [examples] stay
-    in one fold. Where examples are few, L stands for the features.
+    examples, and all that were tried. Features are [examples, width], sparse or dense; `groups`
+    (group_examples) int64 [examples] stay in one fold. Where examples are few, L stands for the
+    features.
     """
     folds = assign_folds(labels, groups)
     with limit_fit():

@@ -1,8 +1,7 @@
 """Logistic regression on the states of a frozen encoder: what `pool_tokens` makes of each of its
-last four layers. The folder has the encoder, and the regression in `states.npz`.
-
-A text has the same states to the bit whatever it is computed with, so that a cache decides nothing:
-every batch has ROWS rows, and a length that is the text's own, rounded up to STEP.
+last four layers. The folder has the encoder, and the regression in `states.npz`. A text has the
+same states to the bit whatever it is computed with, so that a cache decides nothing: every batch
+has ROWS rows, and a length that is the text's own, rounded up to STEP.
 """
 
 import hashlib

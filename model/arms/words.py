@@ -1,7 +1,6 @@
-"""TF-IDF over words and characters with logistic regression.
-
-N-grams are hashed, so that a model has no vocabulary: that of 4,000 reviews takes 97 MB and nine
-seconds to load, and the one of a million more than the reviews.
+"""TF-IDF over words and characters with logistic regression. N-grams are hashed, so that a model
+has no vocabulary: that of 4,000 reviews takes 97 MB and nine seconds to load, and the one of a
+million more than the reviews.
 """
 
 import sys
@@ -45,9 +44,8 @@ def fit_words(
 
 def count_words(texts: Sequence[str]) -> tuple[Any, Any, np.ndarray]:
     """Return the vectorizer of the texts, their features, sparse float32 [texts, kept], and the
-    places of these among all.
-
-    N-grams of a single text are left out: they would take two thirds of the time.
+    places of these among all. N-grams of a single text are left out: they would take two thirds of
+    the time.
     """
     vectorizer = build_vectorizer()
     features = vectorizer.fit_transform(texts).tocsr()

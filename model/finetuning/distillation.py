@@ -66,11 +66,10 @@ def cut_teacher(folder: Path, encoder: str, dropout: float | None = None) -> nn.
 
 
 class DistillationLoss(nn.Module):
-    """Computes the loss from network, inputs, targets and the indices of the features.
-
-    Hidden states of a student of another width go through one linear layer for all layers, which is
-    learnt with the student and dropped after training (TinyBERT, eq. 8). Attention is compared as
-    the mean over the heads, whose numbers may differ.
+    """Computes the loss from network, inputs, targets and the indices of the features. Hidden
+    states of a student of another width go through one linear layer for all layers, which is learnt
+    with the student and dropped after training (TinyBERT, eq. 8). Attention is compared as the mean
+    over the heads, whose numbers may differ.
     """
 
     def __init__(

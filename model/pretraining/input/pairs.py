@@ -1,8 +1,7 @@
-"""Reads the (title, body) pairs of a corpus for contrastive adaptation, without a label.
-
-Only reviews of the pretrain split give pairs. A pair is left out, and counted by reason, where its
-title says nothing that the body does not begin with, or is a number of stars: "Five Stars" is what
-Amazon writes where the buyer leaves the title empty, and so a label by the back door.
+"""Reads the (title, body) pairs of a corpus for contrastive adaptation, without a label. Only
+reviews of the pretrain split give pairs. A pair is left out, and counted by reason, where its title
+says nothing that the body does not begin with, or is a number of stars: "Five Stars" is what Amazon
+writes where the buyer leaves the title empty, and so a label by the back door.
 """
 
 import re
@@ -71,7 +70,6 @@ class Pairs:
 
 def read_pairs(corpora: Iterable[Path], body_tokens: int) -> Pairs:
     """Return the pairs of the pretrain splits of corpora; UserError where a folder is no corpus.
-
     Bodies are cut to what `body_tokens` tokens can hold: a million pairs take about 0.6 GB.
     """
     titles: list[str] = []

@@ -90,9 +90,7 @@ class Device(Rank):
         """Block until the device has done everything it was given."""
 
     def measure_peak_flops(self) -> float:
-        """Return the most operations per second; of a CPU the best of four products of 1024 × 1024
-        matrices, times the threads.
-        """
+        """Return the most operations per second; of a CPU the best of four matrix products."""
         if self._peak:
             return self._peak
         left, right = (torch.ones(1024, 1024, dtype=self.dtype) for _ in range(2))

@@ -24,8 +24,7 @@ RENDEZVOUS = "AMAZON_ELECTRA_RENDEZVOUS"
 LOST = os.EX_PROTOCOL
 """Exit code, for `run_processes` alone, of a process that lost another one."""
 SETTLE_SECONDS = 2.0
-"""By which a process that lost another one ends later, so that the other is found to be the cause.
-"""
+"""By which a process that lost another one ends later, so that the other is the cause."""
 TERMINATED = (143, -15)
 """Exit codes after a SIGTERM."""
 

@@ -96,8 +96,7 @@ class Arm(ABC):
     words: Words | None = None
     """Its TF-IDF, whose words are shown; None where it has none."""
     out_of_fold: OutOfFold | None = None
-    """Predictions of the training examples, where `fit` cross-validates; for another arm
-    model.finetune makes them."""
+    """Predictions of the training examples, where `fit` cross-validates; else model.finetune's."""
 
     def __init_subclass__(cls) -> None:
         cls.reads_encoder = "{}" in getattr(cls, "title", "")

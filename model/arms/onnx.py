@@ -1,6 +1,4 @@
-"""Writes the exported folder of an arm that has a network: ONNX, tokenizer, and what
-sentence-transformers reads.
-"""
+"""Writes an exported folder with a network: ONNX, tokenizer, sentence-transformers' files."""
 
 import json
 import logging
@@ -68,9 +66,7 @@ def divide_logits(classifier: nn.Module, classes: int, temperature: float) -> No
 
 
 def write_shape(config: Any, folder: Path) -> None:
-    """Add depth and width to config.json under the names that text-embeddings-inference reads:
-    DistilBERT has others for them.
-    """
+    """Add depth and width to config.json under the names that text-embeddings-inference reads."""
     file = folder / "config.json"
     shape = {name: getattr(config, name) for name in ("hidden_size", "num_hidden_layers")}
     write_json(file, json.loads(file.read_text(encoding="utf-8")) | shape)

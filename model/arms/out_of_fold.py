@@ -1,6 +1,4 @@
-"""Predictions for examples that a model did not learn from: what everything is chosen by, and
-`out_of_fold.parquet` in a fitted folder.
-"""
+"""Predictions of examples that a model did not learn from, and out_of_fold.parquet."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,9 +29,7 @@ COLUMNS = ("id", "label", "fold", "logits")
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Predictions of examples by models that were fitted without them: of the training examples,
-    or of a split that no model learns from.
-    """
+    """Predictions of examples by models fitted without them: folds, or a split of its own."""
 
     ids: list[str]
     labels: np.ndarray

@@ -30,9 +30,7 @@ class Part:
 
 
 class Parts(Arm):
-    """Fitted models whose logits are weighted and added. Fitted and exported it is a
-    folder of folders, each one of its own arm.
-    """
+    """Fitted models whose logits are weighted and added: a folder of folders."""
 
     def __init__(self, parts: Sequence[Part], facts: dict[str, Any]) -> None:
         self.parts, self.facts = parts, facts

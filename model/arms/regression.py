@@ -1,6 +1,4 @@
-"""Logistic regression whose C and class weights are chosen by cross-validation: what the arms with
-a regression share.
-"""
+"""Logistic regression whose C and class weights are chosen by cross-validation."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -74,8 +72,7 @@ def expand_weights(weights: np.ndarray, factor: np.ndarray, features: Any) -> np
 STEPS = 200
 """Most iterations of the solver; L-BFGS needs 30 to 120, Newton's method 4 to 12."""
 WORTH_BALANCING = 0.01
-"""Take balanced classes if macro-F1 gains so much, and accuracy loses no more: log-losses of the
-two cannot be compared."""
+"""Take balanced classes if macro-F1 gains so much, and accuracy loses no more."""
 ABSENT = -30.0
 """Logit of a class that no training example has."""
 
@@ -228,9 +225,7 @@ def fit_model(
 
 @contextmanager
 def limit_fit() -> Iterator[None]:
-    """Fit in one thread, as sums in another order would give other weights, and without warnings:
-    held-out folds judge what was reached.
-    """
+    """Fit in one thread, as sums in another order give other weights, and without warnings."""
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield

@@ -95,9 +95,7 @@ class Layer:
 def fit_layer(
     states: np.ndarray, labels: np.ndarray, classes: int, groups: np.ndarray
 ) -> tuple[Layer, Fitted]:
-    """Return what classifies states [examples, width], with the best C, and what was tried;
-    `groups` stay in one fold.
-    """
+    """Return the layer with the best C, and what was tried; `groups` stay in one fold."""
     scaler = fit_scaler(states)
     fitted = fit_regression(scaler.transform(states), labels, classes, STRENGTHS, groups)
     return fold_scaler(scaler, *fitted.list_weights()), fitted

@@ -1,6 +1,4 @@
-"""One logistic regression over TF-IDF and states, in a part for either: their logits add up to
-those of the regression.
-"""
+"""One logistic regression over TF-IDF and states, in a part for either, whose logits add up."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,4 @@
-"""Reads and writes config.json, without torch; refuses what no masked language model can be made
-of.
-"""
+"""Reads and writes config.json, without torch; refuses what predicts no masked tokens."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,9 +23,7 @@ Config = Mapping[str, Any]
 
 TRAINED_LENGTH = "trained_length"  # field of config.json, ours
 POOLING = "text_pooling"
-"""Field of config.json, ours: "cls" where the state of its first token stands for a text; else the
-mean of its tokens does.
-"""
+"""Field of config.json, ours: "cls" where the first token's state stands for a text, else mean."""
 START = "pretraining_start"
 """Field of config.json, ours: how the weights were drawn that pre-training began with. Its own
 `initializer_range` is of new heads, which transformers draws.

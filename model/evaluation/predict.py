@@ -142,9 +142,7 @@ def _compute_loss(scores: np.ndarray, targets: np.ndarray) -> float:
 
 
 def find_entities(tags: Sequence[str]) -> set[Entity]:
-    """Return the entities of tags: from B-, or I- after O or another kind, to the tag that does not
-    go on.
-    """
+    """Return the entities of tags: from B-, or I- after O or another kind, while it goes on."""
     spans: set[Entity] = set()
     kind, begin = "", 0
     for i, tag in enumerate([*tags, "O"]):

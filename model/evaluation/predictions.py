@@ -1,6 +1,4 @@
-"""A network's predictions of a split and their Parquet file, from which every comparison is
-computed.
-"""
+"""A network's predictions of a split, and their Parquet file, from which all is computed."""
 
 import json
 from collections.abc import Sequence
@@ -21,8 +19,7 @@ from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperatur
 class Predictions:
     ids: list[str]
     labels: list[Any]
-    """Class index, number, list of tags or list of answers, as the task's shape has it; of a
-    multi-label task a 1 or 0 for each class."""
+    """Class index, number, list of tags or of answers; of a multi-label task 1 or 0 a class."""
     predictions: list[Any]
     loss: np.ndarray
     """Float64 [n]."""

@@ -22,8 +22,7 @@ PROPORTIONS = ("accuracy", "exact_match", "subset_accuracy", "within_one")
 QUANTILES = 22
 """Logit of the outermost quantiles of chi-squared: 3e-10 are left out on either side."""
 MAX_BLOCK = 100_000
-"""Weights (samples × examples) held at once: 0.8 MB stay in a core's cache, which is twice as fast
-as 32 MB."""
+"""Weights (samples × examples) held at once: 0.8 MB stay in a core's cache, twice as fast."""
 SeedPair = tuple[int | None, int]
 """Pre-training seed, None where there was one pre-training, and fine-tuning seed."""
 

@@ -80,8 +80,7 @@ class Task:
     always_answered: bool = False
     """For `span`: every question has an answer."""
     stars: Mapping[int, int] = field(default_factory=dict)
-    """Stars → class, of a task whose examples are a corpus's reviews with stars; others are left
-    out."""
+    """Stars → class, of a task on a corpus's reviews with stars; others are left out."""
     numbers: tuple[float, ...] = ()
     """The number that each class stands for, such as stars."""
     trained_as: tuple[str, ...] = ()
@@ -163,9 +162,7 @@ def hash_example_id(example_id: str, seed: int) -> int:
 
 
 def assign_split(text: str, shares: Mapping[Split, int]) -> Split:
-    """Choose the split of a text where none is published, equal texts (case and spaces aside) on
-    the same side; `shares` are percentages.
-    """
+    """Choose the split of a text, of equal ones (case, spaces aside) the same; `shares` in %."""
     folded = fold_text(text).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(folded, digest_size=8).digest()
     place = int.from_bytes(digest, "big") % sum(shares.values())

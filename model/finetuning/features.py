@@ -179,9 +179,7 @@ class Featurizer:
 
 
 def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:
-    """Return [first token, last token] of the first answer, [0, 0] where this window does not hold
-    all of it.
-    """
+    """Return [first token, last token] of the first answer; [0, 0] where it is not all here."""
     if not example.answers:
         return [0, 0]
     text, start = example.answers[0]

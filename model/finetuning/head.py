@@ -27,8 +27,7 @@ class Head:
     max_length: int
     stride: int
     threshold: float = 0.0
-    """For `span`: by how much "no answer" must outscore the best answer to be given; chosen on dev.
-    """
+    """For `span`: by how much "no answer" must outscore the best answer, chosen on dev."""
     kind: str = NETWORK
     """Name of the arm (model/arms) that wrote the folder."""
 

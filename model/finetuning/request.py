@@ -21,9 +21,7 @@ class Start:
     """What the network is before fine-tuning."""
 
     encoder: str
-    """Folder or hub name, or `random`, `half` or `layers:N` of the teacher; empty for an arm that
-    reads no encoder.
-    """
+    """Folder or hub name, or `random`, `half`, `layers:N` of the teacher; or empty."""
     architecture: str | None = None
     teacher: Path | None = None
     initializer_range: float | None = None
@@ -134,9 +132,7 @@ def is_part_of_teacher(encoder: str) -> bool:
 
 
 def choose_layers(encoder: str, depth: int) -> list[int]:
-    """Return the layers, from 0, of a teacher with so many: every second, or N evenly spread, the
-    first always (arXiv 1910.01108).
-    """
+    """Return the layers kept of so many: every second, or N evenly spread, the first always."""
     if encoder == "half":
         return list(range(0, depth, 2))
     count = int(encoder.removeprefix("layers:"))

@@ -25,8 +25,7 @@ DATA_SETTINGS = (
     *("max_length", "stride", "n_train", "n_dev", "n_test"),
     *("sampling", "balanced_test"),
 )
-"""Settings of the examples, which are read and tokenized once: every trial must meet the same ones.
-"""
+"""Settings of the examples, which are tokenized once: every trial must meet the same ones."""
 STARTUP_TRIALS = 4
 """Trials that run to their end before any is pruned."""
 PARTS = 5

@@ -42,8 +42,7 @@ NOT_DATA = frozenset(
     (".md", ".rst", ".html", ".pdf", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".zip", ".log")
 )
 READ_WHOLE = 8 << 20
-"""Bytes of files that are also searched for texts on two sides, in a second or two; of larger
-ones the first examples alone are read."""
+"""Bytes of files also searched for texts on two sides; of larger ones a part is read."""
 LATER_SPLITS: Mapping[Split, tuple[Split, ...]] = {
     "train": ("dev", "test"),
     "dev": ("test",),
@@ -193,9 +192,7 @@ class SplitReader:
     def _read_split(
         self, data: Path, split: Split, held: Sequence[int], left_out: Counter[str]
     ) -> Iterator[Example]:
-        """Yield the examples of a split whose inputs no later split has; `held` are their sorted
-        hashes.
-        """
+        """Yield the examples whose inputs no later split has; `held` are their sorted hashes."""
         for example in self._read_source(self.parts(data)[split], split):
             if isinstance(example, Omission):
                 left_out[example.reason] += 1

@@ -45,8 +45,7 @@ class Attempt:
     best_step: int = 0
     examples_per_second: float = 0.0
     diverged: bool = False
-    """True where loss, weights or score were no numbers any more; the best state before that stays.
-    """
+    """True where loss, weights or score were no numbers; the best state before that stays."""
     state: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
     """The weights that were best on dev; empty where training diverged before."""
 
@@ -141,9 +140,7 @@ def build_optimizer(
     learning_rate: float,
     fused: bool,
 ) -> torch.optim.AdamW:
-    """Return AdamW with the learning rate falling from the head down (google: epsilon 1e-6, no
-    decay on LayerNorm and biases).
-    """
+    """Return AdamW, whose rate falls from the head down (google: no decay on norms and biases)."""
     config: Any = learning[0].config
     depth = int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}

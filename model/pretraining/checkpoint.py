@@ -1,6 +1,4 @@
-"""Checkpoints of training, each whole or absent: a folder `step-00000500` with state.safetensors
-and state.json, fsynced, then renamed.
-"""
+"""Checkpoints of training, whole or absent: `step-00000500`, fsynced, then renamed."""
 
 import json
 import os
@@ -134,9 +132,7 @@ def load_state(path: Path) -> State:
 
 
 def load_newest_state(folder: Path) -> State | None:
-    """Return the state of the newest whole checkpoint; a damaged one is named and set aside as
-    `damaged-step-…`. UserError if all are damaged.
-    """
+    """Return the newest whole state; damaged ones are set aside as `damaged-step-…`."""
     kept = list_checkpoints(folder)
     for path in reversed(kept):
         try:

@@ -83,9 +83,7 @@ class LossDiverged(RuntimeError):
 
 
 class Window:
-    """The steps since the last log line; their sums stay on the device until they are read, which
-    is the only wait for it.
-    """
+    """The steps since the last log line; their sums stay on the device until they are read."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -485,9 +483,7 @@ def measure_state(training: Training, log: MetricsLog | None) -> None:
 
 
 def copy_state(training: Training) -> checkpoint.State:
-    """Copy this moment's state to the CPU; place in the data and random numbers follow from step
-    and seed.
-    """
+    """Copy the state to the CPU; place in the data and random numbers follow from step and seed."""
     numbers = {
         "totals": vars(training.totals).copy(),
         "identity": training.identity,

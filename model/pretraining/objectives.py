@@ -1,6 +1,4 @@
-"""Objectives of pre-training, each one class, whose network is loaded when it is trained (no torch
-here).
-"""
+"""Objectives of pre-training, each one class; its network is loaded when it is trained."""
 
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -32,8 +30,7 @@ class Objective:
     """Whether a sequence has two texts, of which the second may follow the first."""
 
     network: ClassVar[str]
-    """`module:class` of the network, an OwnModel (model/pretraining/network/masked_prediction.py)
-    """
+    """`module:class` of the network, an OwnModel (network/masked_prediction.py)"""
 
     def load_network(self) -> Any:
         """Return the class of the network, which loads torch."""

@@ -166,9 +166,7 @@ ORIGIN_FIELDS = (
     ("amazon", "trained on Amazon's", False),
     ("languages", "languages", False),
 )
-"""What the lineage says of the encoder that training began with (origin.json): field, title, and
-whether it is said where it is unknown.
-"""
+"""What the lineage says of the start's origin.json: field, title, and whether where unknown."""
 
 
 def _render_card(

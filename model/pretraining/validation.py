@@ -16,8 +16,7 @@ from amazon_electra.model.pretraining.network.masked_prediction import Pretraini
 VALIDATIONS = 10
 """Validations of a run that does not say how often."""
 VALIDATED_SHARE = 0.03
-"""Validated sequences for each that is trained on, at most; one costs up to three quarters of a
-step's."""
+"""Validated sequences for each trained on; one costs up to three quarters of a step's."""
 CONSTANT_AUC = 0.55  # a discriminator below finds replaced tokens hardly better than by chance
 
 

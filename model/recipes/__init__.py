@@ -81,9 +81,7 @@ MASK_PROBABILITIES: Mapping[str, float] = _ADAPTATION["mask_probability"]
 
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
-    """Return the recipe with fields of PretrainingConfig, Architecture or AdaptationConfig set from
-    text; UserErrors begin with the field.
-    """
+    """Return the recipe with fields of its configs set from text; UserErrors have the field."""
     configs = [recipe.architecture, recipe.pretraining, recipe.adaptation]
     architecture, pretraining, adaptation = replace_settings(configs, settings, "pretraining")
     return replace(

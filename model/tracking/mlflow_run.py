@@ -140,9 +140,7 @@ class Tracking:
         metrics: Mapping[str, float],
         in_each_parent: bool = False,
     ) -> None:
-        """Mirror a finished folder in a nested run, unless MLflow has it, or with `in_each_parent`
-        this parent.
-        """
+        """Mirror a finished folder in a nested run, once, or once in each parent."""
         run = TrackedRun(name, folder)
 
         def mirror() -> None:

@@ -61,9 +61,7 @@ class Registry:
         return create_client(self.uri)
 
     def add_version(self, run_id: str, artifact: str, tags: Mapping[str, str]) -> str:
-        """Register an artifact of a run as a version, the same content (`tags`) once; return its
-        number.
-        """
+        """Register an artifact of a run as a version, the same `tags` once; return its number."""
         with self._translate_errors():
             if not self._client.list_artifacts(run_id, artifact):
                 raise RegistryAway(f"MLflow at {hide_credentials(self.uri)} has no files of it")

@@ -79,9 +79,7 @@ def _attach_spans(example: Example) -> Example:
 
 
 def find_best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the runs of words with the highest BLEU-2 and where they start; of equal ones the
-    shorter, then the earlier.
-    """
+    """Return the runs of words with the highest BLEU-2, the shorter first, and their starts."""
     words, found = passage.split(" "), list[tuple[float, int, int]]()
     folded = [word.lower() for word in words]
     references = [[word.lower() for word in answer.split()] for answer in answers]

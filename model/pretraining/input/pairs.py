@@ -141,9 +141,7 @@ def fold_words(text: str) -> str:
 
 
 def _read_reviews(files: Iterable[Path], titled: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield title ("" where there is none) and body of each review of the pretrain split; of
-    `titled` ones alone, if that is asked for.
-    """
+    """Yield title ("" for none) and body of reviews of the pretrain split, or of titled ones."""
     columns = ["split", "has_title", "sentences"]
     for file in files:
         try:

@@ -75,9 +75,7 @@ class Shards:
 
     @staticmethod
     def open(folder: Path, field: str = "shards", split: str = "pretrain") -> "Shards":
-        """Open a folder of shards; UserError, naming `field`, for another split, damaged or
-        unfinished ones.
-        """
+        """Open a folder of shards; UserError for another split, damaged or unfinished ones."""
         paths = sorted(folder.glob("shard-*.parquet"))
         if not paths or not (folder / "shards.json").exists():  # which is written last
             raise UserError("no shard-*.parquet with shards.json there", field, folder)

@@ -1,9 +1,8 @@
-"""The registry's champion in a run: looks it up, and registers the run's model beside it.
+"""The registry's champion of a task in a run: looks it up, and registers the run's model beside it.
 
-Each task has a registered model of its own. The comparison with its champion decides which one is
-the champion, or a person does as well. A run that asks is suspended: its process ends, and its
-machine is free for others, until a person answers in the Prefect UI or by `amazon-electra promote`.
-Then it begins again, finds every stage complete, and reads the answer.
+The comparison with the champion decides which one is it, or a person does: a run that asks is
+suspended until a person answers in the Prefect UI or by `amazon-electra promote`. Then it begins
+again, finds every stage complete, and reads the answer.
 """
 
 import json

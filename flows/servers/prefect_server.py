@@ -1,9 +1,8 @@
-"""The Prefect server: its start, its settings, and how a process of ours connects to one.
+"""The Prefect server: its start, and how a process of ours connects to one.
 
-`amazon-electra run` needs a Prefect server only while it runs. It takes the one named by
-PREFECT_API_URL, else the one that `amazon-electra up` started for this store, else it starts one of
-its own on the same database, so that the UI shows the run later. A server listens on 127.0.0.1, has
-the store's password, keeps its data in the store and opens no connection to another machine.
+It takes the one named by PREFECT_API_URL, else the one that `amazon-electra up` started for this
+store, else it starts one for the run on the same database, so that the UI shows the run later. A
+server listens on 127.0.0.1, has the store's password and opens no connection to another machine.
 """
 
 import atexit

@@ -1,18 +1,8 @@
 """A stage: one class for each kind, which knows its name, version, config, inputs, how it is made,
-and what is shown of it.
+and what is shown of it (docs/extending.md has an example). Config and inputs are plain JSON, so
+`python -m amazon_electra.flows.run_stage STORE STAGE/FINGERPRINT` makes one anywhere.
 
-    class Corpus(Stage):
-        name, version, Config = "corpus", 20, CorpusConfig
-
-        def run(self, store: Store, folder: Path) -> dict[str, Any]:
-            return make_corpus(self.config, locate_dump(self.inputs["dump"], store), str(folder))
-
-Config and inputs are plain JSON (`write_request`, `read_request`), so the child process that makes
-a stage, a worker on another host and a person who debugs all start from the same file:
-`python -m amazon_electra.flows.run_stage STORE STAGE/FINGERPRINT`.
-
-Bump `version` when the output changes: the code itself is not part of the fingerprint, since most
-changes of it change no byte of the output.
+Bump `version` when the output changes: the code is not part of the fingerprint.
 """
 
 import json

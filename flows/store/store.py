@@ -1,15 +1,8 @@
 """Stage folders addressed by content: `<store>/<stage>/<fingerprint>/`, complete once they hold
-`manifest.json`.
+`manifest.json`, which is written last. Of two hosts that make a stage in a bucket the first wins.
 
-A fingerprint is a hash of the stage's name, version and parameters and of its inputs'
-fingerprints, so what a whole run will make is known before anything is run, a changed setting
-redoes exactly what depends on it, and a run that was killed continues at the first stage without a
-manifest. The manifest is written last, because object stores have no atomic rename.
-
-A store is a local folder, or an address in s3:// or gs:// with a folder of this machine, in which
-jobs read copies and write what they make. What was made is uploaded below a prefix of its own; then
-the manifest, which names it, is created where there is none. Of two hosts that make the same stage
-the first wins. Checkpoints are uploaded as they are written, so that another host continues.
+A fingerprint is a hash of the stage's name, version and parameters and of its inputs' fingerprints:
+a whole run is known before anything is made, and a changed setting redoes what depends on it.
 """
 
 import json

@@ -213,7 +213,8 @@ def main() -> None:
         made: dict[str, Any] = {}
         try:
             if command == "run":
-                made = execute_graph(Parameters(**request["form"]))
+                form = Parameters(**request["form"])
+                made = execute_graph(form, Store(form.store))
             elif request["model"]:
                 made = score_with_folder(request["model"], Scoring(**request["form"]))
             else:

@@ -62,24 +62,25 @@ def run_graph(
     store has already are not made again; the same command continues an interrupted run.
     """
     require_dump(given)
-    form = fill_form(Parameters, **given, recipe=recipe, store=build_store(store).address)
+    opened = build_store(store, dry_run)
+    form = fill_form(Parameters, **given, recipe=recipe, store=opened.address)
     if dry_run:
-        print_plan(form)
+        print_plan(form, opened)
     else:
-        restrict_store(Store(form.store).root)
-        execute_graph(form)
+        restrict_store(opened.root)
+        execute_graph(form, opened)
 
 
-def print_plan(form: Parameters) -> None:
+def print_plan(form: Parameters, store: Store) -> None:
     """Print the files of the dump, the settings that are not the default as JSON (Prefect takes
     it as `--params`), then a line per stage and what the run does of itself, with the reasons.
     """
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     from amazon_electra.flows import domain_adaptation
 
-    plan = plan_run(form, Store(form.store, is_dry=True))
+    plan = plan_run(form, store)
     print_files(form.dump, plan.previews)
-    stages = list_stages(domain_adaptation.graph(plan), plan.store)
+    stages = list_stages(domain_adaptation.graph(plan), store)
     print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
     print("\n".join([*list_lines(stages), *(f"note: {note}" for note in plan.notes)]))
 
@@ -109,9 +110,8 @@ def print_scored_files(form: Scoring, dump: ListedDump) -> None:
             print(line)
 
 
-def execute_graph(form: Parameters) -> dict[str, Any]:
+def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
     """Run the graph here; print what came out and where it is, and return the paths."""
-    store = Store(form.store)
     store.check_access()
     plan = plan_run(form, store)
 

@@ -43,9 +43,9 @@ def require_dump(given: dict[str, Any]) -> None:
         )
 
 
-def build_store(place: str | None) -> Store:
-    """Return the store, which need not be there yet."""
-    return Store(place or os.environ.get("AMAZON_ELECTRA_STORE") or "store")
+def build_store(place: str | None, is_dry: bool = False) -> Store:
+    """Return the store, which need not be there yet; `is_dry`: nothing is written there."""
+    return Store(place or os.environ.get("AMAZON_ELECTRA_STORE") or "store", is_dry)
 
 
 def open_store(place: str | None) -> Store:

@@ -20,8 +20,7 @@ from amazon_electra.flows.dumps.preview import read_previews
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
 from amazon_electra.flows.store.group import list_stages
-from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
+from amazon_electra.flows.studies.study_reading import load_study
 from amazon_electra.flows.ui.plan_page import list_lines
 from amazon_electra.model.recipes import RECIPES
 
@@ -45,14 +44,15 @@ def run_study(
     """
     # what is known to be wrong is refused before a server is started
     choice = build_settings(StudyChoice, {**given.pop("study", {}), "file": name})
-    parameters = fill_form(Parameters, **given, recipe=recipe, store=build_store(store).address)
+    opened = build_store(store, dry_run)
+    parameters = fill_form(Parameters, **given, recipe=recipe, store=opened.address)
     loaded = load_study(parameters, choice)
     if loaded.reads_dump:
         require_dump(given)
-    opened = Store(parameters.store, is_dry=dry_run)
     if not dry_run:
         restrict_store(opened.root)
         opened.check_access()
+    dump = None
     if loaded.reads_dump:
         dump = build_dump_stage(parameters.dump, opened)
         labels.check_labels(loaded.labelled_tasks, parameters.dump)
@@ -60,7 +60,9 @@ def run_study(
     for place in choice.general_text:
         list_files(place, opened, "study.general_text")
     if dry_run:
-        print_plan(parameters, loaded)
+        from amazon_electra.flows.study import graph
+
+        print("\n".join(list_lines(list_stages(graph(parameters, loaded, opened, dump), opened))))
         return
 
     def run() -> dict[str, Any]:
@@ -78,15 +80,6 @@ def run_study(
     )
     print(f"report      {folder / 'report.html'}")
     print(f"done in     {time.monotonic() - began:,.1f} s")
-
-
-def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:
-    """Print a line per stage and cell: complete or to do."""
-    from amazon_electra.flows.study import graph
-
-    store = Store(parameters.store, is_dry=True)
-    stages = list_stages(graph(parameters, loaded, store), store)
-    print("\n".join(list_lines(stages)))
 
 
 study = make_command(run_study, SHORT, left_out=("study.file", "effort", "finetuning", "promotion"))

@@ -49,7 +49,7 @@ def test_the_command_of_a_run_gives_the_same_form(tmp_path, monkeypatch):
     form = fill_parameters(SETTINGS, recipe="small", store=str(tmp_path / "a store"))
     command = report.format_command(form)
     read = read_back(command, run_commands, "execute_graph", monkeypatch)
-    assert read == ("amazon-electra", form)
+    assert read[:2] == ("amazon-electra", form)
 
 
 def test_the_command_of_a_study_gives_the_same_study(tmp_path, monkeypatch):

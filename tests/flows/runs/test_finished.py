@@ -66,6 +66,7 @@ def test_it_runs_where_something_has_changed(change, finished):
 RUN_CHANGED = """
 import sys
 from amazon_electra.flows.cli import run_commands, terminal
+from amazon_electra.flows.store.store import Store
 from tests.flows.forms import fill_parameters
 
 def run(*given):
@@ -73,7 +74,7 @@ def run(*given):
 
 terminal.run_in_terminal = run
 form = fill_parameters([], dump={"paths": ["sample:30"]}, store=sys.argv[1])
-run_commands.execute_graph(form)
+run_commands.execute_graph(form, Store(form.store))
 """
 
 

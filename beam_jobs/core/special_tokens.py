@@ -2,6 +2,9 @@
 
 from tokenizers import Tokenizer
 
+SHARDS_VERSION = 6
+"""To be raised when the same corpus gives other shards."""
+
 
 def find_specials(tokenizer: Tokenizer) -> tuple[int, int]:
     """Return the ids that the tokenizer puts before and after a text, [CLS] and [SEP] or what they

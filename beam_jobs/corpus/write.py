@@ -155,10 +155,8 @@ class WriteUnits(beam.DoFn):
         self.folders, self.preparation = folders, preparation
         self.splitter: SentenceSplitter | None = None
         self.products = 1
-        self.before: dict[str, tuple[int, int]] = {}
-        """Lines and records of its file that lie before a unit."""
-        self.numbers: dict[str, int] = {}
-        """Of the units, in their order."""
+        self.places: dict[str, tuple[int, int, int]] = {}
+        """Of each unit its number, and how many lines and records of its file lie before it."""
 
     def process(
         self,
@@ -179,26 +177,17 @@ class WriteUnits(beam.DoFn):
             self.splitter = SentenceSplitter(decode_punkt(punkt))
             reviews = sum(unit.prepared for unit in units)
             self.products = choose_product_share(reviews, self.preparation.bounds)
-            self.before = {unit.unit: (unit.lines_before, unit.rows_before) for unit in units}
-            self.numbers = {unit.unit: number for number, unit in enumerate(units)}
+            self.places = {
+                unit.unit: (number, unit.lines_before, unit.rows_before)
+                for number, unit in enumerate(units)
+            }
         unit, joined = element
         give_memory_back()
         (prepared,) = joined["prepared"]
-        reasons = np.full(prepared.prepared, STAYS, np.uint8)
-        copies = np.frombuffer(b"".join(joined.get("near", [])), ROW_NUMBER)
-        reasons[copies] = WRITE_REASONS.index("near duplicate")
-        copies = np.frombuffer(b"".join(joined.get("exact", [])), ROW_NUMBER)
-        reasons[copies] = WRITE_REASONS.index("duplicate")
-        work = partial(
-            self.write_unit,
-            prepared,
-            reasons,
-            scale,
-            UnitMatches(self.numbers[unit], matches),
-            common,
-            labels or {},
-            np.frombuffer(b"".join(joined.get("contradictions", [])), CONTRADICTION),
-        )
+        found = {
+            kind: b"".join(joined.get(kind, [])) for kind in ("near", "exact", "contradictions")
+        }
+        work = partial(self.write_unit, prepared, found, scale, matches, common, labels or {})
         for done in attempt(work, unit, prepared.file, self.folders.failed):
             add_to_counters({"kept": done.kept}, done.dropped)
             yield done
@@ -206,34 +195,28 @@ class WriteUnits(beam.DoFn):
     def write_unit(
         self,
         prepared: PreparedUnit,
-        reasons: np.ndarray,
+        found: Mapping[str, bytes],
         scale: Scale,
-        matches: UnitMatches,
+        matches: Sequence[str],
         common: Sequence[str],
         labels: Mapping[str, LabelValues],
-        contradictions: np.ndarray,
     ) -> WrittenUnit:
-        """Write a unit unless an earlier run has.
-
-        `reasons` are STAYS or numbers of WRITE_REASONS, by row; `matches` what its reviews share
-        with those that are held out; `common` the paths of `write_common`; `labels`
-        what the values of each label are; `contradictions` exact.CONTRADICTION of its reviews.
+        """Write a unit unless an earlier run has; the arguments are those of `process`, `found` is
+        what was joined with the unit, by its kind.
         """
         unit, folders = prepared.unit, self.folders
         marker = storage.join_path(folders.written, f"{unit}.json")
         if storage.exists(marker):
             return WrittenUnit(**json.loads(storage.read_bytes(marker)))
         assert self.splitter
-        lines_before, rows_before = self.before[unit]
+        number, lines_before, rows_before = self.places[unit]
+        reasons = np.full(prepared.prepared, STAYS, np.uint8)
+        for kind, reason in (("near", "near duplicate"), ("exact", "duplicate")):
+            reasons[np.frombuffer(found[kind], ROW_NUMBER)] = WRITE_REASONS.index(reason)
+        held = UnitMatches(number, matches)
+        several = np.frombuffer(found["contradictions"], CONTRADICTION)
         tables = UnitTables(
-            prepared,
-            rows_before,
-            reasons,
-            self.splitter,
-            scale,
-            matches,
-            labels,
-            contradictions,
+            prepared, rows_before, reasons, self.splitter, scale, held, labels, several
         )
         with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
             reader = pa.ipc.open_file(stream)
@@ -263,7 +246,7 @@ class WriteUnits(beam.DoFn):
             splits=dict(sorted(tables.splits.items())),
             stars=dict(sorted(tables.stars.items())),
             labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
-            contradicted=count_contradictions(contradictions, labels),
+            contradicted=count_contradictions(several, labels),
             trained_items=len(trained),
             test_items=len(tested),
             withheld_phrases=phrases.count_phrases(tables.withheld, read_common(common))

@@ -28,7 +28,6 @@ STARTS = np.dtype("<u8")
 KINDS = ("hashes", "runs", "heldout", "bands")
 """Endings of the files of a prepared unit, in the order in which `.starts` has them."""
 JOINED = "all.starts"  # beside them: the starts of all units
-FILES_JOINED = 1024  # files whose starts are held at once, 8 MiB for each kind
 SPOOLED_ROWS = 1 << 16  # rows that are sorted together, at least, while they are collected
 BucketReader = Callable[[int], Iterator[np.ndarray]]
 """Yields the rows of a bucket, by its number, file by file."""
@@ -60,28 +59,19 @@ class BucketedFiles:
     paths: tuple[str, ...] = ()
     starts: str = ""  # the file that `join_starts` wrote of them
     kind: int = 0  # which of its kinds they are
-    kinds: int = 1
 
     def read_starts(self, part: Part) -> np.ndarray:
         """Return where each bucket of a part begins, and the last one ends, int64 [buckets + 1,
         files]; of MAX_BUCKETS where there are more.
         """
         number, parts, of = part[0], part[1], min(part[2], MAX_BUCKETS)
-        step = MAX_BUCKETS // of
-        first, last = (k * (of // parts) * step for k in (number, number + 1))
-        stretches: list[storage.Stretch] = []
-        sizes, before = [], 0
-        for begin in range(0, len(self.paths), FILES_JOINED):
-            size = min(FILES_JOINED, len(self.paths) - begin)
-            table = before + self.kind * (MAX_BUCKETS + 1) * size
-            places = np.array([table + first * size, table + (last + 1) * size]) * STARTS.itemsize
-            stretches.append((self.starts, int(places[0]), int(places[1])))
-            sizes.append(size)
-            before += self.kinds * (MAX_BUCKETS + 1) * size
-        tables = [np.empty((last + 1 - first, 0), STARTS)]
-        for packed, size in zip(storage.read_each(stretches), sizes, strict=True):
-            tables.append(np.frombuffer(packed, STARTS).reshape(-1, size))
-        return np.concatenate(tables, axis=1)[::step].astype(np.int64)
+        first, last = (k * (MAX_BUCKETS // parts) for k in (number, number + 1))
+        files, row = len(self.paths), len(self.paths) * STARTS.itemsize
+        begin = (self.kind * (MAX_BUCKETS + 1) + first) * row
+        size = (last + 1 - first) * row
+        packed = storage.read_range(self.starts, begin, begin + size) if files else b""
+        table = np.frombuffer(packed, STARTS).reshape(last + 1 - first, files)
+        return table[:: MAX_BUCKETS // of].astype(np.int64)
 
     def count_rows(self) -> int:
         """Return the rows of all files."""
@@ -93,18 +83,14 @@ NO_FILES = BucketedFiles()
 
 def join_starts(paths: Sequence[str], joined: str) -> None:
     """Write one file of the starts that each of these files holds of one kind or several: uint64
-    [kinds, MAX_BUCKETS + 1, files], for FILES_JOINED files at a time.
+    [kinds, MAX_BUCKETS + 1, files].
     """
-    with storage.atomic_path(joined) as path, open(path, "wb") as file:
-        for begin in range(0, len(paths), FILES_JOINED):
-            group = paths[begin : begin + FILES_JOINED]
-            table = np.empty((0, 0), STARTS)
-            for number, packed in enumerate(storage.map_paths(storage.read_bytes, group)):
-                starts = np.frombuffer(packed, STARTS)
-                if not number:
-                    table = np.empty((len(starts), len(group)), STARTS)
-                table[:, number] = starts
-            file.write(table.data)
+    with storage.atomic_path(joined) as path:
+        for number, packed in enumerate(storage.map_paths(storage.read_bytes, paths)):
+            starts = np.frombuffer(packed, STARTS)
+            if not number:
+                table = np.memmap(path, STARTS, "w+", shape=(len(starts), len(paths)))
+            table[:, number] = starts
 
 
 def join_files(paths: Sequence[str], joined: str, others: Sequence[str] = ()) -> BucketedFiles:
@@ -131,7 +117,7 @@ def list_unit_files(folder: str, units: Sequence[UnitSize], kind: str) -> Bucket
     """Return the files of one of KINDS of all prepared units, in the order of their names."""
     paths = tuple(storage.join_path(folder, f"{unit.unit}.{kind}") for unit in units)
     joined = storage.join_path(folder, JOINED)
-    return BucketedFiles(paths, joined, KINDS.index(kind), len(KINDS))
+    return BucketedFiles(paths, joined, KINDS.index(kind))
 
 
 def count_buckets(rows: int, bucket_rows: int, reviews: int = 0) -> int:

@@ -181,10 +181,7 @@ def decide_scale(counts: Mapping[Rating, int], where: str, given: str | None = N
     rated = {value: n for value, n in counts.items() if value[0] != -1}
     if len({number for number, _ in rated}) > 1 and min(rated)[0] >= 1:
         counts = rated  # -1 says beside them that there is no rating
-    values, total = {number for number, _ in counts}, sum(counts.values())
-    if any(top == REVERSED for _, top in counts):
-        raise _ambiguous_scale(values, where, [f"{max(5, *values):g}-1"])
-    tops = {top for _, top in counts if top}
+    tops = {top for _, top in counts if top} - {REVERSED}
     bare = any(number and not top for number, top in counts)
     if len(tops) > 1 or (bare and tops - {5}):
         shown = " and ".join(f"out of {top:g}" for top in sorted(tops))
@@ -192,52 +189,62 @@ def decide_scale(counts: Mapping[Rating, int], where: str, given: str | None = N
             f"{where}: its stars are on two scales, {shown}{' and without a scale' * bare}; "
             "write them on one, or give another column with `dump.columns stars=NAME`"
         )
+    choices = _list_scales(counts, tops)
+    if len(choices) == 1 and not any(top == REVERSED for _, top in counts):
+        return Scale(choices[0])
+    values = sorted({number for number, _ in counts})
+    shown_values = [show_rating(value) for value in values]
+    if len(values) > MAX_SHOWN:
+        half = MAX_SHOWN // 2
+        shown_values = [*shown_values[:half], "…", *shown_values[-half:]]
+    ways = " or ".join(f"`dump.stars_scale {choice}`" for choice in choices)
+    for choice in filter(is_reversed, choices):
+        ways += f" ({choice}: {choice.rpartition('-')[2]} is the best)"
+    raise UserError(
+        f"{where}: its values {', '.join(shown_values)} fit more than one scale of stars; give "
+        f"{ways}, or another column with `dump.columns stars=NAME`"
+    )
+
+
+def _list_scales(counts: Mapping[Rating, int], tops: set[float]) -> list[str]:
+    """Return the scales that ratings may be on, by how often each occurs and what they are out
+    of; one where it is certain.
+    """
+    values, total = {number for number, _ in counts}, sum(counts.values())
+    if any(top == REVERSED for _, top in counts):
+        return [f"{max(5, *values):g}-1"]
     whole = values <= {0, 1, NO, YES} and values & {0, NO}
     if (whole or values == {-1, 1}) and not tops:
-        return Scale(BINARY)
+        return [BINARY]
     fitting = sum(n for (number, _), n in counts.items() if 1 <= number <= 5)
     if fitting >= MIN_SHARE * total and tops <= {5}:
         largest = max((number for number in values if number <= 5), default=5)
-        if largest in (2, 3, 4) and not tops and len(values) > 1 and total >= MIN_VALUES:
-            raise _ambiguous_scale(values, where, [f"1-{largest:g}", "1-5"])
-        return FIVE
+        is_part = largest in (2, 3, 4) and not tops and len(values) > 1 and total >= MIN_VALUES
+        return [f"1-{largest:g}", FIVE.name] if is_part else [FIVE.name]
     low, high = min(values), max(values | tops)
     if low < 0:
-        raise _ambiguous_scale(values, where, [f"{low:g}-{high:g}"])
-    if (low, high) == (0, 4) and values == {0, 1, 2, 3, 4}:
-        return Scale("0-4")
+        return [f"{low:g}-{high:g}", FIVE.name]
+    if values == {0, 1, 2, 3, 4}:
+        return ["0-4"]
     if low == 0 and high in (3, 4, 5):
-        raise _ambiguous_scale(values, where, [f"0-{high:g}", "1-5"])
+        return [f"0-{high:g}", FIVE.name]
     found = []  # scales that end where the values do, hold all, and have them on their steps
     for name, step in SCALES:
         least, most = parse_scale(name)
         steps = [v / step for v in values] if step else []
         on_steps = all(math.isclose(n, round(n), abs_tol=1e-6) for n in steps)
         if most == high and least <= low and on_steps:
-            found.append(Scale(name))
-    if exact := [scale for scale in found if parse_scale(scale.name)[0] == low]:
-        return exact[0]
-    if len({tuple(scale.map_ratings(np.array(sorted(values)))) for scale in found}) == 1:
-        return found[0]
+            found.append(name)
+    if exact := [name for name in found if parse_scale(name)[0] == low]:
+        return exact[:1]
+    ordered = np.array(sorted(values))
+    if len({tuple(Scale(name).map_ratings(ordered)) for name in found}) == 1:
+        return found[:1]
     first = f"{min(low, 1):g}"
     others = [f"{first}-{high:g}", f"{high:g}-{first}"] if 5 < high < 10 else []
     ten = [f"{first}-10"] if high >= 7 or not others else []  # which 4 stars begin with
-    names = dict.fromkeys([*others, *ten, *([] if low < 1 else ["1-5"])])
-    raise _ambiguous_scale(values, where, [s.name for s in found] or list(names))
-
-
-def _ambiguous_scale(values: set[float], where: str, choices: list[str]) -> UserError:
-    """Build the error that lists the possible scales."""
-    shown = [show_rating(value) for value in sorted(values)]
-    if len(shown) > MAX_SHOWN:
-        shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
-    ways = " or ".join(f"`dump.stars_scale {choice}`" for choice in choices)
-    for choice in filter(is_reversed, choices):
-        ways += f" ({choice}: {choice.rpartition('-')[2]} is the best)"
-    return UserError(
-        f"{where}: its values {', '.join(shown)} fit more than one scale of stars; give {ways}, or "
-        "another column with `dump.columns stars=NAME`"
-    )
+    names = [*dict.fromkeys([*others, *ten, *([] if low < 1 else [FIVE.name])])]
+    return found or (names if len(names) > 1 else [*names, FIVE.name])
 
 
 def decide_scales(

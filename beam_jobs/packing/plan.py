@@ -11,14 +11,12 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.nesting import load_json
-from amazon_electra.beam_jobs.core.special_tokens import count_rows
+from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION, count_rows
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.packing import corpus_units
 from amazon_electra.beam_jobs.packing.corpus_units import CorpusUnit
 from amazon_electra.beam_jobs.packing.tokenization import load_tokenizer
 
-FOOTER_VERSION = 1
-PACKING_VERSION = 4  # has to be raised when the same corpus gives other bytes
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json")
 WORDS = "vocab.txt"  # beside them where the tokenizer is WordPiece: its entries, one a line
 REVIEW_BYTES = 500
@@ -47,8 +45,7 @@ class Packing:
     def describe_shard(self, unit: CorpusUnit) -> dict[str, Any]:
         """Return the part of a shard's footer that is known before the unit is read."""
         return {
-            "version": FOOTER_VERSION,
-            "packing_version": PACKING_VERSION,
+            "version": SHARDS_VERSION,
             "vocabulary_fingerprint": self.vocabulary_fingerprint,
             "vocabulary_size": self.vocabulary_size,
             "max_length": self.max_length,

@@ -119,10 +119,8 @@ def list_zip_members(path: str) -> list[str]:
         for e in entries
         if not e.is_dir() and e.file_size and not storage.is_no_data(e.filename)
     )
-    if not names:
-        raise UserError(f"{path} holds no files; leave it out")
-    if len(names) > MAX_ZIP_MEMBERS:
-        raise UserError(f"{path} has more than {MAX_ZIP_MEMBERS:,} files; unpack it first")
+    if not 0 < len(names) <= MAX_ZIP_MEMBERS:
+        raise UserError(f"{path} has {len(names):,} files, not 1 to {MAX_ZIP_MEMBERS:,}")
     return names
 
 

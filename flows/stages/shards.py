@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.flows.configuration.form import Shards
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.stages.dump import hash_files, locate_files
@@ -23,7 +24,7 @@ class PackedShards(Stage):
     reviews (`general_text`), without the texts of the files in `withhold`.
     """
 
-    name, version, Config = "shards", 6, ShardsConfig
+    name, version, Config = "shards", SHARDS_VERSION, ShardsConfig
     headline: ClassVar[tuple[str, ...]] = ("sequences", "tokens", "fill")
     ends_run = True
 

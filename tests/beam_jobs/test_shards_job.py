@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import JobFailed
+from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.packing import corpus_units, shards
 from amazon_electra.beam_jobs.packing.plan import VOCABULARY_FILES
@@ -86,7 +87,9 @@ def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_pat
         == {fingerprint}
         == {result["vocabulary_fingerprint"]}
     )
-    assert {(f["version"], f["max_length"], f["vocabulary_size"]) for f in footers} == {(1, 64, 16)}
+    assert {(f["version"], f["max_length"], f["vocabulary_size"]) for f in footers} == {
+        (SHARDS_VERSION, 64, 16)
+    }
     assert json.loads((tmp_path / "shards.json").read_text()) == result
     for name in VOCABULARY_FILES:
         assert (tmp_path / "vocabulary" / name).read_bytes() == (vocabulary / name).read_bytes()

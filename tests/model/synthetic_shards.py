@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import BertWordPieceTokenizer
 
+from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
+
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -88,7 +90,7 @@ def write_shards(
             {name: pa.array([row[name] for row in rows], pa.list_(ids)) for name in rows[0]}
         )
         footer = {
-            "version": 1,
+            "version": SHARDS_VERSION,
             "vocabulary_fingerprint": fingerprint,
             "vocabulary_size": size,
             "max_length": length,

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_file
+from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 
 FOOTER_KEY = b"amazon_electra"
-SHARD_VERSION = 1
 SAMPLED_SEQUENCES = 4096  # from which the cost of a sequence is estimated
 WINDOW_SEQUENCES = 1 << 17  # shuffled together; at 128 tokens about 70 MB
 
@@ -154,8 +154,8 @@ def _read_footer(path: Path) -> tuple[dict[str, Any], list[RowGroup]]:
         footer: dict[str, Any] = json.loads((file.metadata or {})[FOOTER_KEY])
     except (pa.ArrowInvalid, KeyError):
         raise UserError(f"{path}: damaged, or no shard; copy it again, or make it again") from None
-    if footer["version"] != SHARD_VERSION:
-        raise UserError(f"{path}: version {footer['version']}, not {SHARD_VERSION}; make it again")
+    if footer["version"] != SHARDS_VERSION:
+        raise UserError(f"{path}: version {footer['version']}, not {SHARDS_VERSION}; make it again")
     rows = [file.row_group(i).num_rows for i in range(file.num_row_groups)]
     return footer, [RowGroup(path, i, sequences) for i, sequences in enumerate(rows)]
 

@@ -11,13 +11,12 @@ from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 
 @pytest.fixture(params=["local", "memory"])
-def files(request, tmp_path, monkeypatch):
-    """Three files of rows, one of them empty; where their buckets begin is joined two by two, as
-    the second of two kinds.
+def files(request, tmp_path):
+    """Three files of rows, one of them empty; where their buckets begin is the second of two
+    kinds.
     """
     rng = np.random.default_rng(0)
     folder = str(tmp_path) if request.param == "local" else f"memory://{tmp_path}"
-    monkeypatch.setattr(buckets, "FILES_JOINED", 2)
     paths = []
     for number, rows in enumerate((5_000, 0, 3_000)):
         content = np.zeros(rows, RUN)
@@ -29,7 +28,7 @@ def files(request, tmp_path, monkeypatch):
         packed = np.concatenate([starts + np.uint64(1), starts]).tobytes()
         storage.write_bytes(f"{path}.starts", packed)
     buckets.join_starts([f"{path}.starts" for path in paths], f"{folder}/starts")
-    written = buckets.BucketedFiles(tuple(paths), f"{folder}/starts", kind=1, kinds=2)
+    written = buckets.BucketedFiles(tuple(paths), f"{folder}/starts", kind=1)
     yield written
     if request.param == "memory":
         fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
@@ -47,7 +46,6 @@ def test_the_rows_of_each_bucket_are_those_that_lie_in_it(files, part, monkeypat
     monkeypatch.setattr(storage, "read_each", note_stretches)
     every = [np.frombuffer(storage.read_bytes(path), RUN) for path in files.paths]
     with buckets.open_part(part, files, RUN) as read_bucket:
-        assert asked[0] == 2, "the starts of two files, and of one"
         for bucket in reversed(buckets.list_buckets_of(part)):
             found = list(read_bucket(bucket))
             assert len(found) == len(files.paths)
@@ -55,7 +53,7 @@ def test_the_rows_of_each_bucket_are_those_that_lie_in_it(files, part, monkeypat
                 here = (whole["run"].astype(float) / 2.0**64 * part[2]).astype(int)
                 assert rows.tolist() == whole[here == bucket].tolist()
     if storage.is_remote(files.starts):
-        assert asked[1:] == [len(files.paths)], "one stretch of each file, however many buckets"
+        assert asked == [len(files.paths)], "one stretch of each file, however many buckets"
 
 
 def test_parts_are_all_buckets_once(monkeypatch):

@@ -29,7 +29,7 @@ def test_shares_are_added_up_in_the_order_of_the_splits_and_need_not_make_a_hund
 
 
 def test_a_split_that_does_not_exist_is_named():
-    with refuses("training, val"):
+    with refuses("split", "training"):
         splits.parse_shares("pretrain=80,val=10,training=10")
 
 

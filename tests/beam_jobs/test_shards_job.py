@@ -49,8 +49,9 @@ def small_units(monkeypatch):
 
 
 def job(corpus: Path, vocabulary: Path, output: Path, *more: str) -> dict:
-    folders = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--output", str(output)]
-    return run_shard_steps([*folders, "--max_length", "64", *more])
+    given = {"--corpus": corpus, "--vocabulary": vocabulary, "--max_length": 64, "--output": output}
+    given |= dict(zip(more[::2], more[1::2], strict=True))
+    return run_shard_steps([str(word) for pair in given.items() for word in pair])
 
 
 def digests(output: Path) -> dict[str, str]:
@@ -109,6 +110,7 @@ def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(
 ):
     """As of a template."""
     expected = job(corpus, vocabulary, tmp_path / "local")
+    monkeypatch.setattr(shards_job, "is_staged_only", lambda options: True)
     monkeypatch.setattr(beam_options, "is_staged_only", lambda options: True)
     words = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--max_length", "64"]
     words += ["--output", str(tmp_path / "engine"), "--direct_running_mode", "in_memory"]
@@ -190,7 +192,7 @@ def test_a_sample_is_of_the_first_units_and_may_be_empty(vocabulary, reviews, tm
         empty = job(other, vocabulary, tmp_path / name, *asked, "5")
         assert (empty["sequences"], empty["fill"]) == (0, 0)
     words = ["--general-text", "x", "--sample_reviews", "5", "--vocabulary", str(vocabulary)]
-    with refuses("sample_reviews"):
+    with refuses("sample-reviews"):
         call_job(shards_job.make_shards, [*words, "--output", str(tmp_path)])
 
 
@@ -213,9 +215,9 @@ def test_a_run_that_fails_leaves_no_result_of_an_earlier_one(corpus, vocabulary,
 @pytest.mark.parametrize(
     ("broken", "named"),
     [
-        (["--max_length", "8"], "max_length='8'"),
-        (["--corpus", "/nowhere"], "`corpus`"),
-        (["--vocabulary", "/nowhere"], "`vocabulary`"),
+        (["--max_length", "8"], "max-length"),
+        (["--corpus", "/nowhere"], "corpus"),
+        (["--vocabulary", "/nowhere"], "vocabulary"),
         (["--max_lenght", "128"], "--max_lenght"),
     ],
 )

@@ -32,10 +32,10 @@ def test_a_job_is_followed_to_its_end(capsys):
 @pytest.mark.parametrize(
     ("state", "stacktrace", "kind", "named"),
     [
-        ("FAILED", USER_ERROR, UserError, r"^d\.json"),
+        ("FAILED", USER_ERROR, UserError, "d.json"),
         ("FAILED", "x.NoResourceAvailableException: slots", TransientError, "slots"),
         ("CANCELED", "", JobFailed, "Flink"),
-        ("gone", "", TransientError, r"localhost:\d+"),
+        ("gone", "", TransientError, "localhost"),
     ],
 )
 def test_a_job_that_does_not_end_well_is_told(state, stacktrace, kind, named):
@@ -82,7 +82,8 @@ def test_an_address_without_a_job_server_is_told_in_one_line(address, kind):
     with pytest.raises(kind) as raised:
         flink.check_job_server(address, "job_endpoint")
     [line] = str(raised.value).splitlines()
-    assert line.startswith(f"`job_endpoint='{address}'`")
+    assert "job_endpoint" in line
+    assert address in line
 
 
 def test_a_server_of_another_kind_is_told_in_one_line(monkeypatch):

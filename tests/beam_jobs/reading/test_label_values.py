@@ -58,7 +58,7 @@ def test_a_corpus_folds_classes_and_says_so(tmp_path):
     result = run_job(tmp_path / "a", "--input", dump, "--labels", "why")
     assert count_rows(tmp_path / "a") == {"late": 200, "Broken": 100, None: 100}
     assert result["labels"]["why"]["classes"] == ["Broken", "late"]
-    [line] = [line for line in result["warnings"] if "fold_labels=False" in line]
+    [line] = [line for line in result["warnings"] if "fold_labels" in line]
     assert "why" in line
     assert "n/a 50" in line
     typed = run_job(tmp_path / "b", "--input", dump, "--labels", "why", "--fold-labels", "false")

@@ -93,7 +93,7 @@ REFUSED = {
         "columns",
     ),
     "no header": (b"4.0,Good kettle,It boils\n2.0,Bad kettle,It leaks\n", "columns"),
-    "texts": (b"It works, and well: I would buy it again.\n" * 3, "format='text'"),
+    "texts": (b"It works, and well: I would buy it again.\n" * 3, "dump.format text"),
     "delimiters in texts": (b"rating,text\n5,good, really\n4,fine, too\n", "line 2"),
     "counts": (b"review,details\n12,fine words\n3,more words\n", "review"),
     "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", ""),
@@ -107,7 +107,7 @@ REFUSED = {
     ),
     "lists by their keys": (
         json.dumps({f"B{i}": [{"text": "a b"}] for i in range(3)}).encode(),
-        "records='B0'",
+        "dump.records B0",
     ),
     "zip with nothing": (zipped(), ""),
     "Parquet in gz": (gzip.compress(parquet(["a b"])), "parquet"),

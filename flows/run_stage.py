@@ -79,7 +79,8 @@ def make(store: Store, stage: Stage, tell: Tell = lambda event, **more: None) ->
     """Make a stage that is not complete, and return its result: lock, run, publish."""
     if made := store.manifest(stage):
         return dict(made["result"])
-    prepared = read_prepared(store.folder(stage))
+    files = [store.folder(stage) / name for name in (REQUEST, STUDY)]  # written by the run
+    prepared = {file.name: file.read_bytes() for file in files if file.is_file()}
     with store.lock_stage(stage, partial(tell, "waits")) as folder:
         if made := store.manifest(stage):
             return dict(made["result"])
@@ -106,12 +107,6 @@ def make(store: Store, stage: Stage, tell: Tell = lambda event, **more: None) ->
             peak_megabytes=round(peak / 1024, 1),
         )
         return dict(manifest["result"])
-
-
-def read_prepared(folder: Path) -> dict[str, bytes]:
-    """Return what a run has written for the job of a stage."""
-    files = [folder / name for name in (REQUEST, STUDY)]
-    return {file.name: file.read_bytes() for file in files if file.is_file()}
 
 
 def read_result_of_earlier_job(stage: Stage, folder: Path) -> dict[str, Any]:

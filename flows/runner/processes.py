@@ -56,16 +56,6 @@ def may_pass(code: int) -> bool:
     return code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
 
 
-def build_failure(name: str, code: int, cause: str, log: Path) -> JobFailed:
-    """Return the error of a job that ended with this exit code, which is neither 0 nor that of the
-    user's mistake: a TransientError where another attempt may pass.
-    """
-    again = "the same command continues at this stage once the cause is fixed"
-    again = "a second attempt may pass" if may_pass(code) else again
-    kind = TransientError if may_pass(code) else JobFailed
-    return kind(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
-
-
 def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:
     """Run `python -m module arguments…` to its end and return its result; stderr goes to `log`."""
     child = start_child([sys.executable, "-m", module, *arguments], log, stdout=subprocess.PIPE)
@@ -81,11 +71,17 @@ def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:
 
 
 def raise_failure(name: str, code: int, line: str, log: Path) -> NoReturn:
-    """Raise the error of a job that ended with this exit code; `line` says why."""
+    """Raise the error of a job that ended with this exit code; `line` says why. It is a
+    TransientError where another attempt may pass.
+    """
     if code == 2:
         raise UserError(line.removeprefix("error: "))
     ending = read_signal(code)
-    raise build_failure(name, code, f"ended by {ending.name}" if ending else line, log)
+    cause = f"ended by {ending.name}" if ending else line
+    again = "the same command continues at this stage once the cause is fixed"
+    again = "a second attempt may pass" if may_pass(code) else again
+    kind = TransientError if may_pass(code) else JobFailed
+    raise kind(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
 
 
 def start_child(*arguments: Any, **options: Any) -> "Child":

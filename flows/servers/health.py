@@ -103,6 +103,9 @@ def check_named_server(variable: str) -> None:
         )
 
 
+POLL_SECONDS = 1.0
+
+
 def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> None:
     """Wait until `check` is true; raise ServerFailed if the process ends or takes too long."""
     deadline = time.monotonic() + START_SECONDS
@@ -114,7 +117,7 @@ def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> 
             raise ServerFailed(
                 f"{name} gave no answer in {START_SECONDS:.0f} s (log: {process.log})"
             )
-        time.sleep(0.1)
+        time.sleep(POLL_SECONDS)
 
 
 if __name__ == "__main__":

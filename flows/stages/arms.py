@@ -148,7 +148,9 @@ def list_cells(
             few = {"n_train": str(labels), "n_test": str(CURVE_TESTS)} if labels else {}
             own_settings = {**settings, **few}
             if arm.start.encoder and arm.start.encoder in others:
-                own_settings |= limit_length(settings, find_positions(store, arm.start.encoder))
+                positions = find_positions(store, arm.start.encoder)
+                if positions and positions < int(settings.get("max_length", DEFAULT_TOKENS)):
+                    own_settings["max_length"] = str(positions)
             device = p.pretraining.finetuning_device
             asked = finetuning.Finetuning(
                 arm.start, task, seed, corpus, own_settings, p.recipe, device
@@ -160,12 +162,6 @@ def pair_adapted(arms: Collection[str]) -> list[tuple[str, str]]:
     """Return the names of those arms that differ in the encoder alone, adapted and as published."""
     pairs = [(arm, arm.replace(ADAPTED, "", 1)) for arm in arms if ADAPTED in arm]
     return [(a, b) for a, b in pairs if b in arms]
-
-
-def limit_length(settings: Mapping[str, str], positions: int | None) -> dict[str, str]:
-    """Return the setting of an encoder with fewer positions than the tokens that others read."""
-    length = int(settings.get("max_length", DEFAULT_TOKENS))
-    return {"max_length": str(positions)} if positions and positions < length else {}
 
 
 def choose_settings(

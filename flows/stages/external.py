@@ -4,7 +4,6 @@ import hashlib
 import json
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -38,18 +37,6 @@ def build_external_stage(place: str, store: Store) -> External:
     }
     content = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
     return External(ExternalConfig(content=content), result={"path": str(path.resolve())})
-
-
-def check_place(stage: Stage, store: Store) -> None:
-    """Raise UserError where a file or a folder is not on this host as the run knows it."""
-    path = stage.result["path"]
-    if build_external_stage(path, store).fingerprint == stage.fingerprint:
-        return
-    if Path(path).exists():
-        raise UserError(f"{path} differs on this host; copy it again")
-    raise UserError(
-        f"{path} is not on this host; put it into a folder that all hosts see at the same path"
-    )
 
 
 def list_place_files(path: Path) -> list[Path]:

@@ -108,6 +108,8 @@ class PrefectStageMaker:
         self.stages: list[Stage] = []
         self.failed: dict[str, Exception] = {}
         """Label of a stage that the run went on without → why it failed."""
+        self.is_stopped = False
+        """Whether Ctrl-C ended the run early, so that it kept the best so far."""
         self._after_stage = after_stage
         self._takes_accelerator, self._begun = takes_accelerator, begun
 
@@ -131,6 +133,7 @@ class PrefectStageMaker:
                 raise
             except KeyboardInterrupt as stopped:
                 allow_jobs()
+                self.is_stopped = True
                 group = groups.throw(stopped)
             else:
                 self.failed |= {stage.label: error for stage, error in failed}
@@ -152,8 +155,9 @@ class PrefectStageMaker:
         failed: Failures = []
         if len(stages) <= 1:
             for stage in stages:
+                begun = self._begun if self._begun and self._begun.is_making(stage) else None
                 try:
-                    self._create_task(stage)(self._make_chain, [stage], self._begun)
+                    self._create_task(stage)(self._make_chain, [stage], begun)
                 except Exception as error:
                     failed.append((stage, error))
                 self._after_stage()

@@ -147,6 +147,7 @@ def run_graph(
             became, is_complete = register_models(wish, maker, find_later, last, tracking)
             summary |= {"registered": became} if became else {}
             summary |= {"failed": {what: str(why) for what, why in maker.failed.items()}}
+            summary |= {"stopped": maker.is_stopped}
             status = "FINISHED"
     except Pause:
         status = "SCHEDULED"

@@ -14,6 +14,7 @@ from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.configuration.form import Dump, Promotion
 from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
+from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs.champion import check_registry
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
@@ -241,6 +242,26 @@ def test_a_group_that_may_fail_tells_the_graph_what_failed(tmp_path, call_in_flo
     assert store.manifest(last)
     assert [*told[0]] == [bad.path]
     assert str(store.folder(bad)) in str(maker.failed["bug"]), "the log is named"
+
+
+def test_what_was_begun_before_the_server_answered_is_followed(tmp_path, call_in_flow):
+    store = Store(tmp_path / "store")
+    corpus, shown = job("corpus", {}, {}), []
+    begun = Makers(store, [[corpus]])
+    begun.begin()
+    eventually(lambda: store.manifest(corpus))
+
+    class Listener:
+        def on_complete(self, stage, manifest, found):
+            shown.append((stage.name, found))
+
+    def graph():
+        yield Group.of(corpus)
+        yield Group.of(job("report", {"corpus": corpus}, {}))
+
+    runner = StageRunner(store, [Listener()], Tracking(f"sqlite:///{tmp_path}/m.db"))
+    call_in_flow(lambda: PrefectStageMaker(runner, begun=begun).make_graph(graph()))
+    assert shown == [("toy-corpus", False), ("toy-report", False)]
 
 
 def test_the_model_is_the_best_of_the_arms_that_did_not_fail(tmp_path):

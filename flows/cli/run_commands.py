@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.command_line import make_command
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.beam_jobs.core.terminal import print
@@ -118,7 +118,7 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
     def run() -> dict[str, Any]:
         from amazon_electra.flows.domain_adaptation import domain_adaptation
 
-        planned.set(plan)
+        planned.set(begun)
         return domain_adaptation(**{name: getattr(form, name) for name in Parameters.model_fields})
 
     began = time.monotonic()
@@ -127,6 +127,7 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
         # apart: Prefect keeps the settings with which it was imported, those of no server
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
             made = apart.submit(show_finished, form, plan).result()
+    begun = plan if made else plan.begin()  # the corpus, while Prefect's server starts
     made = made or terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
     terminal.print_results(Path(made["folder"]))
     up = prefect_server.find_running_servers(store.root)
@@ -142,6 +143,11 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
     print(f"Prefect UI  {up.get('prefect') or how}")
     print(f"MLflow UI   {up.get('mlflow') or how}")
     print(f"done in     {time.monotonic() - began:,.1f} s")
+    if failed := made.get("failed"):
+        what, why = next(iter(failed.items()))
+        raise JobFailed(f"{len(failed)} failed, the model is the best of the others: {what}: {why}")
+    if made.get("stopped"):
+        print(f"stopped     the best so far: {' '.join(made['models'].values())}")
     return made
 
 

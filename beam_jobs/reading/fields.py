@@ -57,6 +57,7 @@ HINT = (
 )
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
+MIN_CLOSE = 0.75  # of a column's name to that of a field, to ask whether it is meant
 MAX_SHOWN, SHOWN_CHARACTERS = 20, 60  # in a message
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
@@ -309,7 +310,7 @@ def list_unused_columns(columns: Iterable[str], mapping: Mapping[str, str]) -> d
     found = {}
     for name in sorted(set(columns) - set(mapping.values()))[:MAX_LISTED_COLUMNS]:
         word = strip_column_name(name)[:40]
-        close = difflib.get_close_matches(word, fields_by_word, 1)
+        close = difflib.get_close_matches(word, fields_by_word, 1, MIN_CLOSE)
         found[name] = fields_by_word[close[0]] if close else ""
     return found
 

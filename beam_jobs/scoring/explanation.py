@@ -21,6 +21,7 @@ from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")
 WORD = re.compile(rf"{UNSPACED}|\S+\s*")
 """With the spaces after it; in scripts without spaces a character."""
+AROUND = re.compile(r"^\W+|\W+$")  # of a word
 MAX_PHRASES, MAX_WORDS = 24, 300
 """Of a text that are left out: of networks, and of other models, to which one more text costs
 microseconds."""
@@ -102,10 +103,14 @@ def cut_into_phrases(text: str, most: int) -> list[str]:
 
 
 def describe_weights(weights: Weights) -> str:
-    """Return the phrases of the largest weights as a cell; each in quotes, so that no spreadsheet
-    computes it.
+    """Return the phrases of the largest weights as a cell, each once and in quotes, so that no
+    spreadsheet computes it.
     """
-    shown = [(phrase, weight) for phrase, weight in weights[:SHOWN] if weight > 0]
+    once: dict[str, tuple[str, float]] = {}
+    for phrase, weight in weights:
+        if weight > 0:
+            once.setdefault(AROUND.sub("", phrase).casefold(), (phrase, weight))
+    shown = list(once.values())[:SHOWN]
     cut = [
         p if len(p) <= SHOWN_CHARACTERS else f"{p[: SHOWN_CHARACTERS - 1].rstrip()}…"
         for p, _ in shown

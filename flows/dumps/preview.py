@@ -128,6 +128,12 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         values = decide_values(typed, fold_labels)
         if line := describe_values(typed, values, len(preview.records), column):
             yield f"label     {column}: {line}"
+        empty = len(preview.records) - typed.total()
+        if values.is_multilabel and empty:
+            yield (
+                f"label     {column}: {empty:,} of the first {len(preview.records):,} rows have no "
+                "value and count as unlabelled; where they have none of the classes write []"
+            )
     if n := preview.decoded_as_cp1252:
         other = f"not in {layout.encoding} and read as cp1252; name another with `dump.encoding`"
         yield f"encoding  {n:,} of the first texts are {other}"

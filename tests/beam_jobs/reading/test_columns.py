@@ -34,16 +34,21 @@ def test_a_name_with_a_comma_is_in_quotes(tmp_path):
 
 def test_columns_are_recognized_by_rule_and_the_unused_ones_listed(tmp_path):
     rows = [
-        "review_title,review_text,review_star,store_rating,Product Name,colour",
-        'Fine,"It works, all of it",5.0 out of 5 stars,3,Kettle,red',
-        'Bad,"It broke, all of it",1.0 out of 5 stars,3,Kettle,red',
+        "review_title,review_text,review_star,store_rating,product,order_id,Created at",
+        'Fine,"It works, all of it",5.0 out of 5 stars,3,Kettle,17,2026-01-02',
+        'Bad,"It broke, all of it",1.0 out of 5 stars,3,Kettle,18,2026-01-02',
     ]
     dump = write_lines(tmp_path / "d.csv", rows)
     result = run_job(tmp_path / "corpus", "--input", dump)
     assert sorted(row["stars"] for row in rows_of(tmp_path / "corpus")) == [1, 5]
     assert result["columns"] == {
-        "used": {"stars": ["review_star"], "text": ["review_text"], "title": ["review_title"]},
-        "unused": {"Product Name": "item_id", "colour": "", "store_rating": "stars"},
+        "used": {
+            "item_id": ["product"],
+            "stars": ["review_star"],
+            "text": ["review_text"],
+            "title": ["review_title"],
+        },
+        "unused": {"Created at": "", "order_id": "", "store_rating": "stars"},
     }
 
 

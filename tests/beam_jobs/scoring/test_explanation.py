@@ -144,3 +144,5 @@ def test_a_cell_of_phrases_is_no_formula():
         "“=HYPERLINK(1)” +2.00; “b” +1.00"
     )
     assert len(describe_weights([("word " * 50, 1.0)])) < 80
+    repeated = [("Good,", 2.0), ("good", 1.5), ("fine", 1.0), ("good!", 0.5)]
+    assert describe_weights(repeated) == "“Good,” +2.00; “fine” +1.00"

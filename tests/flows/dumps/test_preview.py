@@ -196,3 +196,12 @@ def test_titles_without_a_body_are_offered(tmp_path, capsys):
     assert "dump.columns text=title" in capsys.readouterr().out
     preview(tmp_path, path, columns="text=title")
     assert "It boils" not in capsys.readouterr().out
+
+
+def test_a_row_without_a_value_is_unlabelled_and_not_one_of_no_class(tmp_path, capsys):
+    aspects = ["size", "colour", "size|colour", "", "[]"] * 8
+    rows = [f"Text {i} it is,{one}" for i, one in enumerate(aspects)]
+    preview(tmp_path, write_lines(tmp_path / "a.csv", ["text,aspects", *rows]), labels=["aspects"])
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "unlabelled" in line]
+    assert "aspects: 8 of the first 40 rows" in line
+    assert "[]" in line
